@@ -157,7 +157,7 @@ func (p *pair) run(ctx context.Context) error {
 			s.examineAll(true)
 			p.forget()
 			if n := p.node.Status().Refused; n > 2*refused {
-				s.log.Warn("refused state messages that cannot be the other server's", "peer", s.opts.Pair.PeerState, "messages", n)
+				s.log.Warn("refused state messages, or their epochs, that cannot be the other server's", "peer", s.opts.Pair.PeerState, "messages", n)
 				refused = n
 			}
 			continue

@@ -202,9 +202,14 @@ func (n *Node) run() {
 			if c.link == n.stale && c.link != nil {
 				continue
 			}
-			if c.Epoch > n.current.Load().machine.Epoch+election.MaxJump || !c.Guide && !n.opts.Valid(c.Payload) {
+			if !c.Guide && !n.opts.Valid(c.Payload) {
 				n.refused.Add(1)
 				continue
+			}
+			if most := n.current.Load().machine.Epoch + election.MaxJump; c.Epoch > most {
+				// Only cut: it may be the peer after all, to which a forged message has come.
+				n.refused.Add(1)
+				c.Epoch = most
 			}
 			n.link, silence, heard = c.link, 0, true
 			n.down.Store(false)

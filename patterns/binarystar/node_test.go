@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync"
@@ -485,8 +486,8 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestImpossibleStatesAreRefused: an epoch far above the own one, or a payload that cannot
-// be, changes nothing, and is counted.
+// TestImpossibleStatesAreRefused: an epoch above all, or a payload that cannot be, changes
+// nothing, and is counted.
 func TestImpossibleStatesAreRefused(t *testing.T) {
 	t.Parallel()
 	c := newCouple(t, func(o *Options) { o.Valid = func(payload []byte) bool { return string(payload) == "good" } })
@@ -504,7 +505,7 @@ func TestImpossibleStatesAreRefused(t *testing.T) {
 		_ = pub.Send(testContext(t), appendLong(nil, election.Candidate{State: StatePassive, Role: RoleBackup, Epoch: epoch, Payload: []byte(payload)}))
 	}
 	eventually(t, "they are counted", func() bool {
-		send(election.MaxJump+2, "good")
+		send(MaxEpoch+1, "good")
 		send(1<<62, "good")
 		send(1, "bad")
 		return primary.Status().Refused > 10
@@ -516,6 +517,44 @@ func TestImpossibleStatesAreRefused(t *testing.T) {
 		send(1, "good")
 		return primary.Peer().State == StatePassive
 	})
+}
+
+// TestForgedEpochsDoNotPartPair: after messages with epochs as high as they can be, which
+// only one node has received, a message raises an epoch by a bounded step, and the other
+// node hears this one and follows it.
+func TestForgedEpochsDoNotPartPair(t *testing.T) {
+	t.Parallel()
+	for _, messages := range []uint64{1, 3, 300} {
+		t.Run(fmt.Sprint(messages), func(t *testing.T) {
+			t.Parallel()
+			c := newCouple(t, nil)
+			primary := c.start(0)
+			pub, err := sockets.NewPub(sockets.Options{Linger: sockets.LingerNone, Metadata: map[string]string{property: "1"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer pub.Close()
+			if err := pub.Bind(testContext(t), "tcp://127.0.0.1:*"); err != nil {
+				t.Fatal(err)
+			}
+			c.hears[0].lead(pub.LastEndpoint())
+			for range messages {
+				before := primary.Epoch()
+				if before == MaxEpoch {
+					break
+				}
+				eventually(t, "the forged state is heard", func() bool {
+					m := appendLong(nil, election.Candidate{State: StateActive, Role: RoleBackup, Epoch: min(primary.Epoch()+election.MaxJump, MaxEpoch)})
+					_ = pub.Send(testContext(t), m)
+					return primary.Epoch() > before
+				})
+			}
+			c.start(1)
+			c.settled(0)
+			c.kill(0)
+			eventually(t, "it takes over", func() bool { ok, _ := c.nodes[1].Vote(testContext(t)); return ok })
+		})
+	}
 }
 
 // TestSameRoleIsSeen: two primaries report the configuration error.

@@ -17,7 +17,8 @@ type Status struct {
 	// subscriber has missed some.
 	Changes uint64
 	Peer    Peer
-	// Refused counts the invalid messages from the peer's endpoint.
+	// Refused counts the invalid messages from the peer's endpoint, and those with an epoch
+	// so high that only a part of the jump was believed.
 	Refused uint64
 }
 
