@@ -14,8 +14,8 @@ import (
 // looks (pair.lookEvery).
 //
 // The silence of the other server alone says nothing: it may have ended. But if nothing
-// arrives from anybody, this server may be the isolated one. It then holds updates until
-// something arrives, and, since the network works again, for as long as the other server
+// arrives from anybody, this server may be the isolated one. It then pings its clients,
+// which may only be waiting, and holds updates until something arrives, and, since the network works again, for as long as the other server
 // needs to answer on a new connection. After that it knows, until the other server is
 // heard again: the other server does not run, or cannot be reached.
 //
@@ -139,6 +139,9 @@ func (p *pair) watch(ctx context.Context) {
 		waits:   s.sequencer.waiters.Load() > 0,
 	})
 	p.reads = reads
+	if p.isolation.state == isolationSuspected && p.isolation.quiet == quietLooks {
+		s.pingClients()
+	}
 	if ask {
 		p.ask(ctx)
 	}
@@ -150,11 +153,20 @@ func (p *pair) ask(ctx context.Context) {
 	if p.active.Load() {
 		p.server.log.Info("updates wait until the other server has had time to answer")
 	}
+	p.server.pingClients()
 	p.sending.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, p.checkTime())
 		defer cancel()
 		p.answers <- reply{err: p.node.Probe(ctx)}
 	})
+}
+
+// pingClients asks the clients for a sign of life: they may only be waiting for updates
+// that this server holds.
+func (s *Server) pingClients() {
+	s.router.Ping()
+	s.collector.Ping()
+	s.publisher.Ping()
 }
 
 // reply is the outcome of asking the other server whether it is there.

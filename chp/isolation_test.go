@@ -1,6 +1,16 @@
 package chp
 
-import "testing"
+import (
+	"bytes"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"clustermap/patterns/binarystar"
+	"clustermap/sockets"
+	"clustermap/zmtp"
+)
 
 // TestIsolation: a server holds updates while nothing arrives from anybody, and then until
 // the other one has answered, or does not; once that is known, silence is not suspicious
@@ -98,4 +108,37 @@ func TestIsolation(t *testing.T) {
 	}
 	i.answered(false)
 	expect("no answer, though others are heard", false, false)
+}
+
+// TestSilentServerPingsClients: an active server that hears nobody asks its clients, which
+// may only be waiting for their updates; it need not suspect for long that it was cut off.
+func TestSilentServerPingsClients(t *testing.T) {
+	t.Parallel()
+	po, bo := pairOptions(t)
+	other, err := sockets.NewPub(sockets.Options{Linger: sockets.LingerNone, Metadata: map[string]string{"X-BSTAR": "1"}})
+	must(t, err)
+	defer other.Close()
+	must(t, other.Bind(testContext(t), po.Pair.PeerState))
+	s := startAlone(t, po)
+	c := pairClient(t, po, bo)
+	must(t, c.WaitActive(testContext(t)))
+	must(t, c.Close())
+	waits, err := net.Dial("tcp", strings.TrimPrefix(s.Endpoints().Snapshot, "tcp://"))
+	must(t, err)
+	defer waits.Close()
+	must(t, waits.SetDeadline(time.Now().Add(hang)))
+	ready := zmtp.AppendCommand(nil, "READY", zmtp.AppendProperty(nil, "Socket-Type", []byte("DEALER")))
+	_, err = waits.Write(append(zmtp.AppendGreeting(nil, zmtp.Greeting{Major: 3, Minor: 1, Mechanism: "NULL"}), ready...))
+	must(t, err)
+	eventually(t, "the other server is heard for the last time", func() bool {
+		m := appendStanding([]byte{'B', 1, byte(binarystar.StatePassive), byte(binarystar.RoleBackup), 11: 1}, standing{run: 1})
+		_ = other.Send(testContext(t), m)
+		return s.pair.node.Peer().State == binarystar.StatePassive
+	})
+	var got []byte
+	for b := make([]byte, 1000); !bytes.Contains(got, []byte("\x04PING")); {
+		n, err := waits.Read(b)
+		must(t, err)
+		got = append(got, b[:n]...)
+	}
 }

@@ -52,6 +52,7 @@ type collector interface {
 	RecvBatch(ctx context.Context, b *sockets.Batch) error
 	Peers() []sockets.PeerStats
 	Reads() uint64
+	Ping()
 	Close() error
 }
 

@@ -129,6 +129,22 @@ func TestHeartbeatOtherWork(t *testing.T) {
 	}
 }
 
+// TestPing: a peer that only waits is asked with a PING, and its answer shows as a read.
+func TestPing(t *testing.T) {
+	t.Parallel()
+	router := bind(t, NewRouter, Options{})
+	r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
+	dialRaw(t, router.LastEndpoint()) // no handshake
+	eventually(t, "the peer is connected", func() bool { return router.Reads() > 0 })
+	router.Ping()
+	if flags, body := r.frame(); flags&zmtp.FlagCommand == 0 || string(body) != "\x04PING\x00\x00" {
+		t.Fatalf("%x %q", flags, body)
+	}
+	before := router.Reads()
+	r.send(zmtp.AppendPong(nil, nil))
+	eventually(t, "the answer shows", func() bool { return router.Reads() != before })
+}
+
 // TestHeartbeatBusyApplication: while the application does not receive, the socket does
 // not read, and does not disconnect the peer.
 func TestHeartbeatBusyApplication(t *testing.T) {

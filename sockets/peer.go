@@ -194,3 +194,16 @@ func (s *socket) Reads() (sum uint64) {
 func comparePeers(a, b PeerStats) int {
 	return cmp.Or(strings.Compare(a.Endpoint, b.Endpoint), strings.Compare(a.Remote, b.Remote))
 }
+
+// Ping sends a PING on every present connection whose peer understands it and whose queue
+// is not full. It does not wait. A peer that can be reached answers, which Reads shows.
+func (s *socket) Ping() {
+	ping := zmtp.AppendPing(nil, 0, nil)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p := range s.pipes {
+		if peer := p.peer.Load(); peer != nil && peer.info.Major >= 3 {
+			p.out.Command(ping)
+		}
+	}
+}
