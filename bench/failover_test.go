@@ -21,9 +21,10 @@ var failoverLoad = flag.Float64("failover.load", 10_000, "updates a second of a 
 var failoverSettings = []struct {
 	name  string
 	flags []string
+	again time.Duration // between two handovers, at least: four times --bstar-interval
 }{
-	{"default", nil},
-	{"50ms", []string{"--hugz", "50ms", "--bstar-interval", "50ms"}},
+	{"default", nil, 4 * time.Second},
+	{"50ms", []string{"--hugz", "50ms", "--bstar-interval", "50ms"}, 200 * time.Millisecond},
 }
 
 // acked is one SetSync that has returned.
@@ -175,7 +176,7 @@ func BenchmarkHandover(b *testing.B) {
 			for b.Loop() {
 				active := drain(s, pair.inSync)
 				s.through(pair.servers[active].endpoint)
-				drain(s, func() struct{} { time.Sleep(rest); return struct{}{} })
+				drain(s, func() struct{} { time.Sleep(max(rest, c.again)); return struct{}{} })
 				begun := time.Now()
 				done := make(chan error, 1)
 				go func() {

@@ -51,7 +51,7 @@ func (s *Server) runClock(ctx context.Context) {
 				ran = ran.Add(wait)
 				continue
 			}
-			if !s.sequencer.hasRoom() {
+			if !s.sequencer.canExpire() {
 				if !pause(ctx, ttlTick) {
 					return
 				}

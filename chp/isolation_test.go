@@ -2,6 +2,8 @@ package chp
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"net"
 	"strings"
 	"testing"
@@ -140,5 +142,23 @@ func TestSilentServerPingsClients(t *testing.T) {
 		n, err := waits.Read(b)
 		must(t, err)
 		got = append(got, b[:n]...)
+	}
+}
+
+// TestIsolationDoesNotKeepKeys: keys expire also while a server holds the updates of clients.
+func TestIsolationDoesNotKeepKeys(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{ExpiryGrace: -1})
+	must(t, s.Set(ctx, "/k", []byte("v"), WithTTL(50*time.Millisecond)))
+	q := &s.sequencer
+	q.mu.Lock()
+	q.halt(haltIsolated, true)
+	q.mu.Unlock()
+	eventually(t, "the key is gone", func() bool { return s.Len() == 0 })
+	soon, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer cancel()
+	if err := s.Set(soon, "/k", []byte("v")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("an update is accepted: %v", err)
 	}
 }

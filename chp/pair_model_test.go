@@ -343,7 +343,7 @@ func (w *modelPair) mayServe(i int) bool {
 // update is an update of a client, or of the server itself.
 func (w *modelPair) update(i int, client bool) bool {
 	s, other := &w.servers[i], &w.servers[1-i]
-	if client && !w.reached(i) || !s.up || !s.active || s.isolation.holds() && w.mutation != modelNoHolds {
+	if client && !w.reached(i) || !s.up || !s.active || client && s.isolation.holds() && w.mutation != modelNoHolds {
 		return false
 	}
 	if client || w.mutation == modelExpiry {

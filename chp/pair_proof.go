@@ -244,6 +244,6 @@ func (s *Server) examineAll(look bool) {
 }
 
 func (s *Server) refuseFollower(peer *sockets.Peer, err error) {
-	s.log.Warn("refused a follower", who(peer), "error", err)
+	s.peerLog.Refused("refused a follower", peer, err)
 	peer.Disconnect(err)
 }

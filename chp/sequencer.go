@@ -265,6 +265,16 @@ type expiry struct {
 	spans []sockets.Span
 }
 
+// canExpire reports whether expire would have to wait for nothing. An active server
+// expires keys also if it holds updates because it may be cut off: clients that only
+// listen would wait for ever, and what a server does by itself does not decide whose map
+// wins.
+func (q *sequencer) canExpire() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.passive || q.halted&haltHandover == 0 && q.held.bytes < maxHeld && q.disk.room(ended) == nil
+}
+
 // expire deletes the keys whose TTL has ended and publishes the deletions in one batch.
 // Keys that the grace spares get its end as their deadline.
 // It works in portions, so that updates and heartbeats continue in between, and reports
@@ -272,7 +282,7 @@ type expiry struct {
 func (q *sequencer) expire(now time.Time) (more bool, size int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.passive || q.halted != 0 {
+	if q.passive || q.halted&haltHandover != 0 {
 		return false, 0 // the active server expires keys
 	}
 	d := &q.dead

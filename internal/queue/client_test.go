@@ -78,7 +78,8 @@ func TestQueuesOfAllPeersHaveOneTotal(t *testing.T) {
 			feed("greedy", each)
 		}
 		synctest.Wait()
-		if s := in.Status(); s.Bytes != most*size || s.Held != readers-most/each {
+		// How many readers wait depends on how many of their batches each had a turn for.
+		if s := in.Status(); s.Bytes != most*size || s.Held < readers-most/each || s.Held > readers {
 			t.Errorf("%+v", s)
 		}
 		check()
