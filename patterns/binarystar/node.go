@@ -216,10 +216,10 @@ func (n *Node) run() {
 			step = func(m election.Machine) election.Machine { return m.Hear(n.now(), c.Candidate) }
 		case r := <-n.requests:
 			if r.probe != nil {
-				n.redial(true)
 				n.mu.Lock()
-				n.probes = append(n.probes, r.probe)
+				n.probes = append(n.probes, r.probe) // first: the new connection may be refused at once
 				n.mu.Unlock()
+				n.redial(true)
 				continue
 			}
 			step = func(m election.Machine) election.Machine { return m.Step(n.now(), r.event) }
