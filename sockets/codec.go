@@ -41,7 +41,7 @@ type codedSource struct {
 // large unit depends on how much of it has arrived.
 func (c *codedSource) Space() []byte {
 	if c.chunk == nil {
-		c.use(buf.Get(max(buf.Large, len(c.tail)+minRead)), c.tail)
+		c.use(buf.Get(max(c.reader.ordinary(), len(c.tail)+minRead)), c.tail)
 		if cap(c.tail) > keepTail {
 			c.tail = nil
 		}
@@ -54,13 +54,14 @@ func (c *codedSource) Space() []byte {
 	pending := c.fill - c.start
 	need := max(c.need, pending+1)
 	if c.start+need > len(data) || len(data)-c.fill < minRead {
-		size := buf.Large
+		ordinary := c.reader.ordinary()
+		size := ordinary
 		if need+minRead > size {
 			size = min(need+readAhead, max(size, 2*pending))
 		}
 		switch {
 		case size > len(data):
-			if size > buf.Large {
+			if size > ordinary {
 				c.reader.reserve(partWire, size)
 			}
 			old := c.chunk
@@ -84,13 +85,14 @@ func (c *codedSource) use(chunk *buf.Chunk, pending []byte) {
 // the reader.
 func (c *codedSource) Received(n int) error {
 	c.fill += n
+	begin := c.start
 	defer func() {
-		switch h := c.reader.holding; {
+		switch h, left := c.reader.holding, c.fill-c.start; {
 		case h == nil || h.parts[partWire] == 0:
-		case c.fill-c.start <= buf.Large:
+		case left <= keepTail, c.start > begin && left <= buf.Large:
 			c.reader.reserve(partWire, 0)
 		default:
-			c.reader.keptUp(n)
+			c.reader.keptUp(n, false)
 		}
 	}()
 	for first := true; ; first = false {
@@ -157,11 +159,14 @@ func (c *codedSource) Idle() {
 		c.tail = append(c.tail[:0], pending...)
 		c.end()
 		c.start, c.fill = 0, 0
+		c.reader.keep(partWire, nil)
+		return
 	case len(c.chunk.Data()) > idlePart*len(pending):
 		old := c.chunk
 		c.use(buf.Get(len(pending)), pending)
 		old.Release()
 	}
+	c.reader.keep(partWire, c.chunk)
 }
 
 // end releases the chunk.

@@ -90,7 +90,7 @@ var (
 	ErrTooManyConnections = errors.New("sockets: too many connections")
 
 	// ErrStalled is the reason for which a peer is disconnected that has
-	// stopped, or nearly stopped, sending in the middle of a large message
+	// stopped, or nearly stopped, sending in the middle of a message
 	// while other connections needed the memory; see
 	// Options.MaxIncompleteBytes.
 	ErrStalled = errors.New("sockets: peer stalled in a large message while other connections needed memory")

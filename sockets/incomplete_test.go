@@ -17,7 +17,7 @@ import (
 func (m *incomplete) held() (bytes, holders int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.used, m.holders.Len()
+	return m.used, m.holders.n
 }
 
 // TestS10_Stalled: peers that announce large messages and stop in the middle hold

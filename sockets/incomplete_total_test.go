@@ -2,6 +2,9 @@ package sockets
 
 import (
 	"bytes"
+	"context"
+	"net"
+	"sync"
 	"testing"
 )
 
@@ -48,5 +51,84 @@ func TestMessagesThatWaitForTheTotalCount(t *testing.T) {
 	})
 	if n := seen.count(EventDisconnected); n > 0 {
 		t.Errorf("%d disconnected", n)
+	}
+}
+
+// halting is a connection on which a number of bytes is sent at first, and the rest later.
+type halting struct {
+	net.Conn
+	left int
+	goOn chan struct{}
+}
+
+func (h *halting) Write(b []byte) (int, error) {
+	n := min(len(b), h.left)
+	h.left -= n
+	if n > 0 || len(b) == 0 {
+		if n, err := h.Conn.Write(b[:n]); err != nil || n == len(b) {
+			return n, err
+		}
+	}
+	<-h.goOn
+	m, err := h.Conn.Write(b[n:])
+	return n + m, err
+}
+
+// TestSmallPartialMessagesCount: the beginnings of messages that are smaller than the chunk
+// that a reader reads into count together as well. Peers that would exceed the limit wait,
+// a peer that sends small messages is not disturbed, and in the end all have arrived.
+func TestSmallPartialMessagesCount(t *testing.T) {
+	t.Parallel()
+	for name, p := range pairs() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const bound, peers, size = 2 << 20, 100, 100_000
+			ctx := testContext(t)
+			seen := newEvents()
+			pull := open(t, NewPull, Options{MaxIncompleteBytes: bound, Security: p.server, Monitor: seen.tell})
+			m := &pull.incomplete
+			m.patience = hang
+			must(t, pull.Bind(ctx, anyPort))
+			goOn := make(chan struct{})
+			resume := sync.OnceFunc(func() { close(goOn) })
+			dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+				conn, err := new(net.Dialer).DialContext(ctx, network, address)
+				return &halting{Conn: conn, left: size / 2, goOn: goOn}, err
+			}
+			for range peers {
+				push := open(t, NewPush, Options{Security: p.client, Dial: dial})
+				t.Cleanup(resume) // before it is closed
+				must(t, push.Connect(pull.LastEndpoint()))
+				must(t, push.Send(ctx, make([]byte, size)))
+			}
+			eventually(t, "all hold or wait for memory", func() bool {
+				used, holders := m.held()
+				if most := bound + 1<<20; used > most { // those that read when it became scarce
+					t.Fatalf("%d bytes are held", used)
+				}
+				return holders == peers
+			})
+			push := open(t, NewPush, Options{Security: p.client})
+			must(t, push.Connect(pull.LastEndpoint()))
+			for range 10 {
+				must(t, push.Send(ctx, []byte("small")))
+				wantRecv(t, func() (Message, error) { return pull.Recv(ctx) }, "small")
+			}
+			resume()
+			for range peers {
+				m, err := pull.Recv(ctx)
+				must(t, err)
+				if len(m) != 1 || len(m[0]) != size {
+					t.Errorf("%d frames", len(m))
+				}
+			}
+			eventually(t, "nothing is held", func() bool {
+				used, holders := m.held()
+				return used == 0 && holders == 0 && !m.scarce.Load()
+			})
+			if n := seen.count(EventDisconnected); n > 0 {
+				t.Errorf("%d disconnected", n)
+			}
+		})
 	}
 }

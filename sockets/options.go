@@ -346,13 +346,16 @@ type Options struct {
 	// occupy, over all connections of the socket. If zero, it is
 	// DefaultMaxIncompleteBytes; if Unlimited, there is no limit.
 	//
-	// Only messages of 128 KiB or more count; on a connection whose messages
-	// are usually large, that threshold is up to 1 MiB. At the limit, the
+	// What counts is the buffer of each connection that has received more than 4 KiB of a
+	// message and waits for the rest. At the limit, the
 	// socket stops reading from a connection whose message needs more memory
 	// until other connections have released some. Only the message that began
-	// first continues, up to MaxMessageSize. If a peer stops or nearly stops
-	// sending in the middle of its message while others wait, it is
-	// disconnected with ErrStalled.
+	// first continues, up to MaxMessageSize, and does not count. The connections of one
+	// client (the same key, user or address) may use seven eighths of the limit. If a peer
+	// stops or nearly stops sending in the middle of its message while others wait, it is
+	// disconnected with ErrStalled, if there are several, one of the client that uses most.
+	// Beyond that, a connection occupies up to 8 KiB while it waits for its peer, with CURVE
+	// 16 KiB, and up to 1 MiB while its bytes are decoded or wait for the queue.
 	MaxIncompleteBytes int
 
 	// MaxSubscriptions limits the number of distinct topics that one peer may

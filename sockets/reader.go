@@ -152,8 +152,9 @@ func (r *reader) pending() int { return r.fill - r.start }
 // first if the partial message does not fit in it.
 func (r *reader) room(least int) []byte {
 	if r.chunk == nil {
-		size := max(buf.Large, len(r.tail)+max(least, minRead))
-		if size > buf.Large {
+		ordinary := r.ordinary()
+		size := max(ordinary, len(r.tail)+max(least, minRead))
+		if size > ordinary {
 			r.reserve(partFrames, size)
 		}
 		r.use(buf.Get(size), r.tail)
@@ -166,8 +167,8 @@ func (r *reader) room(least int) []byte {
 	pending := r.fill - r.start
 	need := max(r.decoder.Need(), pending+least)
 	if r.start+need > len(data) || len(data)-r.fill < minRead {
-		size := buf.Large
-		if r.usual > size/chunkShare {
+		size := r.ordinary()
+		if r.usual > size/chunkShare && size == buf.Large {
 			size = min(chunkShare*r.usual, maxChunk)
 		}
 		ordinary := size
@@ -224,6 +225,7 @@ func (r *reader) Received(n int) error {
 	r.batch.q.Spans, r.bytes = r.batch.q.Spans[:0], 0
 	r.delivered, r.awaited = false, false
 	err := r.decode()
+	whole := len(r.batch.q.Spans) > 0
 	r.flow += len(r.batch.q.Spans)
 	if r.borrowed {
 		r.loan.lent.Streaming(r.flow >= streamFlow)
@@ -233,7 +235,7 @@ func (r *reader) Received(n int) error {
 		err = refused
 	}
 	if r.holding != nil {
-		r.settle(n)
+		r.settle(n, whole || r.delivered)
 	}
 	if err == nil && r.conn.ending() {
 		err = net.ErrClosed
@@ -248,15 +250,16 @@ func (r *reader) Received(n int) error {
 	return err
 }
 
-// settle records that n bytes of a large message have arrived. If the message
+// settle records that n bytes of an incomplete message have arrived. If the message
 // is complete and was queued, it no longer counts here, because its chunk then counts in
 // the receive queue. While it waits for that, it counts here.
-func (r *reader) settle(n int) {
-	if r.pending() <= buf.Large {
+func (r *reader) settle(n int, whole bool) {
+	switch pending := r.pending(); {
+	case pending <= keepTail, whole && pending <= buf.Large:
 		r.reserve(partFrames, 0)
-		return
+	case r.holding.bytes > 0:
+		r.keptUp(n, whole)
 	}
-	r.keptUp(n)
 }
 
 // decode collects the spans of complete messages, and handles commands.
@@ -413,7 +416,8 @@ func (r *reader) command(body []byte) error {
 // Idle releases the chunk while there are no bytes to read. The rest of it is the
 // beginning of one message, which is kept aside if it is small, or moved to a chunk of
 // its size: a peer that stops in the middle of a message shall not hold many times the
-// bytes that it has sent.
+// bytes that it has sent. What it holds counts from then on, whatever its size: the chunks
+// that do not count are those of readers that run.
 func (r *reader) Idle() {
 	r.unwaited = 0
 	r.flow /= 2
@@ -439,12 +443,12 @@ func (r *reader) Idle() {
 		r.tail = append(r.tail[:0], pending...)
 		r.chunk.Release()
 		r.chunk = nil
+		r.keep(partFrames, nil)
+		return
 	case len(r.chunk.Data()) > idlePart*len(pending):
 		old := r.chunk
 		r.use(buf.Get(len(pending)), pending)
 		old.Release()
-		if size := len(r.chunk.Data()); r.holding != nil && size < r.holding.parts[partFrames] {
-			r.reserve(partFrames, size)
-		}
 	}
+	r.keep(partFrames, r.chunk)
 }

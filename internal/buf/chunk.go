@@ -63,6 +63,16 @@ func Get(size int) *Chunk {
 	return c
 }
 
+// Size returns the number of bytes of a chunk that Get returns for size.
+func Size(size int) int {
+	for _, n := range classes {
+		if size <= n {
+			return n
+		}
+	}
+	return size
+}
+
 // Data returns all bytes of the chunk.
 func (c *Chunk) Data() []byte { return c.data }
 
