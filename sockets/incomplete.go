@@ -187,7 +187,7 @@ func (m *incomplete) set(h *holding, part, bytes int, wait bool) {
 	h.waiting = true
 	defer func() { h.waiting = false }()
 	for wait && more > 0 && m.crowded(h, more) {
-		if m.evict() {
+		if m.evict(h, more) {
 			continue
 		}
 		if !m.wait(h) {
@@ -222,14 +222,20 @@ func (m *incomplete) crowded(h *holding, more int) bool {
 	if h == first {
 		return false
 	}
-	all, own := m.used+more, m.clients[h.client]+more
-	if first != nil {
-		all -= first.bytes
-		if first.client == h.client {
-			own -= first.bytes
-		}
+	own := m.clients[h.client] + more
+	if first != nil && first.client == h.client {
+		own -= first.bytes
 	}
-	return all > m.max || own > m.share()
+	return m.counted()+more > m.max || own > m.share()
+}
+
+// counted returns what is used, without the connection whose message began first. mu must
+// be held.
+func (m *incomplete) counted() int {
+	if first := m.holders.first; first != nil {
+		return m.used - first.bytes
+	}
+	return m.used
 }
 
 // share returns what one client may use. mu must be held.
@@ -237,11 +243,7 @@ func (m *incomplete) share() int { return m.max - m.max/sharePart }
 
 // judge finds out whether memory is scarce. mu must be held.
 func (m *incomplete) judge() {
-	used := m.used
-	if first := m.holders.first; first != nil {
-		used -= first.bytes
-	}
-	if scarce := used >= m.share(); scarce != m.scarce.Load() {
+	if scarce := m.counted() >= m.share(); scarce != m.scarce.Load() {
 		m.scarce.Store(scarce)
 	}
 }
@@ -268,13 +270,16 @@ func (m *incomplete) wait(h *holding) bool {
 	return !ended && !h.evicted
 }
 
-// evict disconnects a peer that has stalled. It reports false if none has. mu must be held.
-func (m *incomplete) evict() bool {
+// evict disconnects a peer that has stalled, so that another gets more memory: one of the
+// same client if only that uses too much. It reports false if none has stalled. mu must be
+// held.
+func (m *incomplete) evict(needy *holding, more int) bool {
+	all := m.counted()+more > m.max
 	var worst *holding
 	most, stalled := 0, time.Now().Add(-m.patience)
 	for h := m.holders.first; h != nil; h = h.after {
 		dealing := h.conn.life.reads.Load()%2 == 1 // its reader is not waiting for the peer
-		if h.bytes == 0 || h.waiting || dealing || !h.mark.Before(stalled) {
+		if h.bytes == 0 || h.waiting || dealing || !h.mark.Before(stalled) || !all && h.client != needy.client {
 			continue
 		}
 		if held := m.clients[h.client]; held > most || held == most && h.mark.Before(worst.mark) {
