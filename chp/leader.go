@@ -292,7 +292,10 @@ func (s *Server) hears(ctx context.Context, peer *sockets.Peer, m zmtp.WireMessa
 		s.proved(peer, body)
 	case nameHave:
 		if len(body) == 8 {
-			q.acknowledged(peer, int64(binary.BigEndian.Uint64(body)))
+			if q.acknowledged(peer, int64(binary.BigEndian.Uint64(body))) && s.pair.warned.Swap(false) {
+				// At the level of the line that says so of the beginning.
+				s.log.Warn("publishing updates when the other server has them again")
+			}
 		}
 	case nameBye:
 		q.mu.Lock()
@@ -310,17 +313,18 @@ func (s *Server) hears(ctx context.Context, peer *sockets.Peer, m zmtp.WireMessa
 // write as fast as it can read.
 const caughtUp = 1 << 14
 
-// acknowledged records that a follower has everything up to a sequence.
-func (q *sequencer) acknowledged(peer *sockets.Peer, sequence int64) {
+// acknowledged records that a follower has everything up to a sequence, and reports whether
+// updates wait for it from then on.
+func (q *sequencer) acknowledged(peer *sockets.Peer, sequence int64) (waits bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	f := q.follower
 	switch {
 	case f == nil || f.peer != peer || sequence < f.have:
-		return
+		return false
 	case sequence > f.sent:
 		peer.Disconnect(errFollower)
-		return
+		return false
 	}
 	f.have, f.hasMap = sequence, sequence >= f.base
 	if f.have > q.commits.acked {
@@ -330,10 +334,11 @@ func (q *sequencer) acknowledged(peer *sockets.Peer, sequence int64) {
 	}
 	if !q.commits.peer && q.acks > 1 && f.hasMap && !f.gone && !f.bye &&
 		(q.reigns.newest.last-f.have < caughtUp || f.behind > looksPerTimeout) {
-		q.commits.peer, f.behind = true, 0
+		q.commits.peer, f.behind, waits = true, 0, true
 		q.noteWaits()
 	}
 	q.commit()
+	return waits
 }
 
 // alone makes updates commit without the other server. mu must be held.

@@ -34,6 +34,7 @@ type pair struct {
 	copied   atomic.Bool    // this server has a copy of the active server's map, or is active itself
 	drained  atomic.Bool    // it hands over to a server that has all updates, so its own map is a copy
 	active   atomic.Bool    // the server is active
+	warned   atomic.Bool    // it has warned that it publishes updates without the other one
 	follows  atomic.Bool    // the server is passive and follows the active one
 	began    time.Time
 	diverged divergence // the last report; owned by the goroutine that follows
@@ -357,6 +358,7 @@ func (p *pair) judge(ctx context.Context, look bool) {
 	if f.bye {
 		level = slog.LevelInfo // it was stopped
 	}
+	p.warned.Store(!f.bye)
 	// First, so that the log has it even if this process ends now.
 	s.log.Log(context.Background(), level, "publishing updates without the other server")
 	q.alone()

@@ -153,6 +153,29 @@ func TestPairFollowsInVain(t *testing.T) {
 	eventually(t, "the backup warns", func() bool { return lines.has("does not follow the active server") })
 }
 
+// TestPairLogSaysThatAnOutageIsOver: who has read that a server goes on without the other
+// one reads, at the same level, that it waits for it again.
+func TestPairLogSaysThatAnOutageIsOver(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	po, bo := pairOptions(t)
+	var lines logLines
+	po.Logger = slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	s := startAlone(t, po)
+	c := pairClient(t, po, bo)
+	must(t, c.WaitActive(ctx))
+	f := dialFollower(t, s)
+	s.inSyncWith(f)
+	_, err := c.SetSync(ctx, "/a", []byte("1")) // the follower acknowledges nothing
+	must(t, err)
+	eventually(t, "the beginning is logged", func() bool { return lines.has("publishing updates without the other server") })
+	if lines.has("has them again") {
+		t.Error("the end is logged too early")
+	}
+	f.have(s.newest())
+	eventually(t, "the end is logged", func() bool { return lines.has("has them again") })
+}
+
 // TestPairTwoFollowers: a second server that follows is reported.
 func TestPairTwoFollowers(t *testing.T) {
 	t.Parallel()

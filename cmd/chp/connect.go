@@ -474,6 +474,7 @@ func (c *client) explain() error {
 // refusal describes why a server refuses this client with ErrMechanism or ErrRefused.
 func (n *connection) refusal(err error) string {
 	key := n.security.CurveSecretKey
+	denial := (*zmtp.ProtocolError)(nil)
 	switch {
 	case errors.Is(err, zmtp.ErrMechanism) && key.IsZero():
 		return "requires CURVE; use --curve-key and --curve-server-key"
@@ -483,6 +484,8 @@ func (n *connection) refusal(err error) string {
 		return "cannot read what this client sends: compare --curve-server-key with the key that it prints"
 	case key.IsZero():
 		return "refused the connection: " + plain(err)
+	case errors.As(err, &denial) && denial.Status() == 0: // it is not about the key
+		return "refused the connection, as a port does that is not the first of a server's three: " + plain(err)
 	}
 	return fmt.Sprintf("does not accept this key; start it with '%s' in its --curve-allow", key.Public())
 }

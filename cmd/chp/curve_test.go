@@ -78,6 +78,10 @@ func TestServeCurve(t *testing.T) {
 			t.Errorf("%s: stdout %q", o.name, o.out)
 		}
 	}
+	_, rest, _ := strings.Cut(s.stderr.String(), "publisher ")
+	publisher, _, _ := strings.Cut(rest, ",")
+	try(t, "get", "k", "--server", publisher, "--curve-key", known, "--curve-server-key", serverKey).
+		expect(t, exitRefused, "as a port does that is not the first of a server's three")
 	try(t, "get", "k", "--server", s.endpoint).expect(t, exitRefused, "use --curve-key and --curve-server-key")
 	try(t, "get", "k", "--server", s.endpoint, "--curve-key", known, "--curve-server-key", unknownKey).
 		expect(t, exitRefused, "the server "+s.endpoint+" cannot read what this client sends: compare --curve-server-key")

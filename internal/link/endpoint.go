@@ -92,7 +92,7 @@ func Parse(text string, bind bool) (Endpoint, error) {
 	}
 	t, ok := transports[scheme]
 	if !ok {
-		return Endpoint{}, &EndpointError{Endpoint: text, Reason: "transport " + strconv.Quote(scheme) + " is not supported; use tcp, ipc or inproc", Err: syscall.EPROTONOSUPPORT}
+		return Endpoint{}, &EndpointError{Endpoint: text, Reason: "has the transport " + strconv.Quote(scheme) + ", which is not supported; use tcp, ipc or inproc", Err: syscall.EPROTONOSUPPORT}
 	}
 	e.Scheme = scheme
 	if wrong, cause := t.parse(&e, rest, bind); wrong != "" {
