@@ -63,7 +63,7 @@ type sight struct {
 	waits   bool // updates that have arrived before wait
 }
 
-// look counts a look, and reports whether the other server is to be asked: see answered.
+// look counts a look, and reports whether to ask the other server: see answered.
 func (i *isolation) look(s sight) (ask bool) {
 	i.fresh = max(i.fresh-1, 0)
 	switch {
