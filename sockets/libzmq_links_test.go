@@ -126,6 +126,9 @@ func TestLibzmq_reqrep_multi(t *testing.T) {
 			}
 			ends(req, endpoints[0], endpoints[2], endpoints[1])
 
+			if portable {
+				return // two connections share a source port only with the code for this system
+			}
 			a, b := sourcePort(t), sourcePort(t)
 			one, two := open(t, NewReq, quick(o)), open(t, NewReq, quick(o))
 			ones := []string{from(a, reps[0]), from(b, reps[1])}
