@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -52,7 +53,8 @@ func (l *Log) Append(entries ...commit.Entry) error {
 }
 
 // Reserve returns how many bytes can be appended; see [commit.Reserver]. Space is allocated
-// for them in the segment and the next one. What it returns is less by twice an eighth of a
+// for them in the segment and the next one, or in the segment alone while the next one cannot be
+// created. What it returns is less by twice an eighth of a
 // segment, 2 MiB: for the end of a segment in which an entry has no room, and for the entry
 // that exceeds the rest.
 func (l *Log) Reserve() (int, error) {
@@ -74,6 +76,7 @@ func (l *Log) Reserve() (int, error) {
 		l.mu.Lock()
 		switch {
 		case next.err == nil, l.w == nil || l.w.next != next:
+		case !errors.Is(classify(next.err), commit.ErrFull) && l.w.extend(): // the segment goes on
 		case try == tries:
 			return int(max(n, 0)), fmt.Errorf("log: %w", classify(next.err))
 		default:
@@ -131,7 +134,7 @@ func (l *Log) sync() error {
 	case !unnamed:
 		err = l.end.write(flushed)
 	default:
-		if err = l.disk.dir(l.logs); err == nil {
+		if err = l.logNames.flush(l.disk); err == nil {
 			err = l.end.flush(flushed)
 		}
 	}

@@ -132,7 +132,7 @@ func (b *BackupWriter) Commit() error {
 		}
 		b.f = nil
 		if err == nil {
-			err = b.disk.dir(filepath.Dir(b.path))
+			err = b.disk.flushDir(filepath.Dir(b.path))
 		}
 	}
 	if err != nil {
@@ -403,17 +403,17 @@ func install(from, to string, disk disk) error {
 			}
 		}
 	}
-	if err := disk.dir(to); err != nil {
+	if err := disk.flushDir(to); err != nil {
 		return err
 	}
 	if err := os.Rename(filepath.Join(from, metaName), filepath.Join(to, metaName)); err != nil {
 		return err
 	}
-	if err := disk.dir(to); err != nil {
+	if err := disk.flushDir(to); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(from); err != nil {
 		return err
 	}
-	return disk.dir(filepath.Dir(filepath.Clean(to)))
+	return disk.flushDir(filepath.Dir(filepath.Clean(to)))
 }

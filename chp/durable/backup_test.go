@@ -265,9 +265,9 @@ func TestBackupFlushes(t *testing.T) {
 		flushed = append(flushed, filepath.Base(f.Name()))
 		return realDisk.data(f)
 	}
-	d.dir = func(path string) error {
-		flushed = append(flushed, path)
-		return realDisk.dir(path)
+	d.dir = func(d *os.File) error {
+		flushed = append(flushed, d.Name())
+		return realDisk.dir(d)
 	}
 	if _, err := backup(context.Background(), dir, file, d); err != nil {
 		t.Fatal(err)
@@ -487,7 +487,7 @@ func TestRestoreKilled(t *testing.T) {
 	}
 	d := disk{
 		data: func(f *os.File) error { keep(); err := realDisk.data(f); keep(); return err },
-		dir:  func(path string) error { keep(); err := realDisk.dir(path); keep(); return err },
+		dir:  func(f *os.File) error { keep(); err := realDisk.dir(f); keep(); return err },
 	}
 	if _, err := restore(context.Background(), file, dir, d); err != nil {
 		t.Fatal(err)

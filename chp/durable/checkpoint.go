@@ -3,6 +3,7 @@ package durable
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,8 +54,7 @@ func checkpointIndex(name string) (index uint64, ok bool) {
 // checkpointWriter implements commit.Checkpoint.
 type checkpointWriter struct {
 	log      *Log
-	index    uint64
-	path     string // the final name
+	info     CheckpointInfo // without Bytes until it is complete
 	f        *os.File
 	content  *archiveWriter
 	finished bool
@@ -74,22 +74,23 @@ func (l *Log) Checkpoint(index, sequence uint64) (commit.Checkpoint, error) {
 	if index == 0 || index < l.checkpoint.Index || index > l.last {
 		return nil, fmt.Errorf("%w: checkpoint at %d, entries %d to %d", commit.ErrOrder, index, l.checkpoint.Index+1, l.last)
 	}
-	c := &checkpointWriter{log: l, index: index, path: filepath.Join(l.dir, checkpointName(index))}
-	f, err := os.OpenFile(c.path+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	info := CheckpointInfo{
+		File: filepath.Join(l.dir, checkpointName(index)), Index: index, Epoch: l.meta.Epoch, Sequence: sequence,
+		Time: time.Unix(0, time.Now().UnixNano()),
+	}
+	f, err := os.OpenFile(info.File+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("log: %w", classify(err))
 	}
-	c.f = f
-	c.content = checkpointForm.write(f, l.meta.Identity, CheckpointInfo{Index: index, Epoch: l.meta.Epoch, Sequence: sequence, Time: time.Now()})
 	l.checkpointing = true
-	return c, nil
+	return &checkpointWriter{log: l, info: info, f: f, content: checkpointForm.write(f, l.meta.Identity, info)}, nil
 }
 
 func (c *checkpointWriter) Append(e commit.Entry) error {
 	if c.finished {
 		return commit.ErrClosed
 	}
-	e.Index = c.index
+	e.Index = c.info.Index
 	if err := c.content.append(&e); err != nil {
 		return fmt.Errorf("log: checkpoint: %w", classify(err))
 	}
@@ -107,6 +108,9 @@ func (c *checkpointWriter) Commit() error {
 	if err == nil {
 		err = c.log.disk.data(c.f)
 	}
+	if err == nil {
+		c.info.Bytes, err = c.f.Seek(0, io.SeekEnd)
+	}
 	if err != nil {
 		return fmt.Errorf("log: checkpoint: %w", classify(err))
 	}
@@ -123,7 +127,7 @@ func (c *checkpointWriter) Abort() {
 	}
 	c.finished = true
 	c.f.Close()
-	os.Remove(c.path + ".tmp")
+	os.Remove(c.info.File + ".tmp")
 	c.log.mu.Lock()
 	c.log.checkpointing = false
 	c.log.mu.Unlock()
@@ -138,28 +142,24 @@ func (l *Log) adopt(c *checkpointWriter) error {
 	if err := l.ready(); err != nil {
 		return err
 	}
-	if c.index > l.last {
-		return fmt.Errorf("%w: the log was cut back to %d under a checkpoint at %d", commit.ErrOrder, l.last, c.index)
+	if c.info.Index > l.last {
+		return fmt.Errorf("%w: the log was cut back to %d under a checkpoint at %d", commit.ErrOrder, l.last, c.info.Index)
 	}
-	if err := os.Rename(c.path+".tmp", c.path); err != nil {
+	if err := os.Rename(c.info.File+".tmp", c.info.File); err != nil {
 		return fmt.Errorf("log: checkpoint: %w", classify(err))
 	}
-	if err := l.disk.dir(l.dir); err != nil {
+	if err := l.dirNames.flush(l.disk); err != nil {
 		// It is unknown which of the two checkpoints a restart would find.
 		return l.fail(fmt.Errorf("checkpoint: %w", err))
 	}
-	info, err := readCheckpointHeader(c.path, l.meta.Identity)
-	if err != nil {
-		return l.fail(err)
-	}
 	old := l.checkpoint
-	l.checkpoint = info
+	l.checkpoint = c.info
 	m := l.end.mark
-	m.checkpoint = info.Index
+	m.checkpoint = c.info.Index
 	if err := l.markEnd(m); err != nil {
 		return err
 	}
-	if old.File != "" && old.Index != info.Index {
+	if old.File != "" && old.Index != c.info.Index {
 		os.Remove(old.File) // if it stays, the next Open removes it
 	}
 	return l.cutFront()

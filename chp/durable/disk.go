@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
@@ -14,18 +15,40 @@ import (
 // disk flushes files. Tests replace it to make a flush fail, and to record the flushes.
 type disk struct {
 	data func(*os.File) error // flushes the data and size of a file
-	dir  func(string) error   // flushes the names in a directory
+	dir  func(*os.File) error // flushes the names in a directory
 }
 
-var realDisk = disk{data: fileutil.Fdatasync, dir: syncDir}
+var realDisk = disk{data: fileutil.Fdatasync, dir: fileutil.Fsync}
 
-func syncDir(path string) error {
-	d, err := fileutil.OpenDir(path)
-	if err != nil {
-		return err
+// A directory is one whose names are flushed. From the first flush on it is open, since the
+// process may have no descriptor left when a name must be flushed.
+type directory struct {
+	path string
+	f    *os.File
+}
+
+func (d *directory) flush(disk disk) (err error) {
+	if d.f == nil {
+		if d.f, err = fileutil.OpenDir(d.path); err != nil {
+			d.f = nil
+			return err
+		}
 	}
-	err = fileutil.Fsync(d)
-	return errors.Join(err, d.Close())
+	return disk.dir(d.f)
+}
+
+func (d *directory) close() {
+	if d.f != nil {
+		d.f.Close()
+		d.f = nil
+	}
+}
+
+// flushDir flushes the names in a directory once.
+func (d disk) flushDir(path string) error {
+	one := directory{path: path}
+	defer one.close()
+	return one.flush(d)
 }
 
 // classify wraps a system error with the corresponding error of package commit, if
@@ -42,6 +65,12 @@ func classify(err error) error {
 		return fmt.Errorf("%w: %w", commit.ErrReadOnly, err)
 	}
 	return err
+}
+
+// scarce reports whether an error says that something has run out that can be there again:
+// space, or descriptors, which other parts of the program use up, too.
+func scarce(err error) bool {
+	return errors.Is(classify(err), commit.ErrFull) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
 // cannotRead marks an error of reading, unless the file does not exist.
@@ -61,8 +90,9 @@ func located(err error, file string, offset int64, lastGood uint64) error {
 	return err
 }
 
-// replaceFile atomically replaces the content of the file path, and flushes it.
-func (d disk) replaceFile(dir, path string, content []byte) error {
+// replaceFile atomically replaces the content of a file, and flushes it.
+func (d disk) replaceFile(dir *directory, name string, content []byte) error {
+	path := filepath.Join(dir.path, name)
 	temporary := path + ".tmp"
 	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -80,5 +110,5 @@ func (d disk) replaceFile(dir, path string, content []byte) error {
 		os.Remove(temporary)
 		return err
 	}
-	return d.dir(dir)
+	return dir.flush(d)
 }

@@ -72,7 +72,7 @@ func holds(t *testing.T, dir string, d disk, before []commit.Entry, sequence uin
 // although they do not add up to it, and a crash leaves the one or the other.
 func TestForeignState(t *testing.T) {
 	t.Parallel()
-	nothing := disk{data: func(*os.File) error { return nil }, dir: func(string) error { return nil }}
+	nothing := disk{data: func(*os.File) error { return nil }, dir: func(*os.File) error { return nil }}
 	for _, c := range []struct{ last, checkpoint uint64 }{{1, 0}, {90, 0}, {90, 40}, {90, 90}} {
 		t.Run(fmt.Sprintf("%d entries, checkpoint at %d", c.last, c.checkpoint), func(t *testing.T) {
 			t.Parallel()
@@ -92,7 +92,7 @@ func TestForeignState(t *testing.T) {
 			}
 			data, names := d.data, d.dir
 			d.data = func(f *os.File) error { crash(); err := data(f); crash(); return err }
-			d.dir = func(path string) error { crash(); err := names(path); crash(); return err }
+			d.dir = func(f *os.File) error { crash(); err := names(f); crash(); return err }
 			l, _, err := tryOpen(dir, d)
 			if err != nil {
 				t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
@@ -21,11 +20,17 @@ const segmentBytes = 16 << 20
 func init() { wal.SegmentSizeBytes = segmentBytes }
 
 // A Log is a write-ahead log on disk. See [commit.Log] for its methods.
+//
+// Once it is replayed, it goes on without a new descriptor, for as long as the process has
+// none left: a segment then becomes larger than others, and a checkpoint, Read, CutBack and
+// SetEpoch return the system's error.
 type Log struct {
 	dir  string
 	logs string // the directory of the segments
 	disk disk
 	lock *fileutil.LockedFile
+
+	dirNames, logNames directory // of dir and logs
 
 	// Lock order: files, syncing, mu.
 	files   sync.RWMutex // read-locked while segments are read, write-locked while they are removed or truncated
@@ -120,7 +125,7 @@ func (l *Log) SetEpoch(epoch uint64) error {
 	}
 	m := l.meta
 	m.Epoch = epoch
-	if err := l.disk.replaceFile(l.dir, filepath.Join(l.dir, metaName), m.encode()); err != nil {
+	if err := l.disk.replaceFile(&l.dirNames, metaName, m.encode()); err != nil {
 		return fmt.Errorf("log: epoch: %w", classify(err))
 	}
 	l.meta = m
@@ -186,6 +191,8 @@ func (l *Log) Close() error {
 	}
 	l.closeFiles()
 	l.end.close()
+	l.dirNames.close()
+	l.logNames.close()
 	return errors.Join(err, l.lock.Close())
 }
 

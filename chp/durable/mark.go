@@ -111,13 +111,12 @@ type markFile struct {
 }
 
 // open replaces the file by one with a mark.
-func (k *markFile) open(dir string, identity [16]byte, m mark) error {
-	path := filepath.Join(dir, endName)
+func (k *markFile) open(dir *directory, identity [16]byte, m mark) error {
 	content := append(m.append(nil, identity), make([]byte, 2*markSlot-markBytes)...)
-	if err := k.disk.replaceFile(dir, path, content); err != nil {
+	if err := k.disk.replaceFile(dir, endName, content); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	f, err := os.OpenFile(filepath.Join(dir.path, endName), os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func TestShorterLogSaysSo(t *testing.T) {
 }
 
 // noFlush is a disk for tests that make no crash.
-var noFlush = disk{data: func(*os.File) error { return nil }, dir: func(string) error { return nil }}
+var noFlush = disk{data: func(*os.File) error { return nil }, dir: func(*os.File) error { return nil }}
 
 // shorten tries all faults on copies of a log.
 func shorten(t *testing.T, dir string, last, checkpoint uint64) {
@@ -274,7 +274,7 @@ func TestMarkOfCutLog(t *testing.T) {
 		closeLog(t, l)
 	}
 	d.data = func(f *os.File) error { look(); err := realDisk.data(f); look(); return err }
-	d.dir = func(path string) error { look(); err := realDisk.dir(path); look(); return err }
+	d.dir = func(f *os.File) error { look(); err := realDisk.dir(f); look(); return err }
 	l, _, err := tryOpen(dir, d)
 	testenv.Must(t, err)
 	defer l.Close()

@@ -46,7 +46,7 @@ func open(dir string, options Options, disk disk) (_ *Log, err error) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}
-		if err := disk.dir(filepath.Dir(filepath.Clean(dir))); err != nil {
+		if err := disk.flushDir(filepath.Dir(filepath.Clean(dir))); err != nil {
 			return nil, err
 		}
 	}
@@ -60,7 +60,9 @@ func open(dir string, options Options, disk disk) (_ *Log, err error) {
 		return nil, err
 	}
 	l := &Log{dir: dir, logs: filepath.Join(dir, logName), disk: disk, lock: lock}
+	l.dirNames.path, l.logNames.path = l.dir, l.logs
 	if err := l.open(); err != nil {
+		l.dirNames.close()
 		lock.Close()
 		return nil, err
 	}
@@ -161,7 +163,7 @@ func (l *Log) create() (Meta, error) {
 	if err := w.Close(); err != nil {
 		return Meta{}, err
 	}
-	return m, l.disk.replaceFile(l.dir, filepath.Join(l.dir, metaName), m.encode())
+	return m, l.disk.replaceFile(&l.dirNames, metaName, m.encode())
 }
 
 // hasEntries reports whether a new segment has more than a head.

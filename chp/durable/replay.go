@@ -89,7 +89,7 @@ func (l *Log) replay(fn func(commit.Entry) error) (r commit.Replayed, err error)
 	}
 	// These also show that files can be created in both directories: what cannot be written
 	// later must not be ready now. Room for the next segment may come until it is needed.
-	err = l.end.open(l.dir, l.meta.Identity, mark{last: l.last, checkpoint: l.checkpoint.Index, segment: l.w.seq, offset: l.w.end})
+	err = l.end.open(&l.dirNames, l.meta.Identity, mark{last: l.last, checkpoint: l.checkpoint.Index, segment: l.w.seq, offset: l.w.end})
 	if err == nil {
 		if <-l.w.next.done; !errors.Is(classify(l.w.next.err), commit.ErrFull) {
 			err = l.w.next.err
@@ -166,7 +166,7 @@ func (l *Log) openTail() error {
 			return err
 		}
 	}
-	if err := l.disk.dir(l.logs); err != nil {
+	if err := l.logNames.flush(l.disk); err != nil {
 		l.closeFiles()
 		return err
 	}

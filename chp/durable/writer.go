@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/storage/wal"
@@ -37,6 +38,7 @@ type writer struct {
 	begun    func(*os.File)
 
 	f      *os.File // the last segment; its owner closes it
+	path   string   // of f, which may have been opened under another name
 	seq    uint64
 	end    int64  // where buffer belongs in f
 	alloc  int64  // up to where space is allocated for f
@@ -54,7 +56,7 @@ type writer struct {
 // newWriter returns a writer that continues the segment f at offset end. It calls begun
 // with the file of each segment that it begins.
 func newWriter(logs string, metadata []byte, f *os.File, s segment, end int64, crc uint32, last uint64, begun func(*os.File)) *writer {
-	w := &writer{logs: logs, metadata: metadata, begun: begun, buffer: make([]byte, 0, writeBytes), crc: crc, last: last}
+	w := &writer{logs: logs, metadata: metadata, begun: begun, path: s.path, buffer: make([]byte, 0, writeBytes), crc: crc, last: last}
 	w.follow(f, s.seq, end)
 	return w
 }
@@ -76,6 +78,11 @@ func (w *writer) allocate(end int64) bool {
 		w.alloc = end
 	}
 	return end <= w.alloc
+}
+
+// extend allocates as much again as a segment has, and reports whether that was possible.
+func (w *writer) extend() bool {
+	return w.allocate(w.end + int64(len(w.buffer)) + wal.SegmentSizeBytes)
 }
 
 // space returns the number of bytes for which space is allocated: in the segment, and in the
@@ -161,11 +168,13 @@ func (w *writer) put(p []byte) error {
 // flush writes the buffer to the file.
 func (w *writer) flush() error {
 	if w.err == nil && len(w.buffer) > 0 {
-		if _, w.err = w.f.WriteAt(w.buffer, w.end); w.err == nil {
-			w.end += int64(len(w.buffer))
-			w.buffer = w.buffer[:0]
-			w.align()
+		if _, err := w.f.WriteAt(w.buffer, w.end); err != nil {
+			w.err = named(err, w.path)
+			return w.err
 		}
+		w.end += int64(len(w.buffer))
+		w.buffer = w.buffer[:0]
+		w.align()
 	}
 	return w.err
 }
@@ -174,7 +183,8 @@ func (w *writer) flush() error {
 func (w *writer) full() bool { return w.end+int64(len(w.buffer)) >= wal.SegmentSizeBytes }
 
 // cut ends the segment and begins the next one. The name of the new segment is not flushed. If
-// there is no room for the next one, the segment goes on: there may still be some in it.
+// there is no room for the next one, the segment goes on: there may still be some in it; and so
+// it does if the process has no descriptor for the next one.
 func (w *writer) cut() error {
 	if w.flush() == nil {
 		w.err = w.begin()
@@ -190,11 +200,11 @@ func (w *writer) begin() error {
 		w.retry()
 		f, err = w.next.take()
 	}
-	if errors.Is(classify(err), commit.ErrFull) {
+	if scarce(err) {
 		return nil
 	}
 	if err == nil {
-		err = w.f.Truncate(w.end) // frees space that was allocated in advance and not used
+		err = named(w.f.Truncate(w.end), w.path) // frees space that was allocated in advance and not used
 	}
 	if err != nil {
 		return err
@@ -210,16 +220,34 @@ func (w *writer) begin() error {
 	if err := w.flush(); err != nil {
 		return err
 	}
-	path := filepath.Join(w.logs, segmentName(w.seq+1, w.last+1))
-	if err := errors.Join(f.Close(), os.Rename(f.Name(), path)); err != nil {
-		return err
-	}
-	if f, err = openSegment(path); err != nil {
+	w.path = filepath.Join(w.logs, segmentName(w.seq+1, w.last+1))
+	if f, err = rename(f, w.path); err != nil {
 		return err
 	}
 	w.begun(f)
 	w.follow(f, w.seq+1, w.end)
 	return nil
+}
+
+// rename renames a file that is open, and returns it open.
+func rename(f *os.File, path string) (*os.File, error) {
+	if runtime.GOOS != "windows" {
+		return f, os.Rename(f.Name(), path)
+	}
+	// Windows renames no file that was opened as package os does.
+	if err := errors.Join(f.Close(), os.Rename(f.Name(), path)); err != nil {
+		return nil, err
+	}
+	return openSegment(path)
+}
+
+// named returns an error of a file with the file's present name.
+func named(err error, path string) error {
+	var e *os.PathError
+	if errors.As(err, &e) {
+		e.Path = path
+	}
+	return err
 }
 
 // retry allocates the next segment again.
