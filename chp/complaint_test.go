@@ -37,7 +37,7 @@ func TestH15_LogOfAServerThatIsAway(t *testing.T) {
 }
 
 // A failure with an address and a port has the same cause as one with another.
-func TestH15_Causes(t *testing.T) {
+func TestCauseWithoutAddress(t *testing.T) {
 	t.Parallel()
 	if got := causeOf(fmt.Errorf("to 127.0.0.1:4711: %w", syscall.ECONNREFUSED)); got != "connection refused" {
 		t.Error(got)

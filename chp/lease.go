@@ -81,7 +81,8 @@ func (c *Client) keepAlive(ctx context.Context, key string, value []byte, ttl, e
 	var began time.Time
 	var seq int64
 	for again := true; again; {
-		syncs, began = c.syncs.Load(), time.Now()
+		// What is set before the first snapshot comes back after it.
+		syncs, began = max(c.syncs.Load(), 1), time.Now()
 		var err error
 		seq, err = l.set(ctx)
 		lost := c.syncs.Load() != syncs || c.State() != StateActive

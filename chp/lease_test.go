@@ -3,6 +3,7 @@ package chp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 )
@@ -102,6 +103,30 @@ func TestLeaseEnds(t *testing.T) {
 				t.Error("the key is gone")
 			}
 		})
+	}
+}
+
+// A lease of a client that has no snapshot yet sets its key once: a second time could
+// replace the update of another client, which was made after KeepAlive had returned.
+func TestLeaseBeforeFirstSnapshot(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, ServerOptions{})
+	other := startClient(t, s, ClientOptions{})
+	before, err := other.SetSync(testContext(t), "/other", []byte("v"))
+	must(t, err)
+	const leases, updates = 20, 5
+	for i := range leases {
+		c := startClient(t, s, ClientOptions{})
+		l, err := c.KeepAlive(testContext(t), fmt.Sprint("/k/", i), []byte("v"), time.Hour)
+		must(t, err)
+		for range updates {
+			_, err := other.SetSync(testContext(t), "/other", []byte("v"))
+			must(t, err)
+		}
+		l.Stop()
+	}
+	if n := s.Sequence() - before; n != leases*(1+updates) {
+		t.Errorf("%d updates, want %d", n, leases*(1+updates))
 	}
 }
 
