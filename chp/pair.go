@@ -193,7 +193,11 @@ func (p *pair) run(ctx context.Context) error {
 			following.Wait()
 			stop = func() {}
 			p.follows.Store(false)
-			p.lead(ctx, tookOver)
+			took := uint64(0)
+			if tookOver {
+				took = epoch
+			}
+			p.lead(ctx, took)
 		case binarystar.StatePassive:
 			p.yield()
 			stop()
@@ -228,14 +232,14 @@ func (p *pair) warnRole(same bool) {
 	p.server.log.Info("the other server has the other role")
 }
 
-// lead makes the server active. If it is active already, nothing changes. tookOver
-// reports that it was passive before.
-func (p *pair) lead(ctx context.Context, tookOver bool) {
+// lead makes the server active. If it is active already, nothing changes. took is
+// its epoch if it was passive before, else 0.
+func (p *pair) lead(ctx context.Context, took uint64) {
 	s := p.server
 	q := &s.sequencer
 	q.mu.Lock()
 	if q.passive {
-		q.reigns.begin(tookOver)
+		q.reigns.begin(took)
 		q.last.Store(max(q.last.Load(), firstSequence(time.Now())))
 		q.published.Store(q.last.Load())
 		q.passive, q.source = false, 0

@@ -169,7 +169,7 @@ func TestPairLeadAgain(t *testing.T) {
 	}()
 	eventually(t, "the update is held", func() bool { return s.holds(forEver) })
 	published, last := s.Sequence(), s.sequencer.last.Load()
-	s.pair.lead(ctx, false)
+	s.pair.lead(ctx, 0)
 	if p, l := s.Sequence(), s.sequencer.last.Load(); p != published || l != last {
 		t.Errorf("published %d, last %d; before the new reign %d, %d", p, l, published, last)
 	}

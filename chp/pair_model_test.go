@@ -70,6 +70,7 @@ type modelPair struct {
 	numbers  int
 	runs     uint64
 	random   *rand.Rand // delays of messages; nil: none
+	prompt   bool       // no delays, though random is not nil
 	history  []string
 	fault    string
 }
@@ -142,7 +143,7 @@ func (w *modelPair) send(i int) {
 		return
 	}
 	delay := 0
-	if w.random != nil {
+	if w.random != nil && !w.prompt {
 		delay = w.random.IntN(3)
 	}
 	m := &w.servers[i].machine
@@ -163,7 +164,11 @@ func (w *modelPair) step(i int, step func(m election.Machine) election.Machine) 
 	switch s.machine.State {
 	case election.StateActive:
 		if !s.active { // pair.lead
-			s.reigns.begin(before.State == election.StatePassive)
+			took := uint64(0)
+			if before.State == election.StatePassive {
+				took = s.machine.Epoch
+			}
+			s.reigns.begin(took)
 			s.active, s.source, s.follows, s.copied, s.idle = true, 0, false, true, 0
 			s.alone = true
 		}
@@ -626,6 +631,7 @@ func TestPairModelSingleFaults(t *testing.T) {
 func modelSingleFaults(seed uint64, m modelMutation) *modelPair {
 	random := rand.New(rand.NewPCG(seed, 2))
 	w := newModelPair(seed%2 == 0, m, random)
+	w.prompt = seed%4 < 2
 	busy := func(looks int) {
 		for range looks {
 			w.pass()
@@ -645,24 +651,33 @@ func modelSingleFaults(seed uint64, m modelMutation) *modelPair {
 		busy(random.IntN(modelTimeout))
 		i := random.IntN(2)
 		e := modelEvents[i*len(modelEvents[:12])/2+2*random.IntN(2)] // kill or isolate
+		led := w.servers[i].active
 		e.do(w)
 		w.history = append(w.history, fmt.Sprintf("%d: %s", w.now, e.name))
 		busy(random.IntN(4 * modelTimeout))
 		acked := map[int]bool{}
-		for _, s := range w.servers {
-			for _, u := range s.log {
-				if u.client && u.acked {
-					acked[u.number] = true
+		count := func() {
+			for _, s := range w.servers {
+				for _, u := range s.log {
+					if u.client && u.acked {
+						acked[u.number] = true
+					}
 				}
 			}
 		}
+		count()
 		w.history = append(w.history, fmt.Sprintf("%d: heal", w.now))
 		last := modelEvents[len(modelEvents)-1]
 		last.do(w)
 		if !w.servers[i].up {
 			w.start(i)
 		}
-		busy(2 * modelTimeout)
+		for range 2 * modelTimeout {
+			busy(1)
+			if w.prompt && led { // no message is on its way while both serve
+				count()
+			}
+		}
 		w.heal()
 		for _, u := range w.servers[0].log {
 			delete(acked, u.number)

@@ -33,12 +33,16 @@ const (
 	// reignBits is the size of the part after the term. Two servers that do not hear each
 	// other can begin the same term, and their reigns must differ. The first bit says that
 	// the server took over: it had followed the last active server, and the other one has
-	// just started, perhaps with old data. The next one is 0, so that interims can follow;
-	// the others are random.
+	// just started, perhaps with old data. The next one is 0, so that interims can follow.
+	// If it took over, tookBits with the lowest bits of its epoch come after that: they tell
+	// who took over from whom. The others are random.
 	reignBits   = 24
 	reignLow    = 1<<reignBits - 1
 	reignTook   = 1 << (reignBits - 1)
 	reignRandom = 1<<(reignBits-2) - 1
+	tookBits    = 12
+	tookShift   = reignBits - 2 - tookBits
+	tookRandom  = 1<<tookShift - 1
 
 	// interimStep bounds the distance of an interim to the reign before, which is random.
 	interimStep = 1 << 16
@@ -54,20 +58,20 @@ const (
 func termOf(id uint64) uint64 { return id >> reignBits }
 
 // reignAfter returns the id of a new reign in which a client's update is accepted, given the id of the
-// one before.
-func reignAfter(before uint64, tookOver bool) uint64 {
-	id := (termOf(before)+1)<<reignBits | rand.Uint64()&reignRandom
-	if tookOver {
-		id |= reignTook
+// one before. took is the epoch of a server that took over, else 0.
+func reignAfter(before, took uint64) uint64 {
+	id := (termOf(before) + 1) << reignBits
+	if took == 0 {
+		return id | rand.Uint64()&reignRandom
 	}
-	return id
+	return id | reignTook | took<<tookShift&reignRandom | rand.Uint64()&tookRandom
 }
 
 // interimAfter returns the id of a new reign in which no client's update was accepted yet.
-func interimAfter(before uint64, tookOver bool) uint64 {
+func interimAfter(before, took uint64) uint64 {
 	room := reignLow - before&reignLow
 	if room == 0 {
-		return reignAfter(before, tookOver) // after more interims than anybody sees
+		return reignAfter(before, took) // after more interims than anybody sees
 	}
 	return before + 1 + rand.Uint64N(min(room, interimStep))
 }
@@ -75,8 +79,9 @@ func interimAfter(before uint64, tookOver bool) uint64 {
 // compareReigns compares the last updates of clients that two servers have. The result
 // is above 0 if the first server has updates that the other one lacks, below 0 if it is
 // the opposite, and 0 if both have the same. If both lack some of the other's, the later
-// term decides; of the same term, the server that took over; and then who began first,
-// because the other one has lost what it had.
+// term decides; of the same term, the server that took over, and of two that did, the one
+// that took over later: it had followed the other one, which may have told no client of an
+// update since. Then who began first, because the other one has lost what it had.
 func compareReigns(a, b reign) int {
 	switch {
 	case a.id == b.id, a.last == 0, b.last == 0:
@@ -86,7 +91,19 @@ func compareReigns(a, b reign) int {
 	case (a.id^b.id)&reignTook != 0:
 		return cmp.Compare(a.id&reignTook, b.id&reignTook)
 	}
-	return cmp.Or(cmp.Compare(b.last, a.last), cmp.Compare(a.id, b.id))
+	return cmp.Or(tookLater(a.id, b.id), cmp.Compare(b.last, a.last), cmp.Compare(a.id, b.id))
+}
+
+// tookLater compares the epochs with which two servers took over, of two reigns of one
+// term. Their difference says which is the later one, though the bits in an id begin
+// again at 0. The result is 0 unless both took over.
+func tookLater(a, b uint64) int {
+	const all = 1<<tookBits - 1
+	later := (a>>tookShift - b>>tookShift) & all
+	if a&b&reignTook == 0 || later == 0 {
+		return 0
+	}
+	return cmp.Compare(1<<(tookBits-1), later)
 }
 
 // reigns are the reigns of a map, and the present one. The sequencer's mutex guards them.
@@ -94,21 +111,22 @@ type reigns struct {
 	earlier []reign // with updates, oldest first
 	newest  reign   // of the last update
 
-	present  uint64 // the id that the next update gets
-	interim  bool   // no client's update was accepted in the present reign
-	tookOver bool   // the server was passive before it
+	present uint64 // the id that the next update gets
+	interim bool   // no client's update was accepted in the present reign
+	took    uint64 // the epoch of the present reign if the server was passive before it, else 0
 }
 
-// begin begins a reign of this server.
-func (r *reigns) begin(tookOver bool) {
-	r.present, r.interim, r.tookOver = interimAfter(r.newest.id, tookOver), true, tookOver
+// begin begins a reign of this server. took is its epoch if it takes over, having been
+// passive, else 0.
+func (r *reigns) begin(took uint64) {
+	r.present, r.interim, r.took = interimAfter(r.newest.id, took), true, took
 }
 
 // count makes the present reign one that counts. It must be called before a client's
 // update is accepted.
 func (r *reigns) count() {
 	if r.interim {
-		r.present, r.interim = reignAfter(r.newest.id, r.tookOver), false
+		r.present, r.interim = reignAfter(r.newest.id, r.took), false
 	}
 }
 

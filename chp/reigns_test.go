@@ -55,7 +55,7 @@ func TestReignNumbers(t *testing.T) {
 	var q struct{ reigns reigns }
 	for i := range uint64(1000) {
 		before := q.reigns.newest
-		q.reigns.begin(i%2 == 0)
+		q.reigns.begin(i % 2 * i)
 		if i%3 > 0 { // it expires something first
 			q.reigns.advance(q.reigns.present, before.last+1)
 			if got := q.reigns.accepted(); i > 0 && compareReigns(got, before) != 0 {
@@ -76,7 +76,7 @@ func TestReignNumbers(t *testing.T) {
 	// As many interims, of a server that restarts again and again, as anybody sees.
 	id := uint64(reignRandom)
 	for range 100 {
-		next := interimAfter(id, false)
+		next := interimAfter(id, 0)
 		if next <= id || termOf(next) != 0 {
 			t.Fatalf("%x after %x", next, id)
 		}
@@ -85,7 +85,7 @@ func TestReignNumbers(t *testing.T) {
 }
 
 // TestCompareReigns: the later term counts, within a reign the sequence, of one term the
-// server that took over, and then who began first.
+// server that took over, of two that did the later one, and then who began first.
 func TestCompareReigns(t *testing.T) {
 	t.Parallel()
 	const term = 1 << reignBits
@@ -103,6 +103,10 @@ func TestCompareReigns(t *testing.T) {
 		{"one term, one took over", reign{term | reignTook, 1}, reign{term + 1, 9}, 1},
 		{"one term, one began earlier", reign{term + 1, 1}, reign{term + 2, 9}, 1},
 		{"one term, both took over", reign{term | reignTook, 1}, reign{term | reignTook | 5, 9}, 1},
+		{"one term, one took over later", reign{reignAfter(0, 8), 1}, reign{reignAfter(0, 7), 9}, 1},
+		{"one term, one that began later took over later", reign{reignAfter(0, 8), 9}, reign{reignAfter(0, 7), 1}, 1},
+		{"one term, one took over later, and its bits begin again", reign{reignAfter(0, 5<<tookBits+1), 9}, reign{reignAfter(0, 5<<tookBits-1), 1}, 1},
+		{"one term, as far apart as cannot be", reign{reignAfter(0, 1<<(tookBits-1)), 1}, reign{reignAfter(0, 1<<tookBits), 9}, 1},
 	} {
 		if a, b := compareReigns(c.a, c.b), compareReigns(c.b, c.a); a != c.want || b != -c.want {
 			t.Errorf("%s: %d and %d", c.what, a, b)
