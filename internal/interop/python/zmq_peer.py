@@ -32,8 +32,14 @@ class Peer:
         for option in args.option:
             name, _, number = option.partition("=")
             s.setsockopt(getattr(zmq, name), int(number))
+        for option in args.text:
+            name, _, text = option.partition("=")
+            s.setsockopt_string(getattr(zmq, name), text)
         for topic in args.subscribe:
             s.setsockopt(zmq.SUBSCRIBE, decode(topic))
+        if args.zap:
+            self.zap = self.context.socket(zmq.REP)
+            self.zap.bind("inproc://zeromq.zap.01")
         # The monitor comes before the endpoints, so that it misses nothing. It
         # tells of connections only: unread events would in the end
         # block libzmq's own thread, and failed attempts can be many.
@@ -66,6 +72,7 @@ class Peer:
             "flood": self.flood,
             "count": self.count,
             "wait_event": self.wait_event,
+            "admit": self.admit,
         }
 
     # Endpoints and subscriptions.
@@ -182,6 +189,14 @@ class Peer:
             n -= e["event"] == wanted
         return {"told": told}
 
+    def admit(self):
+        """Lets the next peer in that the ZAP handler is asked about (RFC 27), and reports the request."""
+        if not self.zap.poll(PATIENCE * 1000):
+            raise Failure("the ZAP handler is not asked")
+        request = self.zap.recv_multipart()
+        self.zap.send_multipart([b"1.0", request[1], b"200", b"OK", b"", b""])
+        return {"messages": [[report(f) for f in request]]}
+
 
 def report(frame):
     r = {"size": len(frame), "sha256": hashlib.sha256(frame).hexdigest()}
@@ -200,6 +215,8 @@ def main():
     p.add_argument("--hwm", type=int)
     p.add_argument("--linger", type=int, default=0, help="milliseconds")
     p.add_argument("--option", action="append", default=[], help="NAME=integer")
+    p.add_argument("--text", action="append", default=[], help="NAME=text")
+    p.add_argument("--zap", action="store_true", help="with a ZAP handler")
     peer = Peer(p.parse_args())
 
     commands = Commands(peer.handlers())
