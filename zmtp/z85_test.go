@@ -23,6 +23,12 @@ func TestZ85(t *testing.T) {
 			t.Errorf("%q: %x %v, want %x", text, got, err, data)
 		}
 	}
+	const key = "r^/rM9M=rMToK)63O8dCvd9D<PY<7iGlC+{BiSnG" // both ways
+	if data, err := DecodeZ85(key); err != nil {
+		t.Error(err)
+	} else if text, err := EncodeZ85(data); text != key || err != nil {
+		t.Errorf("%q %v, want %q", text, err, key)
+	}
 	all := make([]byte, 1024)
 	for i := range all {
 		all[i] = byte(i * 37)
@@ -38,7 +44,7 @@ func TestZ85(t *testing.T) {
 
 func TestZ85Errors(t *testing.T) {
 	t.Parallel()
-	for n := range 16 {
+	for n := range 64 {
 		if _, err := EncodeZ85(make([]byte, n)); (err == nil) != (n%4 == 0) {
 			t.Errorf("%d bytes: %v", n, err)
 		} else if err != nil {
@@ -57,7 +63,7 @@ func TestZ85Errors(t *testing.T) {
 		}
 	}
 	// One above 2^32-1, and the largest group.
-	for _, text := range []string{"%nSc1", "#####", "00000%nSc1"} {
+	for _, text := range []string{"%nSc1", "#####", "00000%nSc1", "####\x047", "####\x100", "####\x037"} {
 		_, err := DecodeZ85(text)
 		wantError(t, err, ErrMalformed)
 	}
