@@ -271,8 +271,7 @@ func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()
 		p.place = c.place // handshakes may end in another order
 	}
 	opened.subscribeAll(s.kind)
-	peer := &Peer{pipe: p, conn: c, info: opened.peer, remote: remote, identity: opened.peer.Identity}
-	peer.conduit.Of = peer
+	peer := newPeer(p, c, opened.peer, remote)
 	if s.speaksForPeers(c.opts) {
 		s.admission.judging(c) // the peer has completed its steps
 		if !s.in.Settled(&p.in, c.gone) {

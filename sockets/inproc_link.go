@@ -69,9 +69,7 @@ func newHalf(p *pipe, other *socket) *half {
 	if h.traits.ordered {
 		h.eager, h.more = true, make(chan struct{}, 1)
 	}
-	info := other.announced()
-	h.peer = &Peer{pipe: p, conn: h.conn, info: info, remote: p.endpoint, identity: info.Identity}
-	h.peer.conduit.Of = h.peer
+	h.peer = newPeer(p, h.conn, other.announced(), p.endpoint)
 	return h
 }
 

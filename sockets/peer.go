@@ -1,6 +1,7 @@
 package sockets
 
 import (
+	"bytes"
 	"cmp"
 	"net"
 	"slices"
@@ -17,7 +18,8 @@ import (
 type Peer struct {
 	pipe     *pipe
 	conn     *conn
-	info     zmtp.Peer
+	info     zmtp.Peer // without Metadata
+	extra    []byte    // the properties that the peer announced and Property returns, in wire form
 	remote   string
 	identity []byte // as a ROUTER knows it: the peer's own or generated
 	far      *half  // the other side's end of an inproc connection; otherwise nil
@@ -85,7 +87,8 @@ func (p *Peer) Property(name string) (value string, ok bool) {
 	case name == "socket-type" && p.info.SocketType != zmtp.TypeUnknown:
 		return p.info.SocketType.String(), true
 	case strings.HasPrefix(name, "x-"):
-		v, ok := p.info.Metadata.Get(name)
+		m, _ := zmtp.ParseMetadata(p.extra) // cannot fail
+		v, ok := m.Get(name)
 		return string(v), ok
 	}
 	return "", false
@@ -96,6 +99,23 @@ func (p *Peer) Property(name string) (value string, ok bool) {
 // ended and may be called from [Options.Prepare]. A socket that made the
 // connection with Connect connects again.
 func (p *Peer) Disconnect(reason error) { p.conn.close(reason) }
+
+// newPeer returns the peer at the other end of a connection. Of what it announced, it
+// keeps only what can be asked for, in a copy of that size and in wire form: the
+// properties may take seven times as much when they are parsed, and they refer to the
+// buffer of the handshake. For each connection that would be 130 KiB.
+func newPeer(p *pipe, c *conn, info zmtp.Peer, remote string) *Peer {
+	var extra []byte
+	for _, m := range info.Metadata {
+		if len(m.Name) > 2 && strings.EqualFold(m.Name[:2], "x-") {
+			extra = zmtp.AppendProperty(extra, m.Name, m.Value)
+		}
+	}
+	info.Metadata = nil
+	peer := &Peer{pipe: p, conn: c, info: info, extra: bytes.Clone(extra), remote: remote, identity: info.Identity}
+	peer.conduit.Of = peer
+	return peer
+}
 
 // peerOf returns the peer that a token stands for, or nil for none.
 func peerOf(c *queue.Conn) *Peer {
