@@ -190,8 +190,6 @@ func (o *Options) shown(kind zmtp.SocketType) Options {
 func (o Options) inEffect(kind zmtp.SocketType) (Options, error) {
 	foreign := o.foreign(kind)
 	switch {
-	case kind == zmtp.TypeRouter && o.SendTotalBytes == 0:
-		o.SendTotalBytes = Unlimited
 	case (kind == zmtp.TypeSub || kind == zmtp.TypeXSub) && o.Linger == 0:
 		o.Linger = LingerNone
 	case kind == zmtp.TypeStream && o.Notify == 0:

@@ -20,7 +20,7 @@ import (
 const (
 	DefaultHWM               = 1000                   // SendHWM and RecvHWM: messages per peer, as in libzmq
 	DefaultHWMBytes          = 64 << 20               // SendHWMBytes and RecvHWMBytes: bytes per peer
-	DefaultSendTotal         = 1 << 30                // SendTotalBytes: bytes for all peers of a publisher
+	DefaultSendTotal         = 1 << 30                // SendTotalBytes: bytes for all peers of a publisher, ROUTER or REP
 	DefaultRecvTotal         = 1 << 30                // RecvTotalBytes: bytes from all peers
 	DefaultLinger            = 30 * time.Second       // Linger: upper limit if Linger is 0
 	DefaultReconnectInterval = 100 * time.Millisecond // ReconnectInterval
@@ -123,7 +123,7 @@ type Options struct {
 	// application has received some of the old ones.
 	SendHWMBytes, RecvHWMBytes int
 
-	// SendTotalBytes limits the bytes that a PUB or XPUB queues for all its
+	// SendTotalBytes limits the bytes that a PUB, XPUB, ROUTER or REP queues for all its
 	// peers together. If zero, it is DefaultSendTotal; if Unlimited, there is no
 	// limit, except 1 GiB on 32-bit systems.
 	//
@@ -137,8 +137,7 @@ type Options struct {
 	// that stops reading can hold up to SendHWMBytes in addition. The queues
 	// may exceed the limit by one sixteenth before the socket notices.
 	//
-	// A ROUTER has such a limit only if SendTotalBytes is positive. At the limit
-	// it disconnects the peer with the longest queue, regardless of FullPolicy.
+	// A ROUTER or REP disconnects the peer with the longest queue (ErrSlowPeer).
 	SendTotalBytes int
 
 	// RecvTotalBytes limits the bytes that are queued from all peers together, counted

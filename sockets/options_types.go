@@ -49,7 +49,7 @@ var optionTypes = map[string]types{
 	"RecvHWM":                receivers,
 	"SendHWMBytes":           queuers | typeSet(zmtp.TypeSub), // whose subscriptions count
 	"RecvHWMBytes":           receivers,
-	"SendTotalBytes":         publishers | onlyRouter,
+	"SendTotalBytes":         publishers | typeSet(zmtp.TypeRouter, zmtp.TypeRep),
 	"RecvTotalBytes":         receivers,
 	"SendBuffer":             everyType,
 	"RecvBuffer":             everyType,

@@ -121,7 +121,7 @@ func (f *forwarder) route(ctx context.Context, r *Router, p *parcel, from int) (
 	n, v := to.pipe.out.OfferSpans(to.conn, nil, wire, f.spans, owner)
 	switch {
 	case n > 0:
-		r.queuedSpans(f.spans[:n])
+		r.total.queuedSpans(f.spans[:n])
 		return n, nil
 	case v == queue.Ended || !r.mandatory.Load():
 		to.pipe.out.CountDrops(count)

@@ -22,6 +22,7 @@ import (
 type Rep struct {
 	receiving
 	defaults
+	total total
 
 	mu       sync.Mutex
 	peer     *Peer  // the peer that waits for the reply; nil if no request was received
@@ -37,8 +38,15 @@ const keepEnvelope = 4 << 10
 func NewRep(o Options) (*Rep, error) {
 	r := &Rep{}
 	r.choose = r.next
-	return made(r, r.init(zmtp.TypeRep, o, r))
+	r.total.socket = &r.socket
+	err := r.init(zmtp.TypeRep, o, r)
+	if err == nil {
+		r.changed(nil, r.opts())
+	}
+	return made(r, err)
 }
+
+func (r *Rep) changed(_, now *Options) { r.total.set(now.SendTotalBytes) }
 
 // Recv waits for a request and returns it. The caller owns the message. Recv
 // waits until the context is done or until Options.RecvTimeout has passed
@@ -85,6 +93,8 @@ func (r *Rep) Send(_ context.Context, frames ...[]byte) error {
 	out := &r.peer.pipe.out
 	if out.Offer(&r.peer.conduit, r.envelope, frames) != queue.Accepted {
 		out.CountDrops(1)
+	} else {
+		r.total.queuedFrames(frames)
 	}
 	r.peer = nil
 	if cap(r.envelope) > keepEnvelope {

@@ -28,6 +28,7 @@ type Router struct {
 func NewRouter(o Options) (*Router, error) {
 	r := &Router{}
 	r.routes.init()
+	r.total.socket = &r.socket
 	err := r.init(zmtp.TypeRouter, o, r)
 	if err == nil {
 		r.changed(nil, r.opts())
@@ -84,7 +85,7 @@ func (r *Router) Send(ctx context.Context, frames ...[]byte) error {
 	if to.pipe.out.Offer(to.conn, nil, frames[1:]) != queue.Accepted {
 		to.pipe.out.CountDrops(1)
 	} else {
-		r.queuedFrames(frames[1:])
+		r.total.queuedFrames(frames[1:])
 	}
 	return r.open()
 }
@@ -113,7 +114,7 @@ func (r *Router) sendTo(ctx context.Context, to route, frames [][]byte) error {
 	for {
 		v := to.pipe.out.Offer(to.conn, nil, frames)
 		if v == queue.Accepted {
-			r.queuedFrames(frames)
+			r.total.queuedFrames(frames)
 			return nil
 		}
 		if err := r.await(ctx, to, v, &l); err != nil {
@@ -146,7 +147,7 @@ func (r *Router) SendWire(ctx context.Context, peer *Peer, wire []byte, messages
 	for {
 		v := peer.pipe.out.OfferWire(&peer.conduit, wire, messages, owner)
 		if v == queue.Accepted {
-			r.queued(len(wire))
+			r.total.queued(len(wire))
 			return nil
 		}
 		if err := r.await(ctx, route{peer.pipe, &peer.conduit}, v, &l); err != nil {

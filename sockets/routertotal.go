@@ -9,16 +9,18 @@ import (
 	"clustermap/internal/queue"
 )
 
-// total enforces Options.SendTotalBytes of a ROUTER, like publisher.room for PUB and
-// XPUB. Computing the total visits every queue, so the ROUTER does it only when
+// total enforces Options.SendTotalBytes of a ROUTER or REP, like publisher.room for PUB
+// and XPUB. Computing the total visits every queue, so the socket does it only when
 // enough bytes were queued since the last time to reach the limit.
 type total struct {
+	socket *socket
+
 	limit atomic.Int64 // 0 means no limit
 	room  atomic.Int64 // bytes that may be queued before the total is computed again
 	mu    sync.Mutex   // held while computing the total
 }
 
-// set sets the limit. The next message that is queued makes the ROUTER compute the total.
+// set sets the limit. The next message that is queued makes the socket compute the total.
 func (t *total) set(limit int) {
 	if limit == unbounded {
 		limit = 0
@@ -30,34 +32,34 @@ func (t *total) set(limit int) {
 }
 
 // queued records that messages of the given size in wire form were queued.
-func (r *Router) queued(bytes int) {
-	if r.total.limit.Load() > 0 && r.total.room.Add(-int64(bytes)) <= 0 {
-		r.relieve()
+func (t *total) queued(bytes int) {
+	if t.limit.Load() > 0 && t.room.Add(-int64(bytes)) <= 0 {
+		t.relieve()
 	}
 }
 
 // queuedFrames is like queued, for a message that is not in wire form.
-func (r *Router) queuedFrames(frames [][]byte) {
-	if r.total.limit.Load() == 0 {
+func (t *total) queuedFrames(frames [][]byte) {
+	if t.limit.Load() == 0 {
 		return
 	}
 	n := 0
 	for _, f := range frames {
 		n += len(f)
 	}
-	r.queued(n)
+	t.queued(n)
 }
 
 // queuedSpans is like queued, for the messages of spans.
-func (r *Router) queuedSpans(spans []Span) {
-	if r.total.limit.Load() == 0 {
+func (t *total) queuedSpans(spans []Span) {
+	if t.limit.Load() == 0 {
 		return
 	}
 	n := 0
 	for _, s := range spans {
 		n += int(s.End - s.Start)
 	}
-	r.queued(n)
+	t.queued(n)
 }
 
 // backlog is the size of a peer's send queue.
@@ -68,8 +70,8 @@ type backlog struct {
 
 // relieve computes the total. While it exceeds the limit, relieve disconnects the peer
 // with the longest queue and drops the queue.
-func (r *Router) relieve() {
-	lost := r.expel()
+func (t *total) relieve() {
+	lost := t.expel()
 	for i := range lost { // without a lock, because the Release method of an Owner is application code
 		lost[i].Drop()
 	}
@@ -77,8 +79,7 @@ func (r *Router) relieve() {
 
 // expel does the work of relieve, but returns the removed queues instead of dropping
 // them.
-func (r *Router) expel() (lost []queue.Wire) {
-	t := &r.total
+func (t *total) expel() (lost []queue.Wire) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.room.Load() > 0 {
@@ -87,7 +88,7 @@ func (r *Router) expel() (lost []queue.Wire) {
 	limit := t.limit.Load()
 	var all []backlog
 	sum := int64(0)
-	for _, p := range r.list() {
+	for _, p := range t.socket.list() {
 		if s := p.out.Status(); s.Bytes+s.Taken > 0 {
 			n := s.Bytes + s.Taken
 			all = append(all, backlog{p, n})

@@ -67,3 +67,61 @@ func TestRouterQueuesAreBoundedTogether(t *testing.T) {
 		t.Errorf("%d bytes were queued, bound %d", most, limit)
 	}
 }
+
+// Clients of a REP and of a ROUTER that do not read their replies keep within one bound
+// together, also if the program has set none: each of them alone could have SendHWMBytes.
+func TestUnreadRepliesAreBoundedTogether(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	const n, limit, size = 10, 4 << 20, 100_000
+	var gone atomic.Int32
+	rep := bind(t, NewRep, Options{
+		SendHWM: Unlimited, SendBuffer: 64 << 10,
+		Monitor: func(e Event) {
+			if e.Kind == EventDisconnected && errors.Is(e.Err, ErrSlowPeer) {
+				gone.Add(1)
+			}
+		},
+	})
+	router := bind(t, NewRouter, Options{})
+	if a, b := rep.Options().SendTotalBytes, router.Options().SendTotalBytes; a != DefaultSendTotal || b != DefaultSendTotal {
+		t.Errorf("bounds %d and %d by default, want %d", a, b, DefaultSendTotal)
+	}
+	must(t, rep.SetOptions(func(o *Options) { o.SendTotalBytes = limit }))
+	clients := make([]*raw, n)
+	for i := range clients {
+		clients[i] = dialRaw(t, rep.LastEndpoint()).greet("REQ", nil)
+	}
+	body := make([]byte, size)
+	for gone.Load() == 0 {
+		for _, c := range clients {
+			_, _ = c.conn.Write(wire("", "hello")) // it may have been disconnected
+		}
+		for range clients {
+			if gone.Load() > 0 {
+				break
+			}
+			_, err := rep.Recv(ctx)
+			must(t, err)
+			must(t, rep.Send(ctx, body))
+		}
+		sum := 0
+		for _, p := range rep.Peers() {
+			sum += p.QueuedBytes
+		}
+		if sum > limit+limit/totalStep+(n+1)*size {
+			t.Fatalf("%d bytes are queued, bound %d", sum, limit)
+		}
+	}
+	honest := open(t, NewReq, Options{})
+	must(t, honest.Connect(rep.LastEndpoint()))
+	must(t, honest.Send(ctx, []byte("honest")))
+	for asked := ""; asked != "honest"; {
+		m, err := rep.Recv(ctx)
+		must(t, err)
+		asked = string(m[0])
+		must(t, rep.Send(ctx, body))
+	}
+	_, err := honest.Recv(ctx)
+	must(t, err)
+}
