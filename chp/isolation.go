@@ -15,8 +15,9 @@ import (
 //
 // The silence of the other server alone says nothing: it may have ended. But if nothing
 // arrives from anybody, this server may be the isolated one. It then pings its clients,
-// which may only be waiting, and holds updates until something arrives, and, since the network works again, for as long as the other server
-// needs to answer on a new connection. After that it knows, until the other server is
+// which may only be waiting, and holds updates until something arrives, and, since the
+// network works again, for as long as the other server needs to answer on a new
+// connection. After that it knows, until the other server is
 // heard again: the other server does not run, or cannot be reached.
 //
 // A server that was not alone before does not go on alone without such an answer, either.
@@ -124,6 +125,19 @@ func (i *isolation) freezes() bool { return i.holds() && i.quiet < freezeLooks }
 // so it has not taken over, or did not answer. It may, too, if nothing arrives for long.
 func (i *isolation) knows() bool {
 	return i.state == isolationExcluded || i.fresh > 0 || i.state == isolationSuspected && !i.freezes()
+}
+
+// overdue says what to do when the other server has acknowledged nothing that waits for it
+// for a number of looks: to go on alone, or to ask it first.
+func (i *isolation) overdue(idle int) (alone, ask bool) {
+	switch {
+	case idle <= looksPerTimeout:
+	case i.knows():
+		alone = true
+	case i.state != isolationSuspected: // look asks when something arrives
+		ask = i.check()
+	}
+	return alone, ask
 }
 
 // watch looks at what arrives, and holds updates or stops that.

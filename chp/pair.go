@@ -349,13 +349,17 @@ func (p *pair) judge(ctx context.Context, look bool) {
 	if look && f.hasMap && !q.commits.peer {
 		f.behind++
 	}
-	if !q.commits.peer || !f.bye && f.idle <= looksPerTimeout {
+	if !q.commits.peer {
 		return
 	}
-	if !f.bye && !p.isolation.knows() {
-		if p.isolation.check() {
-			p.ask(ctx)
-		}
+	alone, ask := f.bye, false
+	if !alone {
+		alone, ask = p.isolation.overdue(f.idle)
+	}
+	if ask {
+		p.ask(ctx)
+	}
+	if !alone {
 		return
 	}
 	level := slog.LevelWarn

@@ -45,15 +45,22 @@ type modelServer struct {
 	asked     bool // something arrived since the last look
 	follows   bool // it gets the updates of the other one as they come
 	alone     bool // active, and does not wait for the other one
-	checking  int  // looks since it has asked the other one
+	check     int  // identifies the question to the other one that is not answered yet
+	checking  int  // looks since then
+	again     int  // looks in which the other one, which has answered, may become active
 	idle      int  // looks without the acknowledgement that updates wait for
-	since     int  // looks since the start
+	began     int  // the look of the start
+	lost      bool // cut off from clients only
+	waits     bool // a client waits for room, without sending anything
+	stopped   bool // the process stands still, and what arrives waits
+	queued    int  // updates of clients that wait for that
 }
 
 // modelMessage is a state message in transit.
 type modelMessage struct {
 	from election.Candidate
 	at   int // the look in which it arrives
+	ask  int // the question that it answers, on a new connection
 }
 
 // modelPair is a world of the model. It is copied by clone.
@@ -62,10 +69,12 @@ type modelPair struct {
 	links    [2][]modelMessage // to each
 	cut      bool              // between the servers
 	stalled  bool              // the link for updates, not that for states
+	late     bool              // old connections deliver late what was sent while the link was cut
 	memory   bool              // without disks
 	mutation modelMutation
 	now      int // looks
 	deaf     int // until then no connection for states was made anew
+	checks   int
 	sequence int64
 	numbers  int
 	runs     uint64
@@ -83,9 +92,24 @@ const (
 	modelExpiry                           // what a server does by itself counts
 	modelCopies                           // a server copies any map
 	modelNoHolds                          // a server that was isolated accepts updates at once
+
+	// Of isolation: see modelIsolations.
+	modelOwnIsolation
+	modelNoSuspicion
+	modelNoQuestion
+	modelAnswerStays
+	modelNoHoldAsking
+	modelExcludedStays
+	modelNotAsked
+	modelAskedAgain
+	modelLongSilence
+	modelWaits
 )
 
-const modelTimeout = looksPerTimeout // looks; the interval is half of it
+const (
+	modelTimeout = looksPerTimeout // looks; the interval is half of it
+	modelNever   = 1 << 40         // looks
+)
 
 func newModelPair(memory bool, m modelMutation, random *rand.Rand) *modelPair {
 	w := &modelPair{memory: memory, mutation: m, random: random, sequence: 1}
@@ -119,7 +143,7 @@ func (w *modelPair) start(i int) {
 	w.runs++
 	*s = modelServer{
 		machine: election.NewMachine(role, modelTimeout*time.Millisecond, w.time(), epoch),
-		reigns:  s.reigns, log: s.log, run: w.runs, up: true, apart: s.apart,
+		reigns:  s.reigns, log: s.log, run: w.runs, up: true, apart: s.apart, lost: s.lost, began: w.now,
 	}
 	s.reigns.interim = false
 	if w.mutation != modelEpochs {
@@ -137,9 +161,12 @@ func (w *modelPair) payload(i int) []byte {
 func (w *modelPair) linked() bool { return !w.cut && !w.servers[0].apart && !w.servers[1].apart }
 
 // send sends the state of a server. Messages of a link that is cut are lost, for the
-// link is dialled anew afterwards.
-func (w *modelPair) send(i int) {
-	if !w.linked() || !w.servers[i].up || w.now < w.deaf {
+// link is dialled anew afterwards, or wait until it works again (see modelFaults).
+func (w *modelPair) send(i int) { w.answer(i, 0) }
+
+// answer is send, on a connection that the other server has made to ask that.
+func (w *modelPair) answer(i, ask int) {
+	if !w.servers[i].up || w.servers[i].stopped || w.now < w.deaf || !w.linked() && !w.late {
 		return
 	}
 	delay := 0
@@ -148,7 +175,10 @@ func (w *modelPair) send(i int) {
 	}
 	m := &w.servers[i].machine
 	m.Payload = w.payload(i)
-	w.links[1-i] = append(w.links[1-i], modelMessage{m.Own(), w.now + delay})
+	if !w.linked() {
+		delay = modelNever
+	}
+	w.links[1-i] = append(w.links[1-i], modelMessage{m.Own(), w.now + delay, ask})
 }
 
 // step makes a server's machine take a step, and the server what follows from it.
@@ -186,28 +216,27 @@ func (w *modelPair) pass() {
 		w.send(1)
 	}
 	for i := range w.servers {
-		for n := 0; n < len(w.links[i]); {
+		for n := 0; n < len(w.links[i]) && !w.servers[i].stopped; {
 			if w.links[i][n].at > w.now {
 				n++
 				continue
 			}
-			c := w.links[i][n].from
+			c, ask := w.links[i][n].from, w.links[i][n].ask
 			w.links[i] = slices.Delete(w.links[i], n, n+1)
 			if s := &w.servers[i]; s.up {
 				s.down = false
 				w.step(i, func(m election.Machine) election.Machine { return m.Hear(w.time(), c) })
-				if s.isolation.state == isolationChecking {
-					s.isolation.answered(true)
+				if s.isolation.state == isolationChecking && ask == s.check {
+					w.heardAnew(i)
 				}
 			}
 		}
 	}
 	for i := range w.servers {
 		s := &w.servers[i]
-		if !s.up {
+		if !s.up || s.stopped {
 			continue
 		}
-		s.since++
 		if w.now%(modelTimeout/2) == 0 {
 			w.step(i, func(m election.Machine) election.Machine { return m.Step(w.time(), election.Tick) })
 			w.send(i)
@@ -224,40 +253,59 @@ func (w *modelPair) pass() {
 func (w *modelPair) look(i int) {
 	s := &w.servers[i]
 	heard := s.machine.Peer.State != 0 && w.time()-s.machine.Heard < (modelTimeout/2+1)*time.Millisecond
-	if s.isolation.state != isolationChecking {
-		s.checking = 0
-	} else if s.checking++; s.checking > looksPerTimeout/4 {
-		s.isolation.answered(false)
+	other := &w.servers[1-i]
+	if s.isolation.state == isolationChecking {
+		s.checking++
+		switch {
+		case s.again > 0:
+			if s.again--; s.again == 0 {
+				s.isolation.answered(true)
+			}
+		case w.linked() && !other.up: // ErrPeerDown
+			s.isolation.other = true
+			s.isolation.answered(false)
+		case s.checking > looksPerTimeout/4:
+			s.isolation.other = s.isolation.other || w.mutation == modelOwnIsolation
+			s.isolation.answered(false)
+		}
 	}
-	if s.isolation.look(sight{heard: heard, down: s.down, arrived: s.asked}) {
+	if w.seen(i, sight{heard: heard, down: s.down, arrived: s.asked, waits: s.waits}) {
 		w.ask(i)
 	}
 	s.asked = false
 	if !s.active {
 		return
 	}
-	other := &w.servers[1-i]
 	switch {
-	case other.follows && other.up && w.linked() && !w.stalled:
+	case w.inStep(i):
 		s.idle, s.alone = 0, false
 	case !s.isolation.freezes() || w.mutation == modelNoHolds:
 		s.idle++
 	}
-	switch {
-	case s.idle <= looksPerTimeout:
-	case s.isolation.knows() || w.mutation == modelNoHolds:
-		s.alone = true
-		w.acknowledge(i)
-	case s.isolation.check():
+	alone, ask := w.overdue(i)
+	if ask {
 		w.ask(i)
 	}
+	if alone {
+		s.alone = true
+		w.acknowledge(i)
+	}
+}
+
+// inStep reports whether the other server gets the updates of one at once.
+func (w *modelPair) inStep(i int) bool {
+	other := &w.servers[1-i]
+	return other.follows && other.up && !other.stopped && w.linked() && !w.stalled
 }
 
 // ask makes both servers say their states on a new connection.
 func (w *modelPair) ask(i int) {
+	w.checks++
+	s := &w.servers[i]
+	s.check, s.checking, s.again = w.checks, 0, 0
 	if w.linked() {
 		w.deaf = w.now
-		w.send(1 - i)
+		w.answer(1-i, s.check)
 		w.send(i)
 	}
 }
@@ -276,7 +324,7 @@ func (w *modelPair) follow() {
 	}
 	for i := range w.servers {
 		s, a := &w.servers[i], &w.servers[1-i]
-		if !s.up || !a.up || s.machine.State != election.StatePassive || !a.active {
+		if !s.up || !a.up || s.stopped || a.stopped || s.machine.State != election.StatePassive || !a.active {
 			continue
 		}
 		if !s.follows {
@@ -310,7 +358,7 @@ func (w *modelPair) discard(s, a *modelServer) {
 // reached reports whether clients reach a server, and counts that they try.
 func (w *modelPair) reached(i int) bool {
 	s := &w.servers[i]
-	if !s.up || s.apart {
+	if !s.up || s.apart || s.lost || s.stopped {
 		return false
 	}
 	s.asked = true
@@ -329,7 +377,7 @@ func (w *modelPair) vote(i int) {
 // promote is what pair.promote does at the request of an operator.
 func (w *modelPair) promote(i int) bool {
 	s := &w.servers[i]
-	if !s.up || s.active || !w.mayServe(i) {
+	if !s.up || s.stopped || s.active || !w.mayServe(i) {
 		return false
 	}
 	w.step(i, func(m election.Machine) election.Machine { return m.Step(w.time(), election.Promote) })
@@ -342,13 +390,16 @@ func (w *modelPair) mayServe(i int) bool {
 	if s.machine.State == election.StatePassive {
 		return s.copied
 	}
-	return s.since > startTimeouts*modelTimeout
+	return w.now-s.began > startTimeouts*modelTimeout
 }
 
 // update is an update of a client, or of the server itself.
 func (w *modelPair) update(i int, client bool) bool {
 	s, other := &w.servers[i], &w.servers[1-i]
-	if client && !w.reached(i) || !s.up || !s.active || client && s.isolation.holds() && w.mutation != modelNoHolds {
+	if client && s.stopped && s.up && !s.apart && !s.lost {
+		s.queued++
+	}
+	if client && !w.reached(i) || !s.up || s.stopped || !s.active || client && w.holds(i) {
 		return false
 	}
 	if client || w.mutation == modelExpiry {
@@ -357,7 +408,7 @@ func (w *modelPair) update(i int, client bool) bool {
 	w.numbers++
 	w.sequence++
 	u := modelUpdate{number: w.numbers, reign: reign{s.reigns.present, w.sequence}, client: client}
-	inStep := other.up && other.follows && w.linked() && !w.stalled
+	inStep := w.inStep(i)
 	u.acked = inStep || s.alone
 	s.reigns.advance(u.id, u.last)
 	s.log = append(s.log, u)
@@ -383,7 +434,8 @@ func (w *modelPair) settle() {
 func (w *modelPair) heal() {
 	w.cut, w.stalled = false, false
 	for i := range w.servers {
-		w.servers[i].apart = false
+		s := &w.servers[i]
+		s.apart, s.lost, s.stopped = false, false, false
 	}
 	for i := range w.servers {
 		if !w.servers[i].up {
@@ -414,7 +466,7 @@ var modelEvents = func() (all []modelEvent) {
 		add("kill "+who, func(w *modelPair) bool {
 			s := &w.servers[i]
 			was := s.up
-			s.up, s.active, s.follows, s.machine.State = false, false, false, 0
+			s.up, s.active, s.follows, s.stopped, s.queued, s.machine.State = false, false, false, false, 0, 0
 			w.servers[1-i].follows = false
 			return was
 		})
@@ -575,150 +627,4 @@ func TestPairModel(t *testing.T) {
 			t.Logf("%d worlds", total)
 		})
 	}
-}
-
-// TestPairModelSchedules: the same for long random schedules, in which the next event
-// comes while the servers still react to the one before.
-func TestPairModelSchedules(t *testing.T) {
-	t.Parallel()
-	seeds := uint64(3000)
-	if testing.Short() {
-		seeds = 300
-	}
-	for seed := range seeds {
-		if w := modelSchedule(seed, 0); w.fault != "" {
-			t.Fatalf("seed %d: %v", seed, w)
-		}
-	}
-}
-
-func modelSchedule(seed uint64, m modelMutation) *modelPair {
-	random := rand.New(rand.NewPCG(seed, 1))
-	w := newModelPair(seed%2 == 0, m, random)
-	for range 40 {
-		e := modelEvents[random.IntN(len(modelEvents))]
-		if e.do(w) {
-			w.history = append(w.history, fmt.Sprintf("%d: %s", w.now, e.name))
-		}
-		for range random.IntN(3 * modelTimeout / 2) {
-			w.pass()
-		}
-		if w.fault != "" {
-			return w
-		}
-	}
-	w.heal()
-	return w
-}
-
-// TestPairModelSingleFaults: no acknowledged update is lost if there is one fault at a
-// time: a server is killed, or isolated from everybody for any time, and the next fault
-// comes only when the pair is together again. Clients ask both servers and write to
-// both at any time.
-func TestPairModelSingleFaults(t *testing.T) {
-	t.Parallel()
-	seeds := uint64(1000)
-	if testing.Short() {
-		seeds = 200
-	}
-	for seed := range seeds {
-		if w := modelSingleFaults(seed, 0); w.fault != "" {
-			t.Fatalf("seed %d: %v", seed, w)
-		}
-	}
-}
-
-func modelSingleFaults(seed uint64, m modelMutation) *modelPair {
-	random := rand.New(rand.NewPCG(seed, 2))
-	w := newModelPair(seed%2 == 0, m, random)
-	w.prompt = seed%4 < 2
-	busy := func(looks int) {
-		for range looks {
-			w.pass()
-			for i := range w.servers {
-				switch random.IntN(4) {
-				case 0:
-					w.update(i, true)
-				case 1:
-					w.update(i, false)
-				case 2:
-					w.vote(i)
-				}
-			}
-		}
-	}
-	for range 4 {
-		busy(random.IntN(modelTimeout))
-		i := random.IntN(2)
-		e := modelEvents[i*len(modelEvents[:12])/2+2*random.IntN(2)] // kill or isolate
-		led := w.servers[i].active
-		e.do(w)
-		w.history = append(w.history, fmt.Sprintf("%d: %s", w.now, e.name))
-		busy(random.IntN(4 * modelTimeout))
-		acked := map[int]bool{}
-		count := func() {
-			for _, s := range w.servers {
-				for _, u := range s.log {
-					if u.client && u.acked {
-						acked[u.number] = true
-					}
-				}
-			}
-		}
-		count()
-		w.history = append(w.history, fmt.Sprintf("%d: heal", w.now))
-		last := modelEvents[len(modelEvents)-1]
-		last.do(w)
-		if !w.servers[i].up {
-			w.start(i)
-		}
-		for range 2 * modelTimeout {
-			busy(1)
-			if w.prompt && led { // no message is on its way while both serve
-				count()
-			}
-		}
-		w.heal()
-		for _, u := range w.servers[0].log {
-			delete(acked, u.number)
-		}
-		if len(acked) > 0 && w.fault == "" {
-			w.fault = fmt.Sprintf("%d acknowledged updates are lost", len(acked))
-		}
-		if w.fault != "" {
-			break
-		}
-	}
-	return w
-}
-
-// TestPairModelFindsFaults: the model finds the faults that the rules prevent.
-func TestPairModelFindsFaults(t *testing.T) {
-	t.Parallel()
-	for m, name := range map[modelMutation]string{modelEpochs: "epochs decide", modelCopies: "any map is copied"} {
-		_, fault := exploreModel(false, m, 5)
-		if fault == "" {
-			_, fault = exploreModel(true, m, 5)
-		}
-		if fault == "" {
-			t.Errorf("%s: no fault is found", name)
-		}
-		t.Logf("%s: %s", name, fault)
-	}
-	w := newModelPair(false, modelExpiry, nil) // a shorter way than by exploring
-	for _, name := range []string{"update at primary", "kill primary", "clients ask backup", "update at backup", "kill backup", "start primary", "clients ask primary", "expiry at primary",
-		"kill primary", "start primary", "clients ask primary", "expiry at primary"} {
-		w.apply(modelEvents[slices.IndexFunc(modelEvents, func(e modelEvent) bool { return e.name == name })])
-	}
-	if w.heal(); w.fault == "" {
-		t.Error("expiry counts: no fault is found")
-	}
-	t.Logf("expiry counts: %v", w)
-	for seed := range uint64(2000) {
-		if w := modelSingleFaults(seed, modelNoHolds); w.fault != "" {
-			t.Logf("no holds, seed %d: %v", seed, w)
-			return
-		}
-	}
-	t.Error("no holds: no fault is found")
 }

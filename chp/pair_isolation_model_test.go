@@ -1,0 +1,299 @@
+package chp
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// The model of pair_model_test.go with links that fail one by one, from one look to the
+// next: the servers lose each other and their clients at different moments, updates stop
+// arriving before states do, what was sent on old connections arrives when the network
+// works again, questions are answered too late, and a process stands still while
+// messages for it wait. Exploring all orders of events does not show what that does,
+// because there all servers come to rest after each event.
+
+// The following apply the rules of isolation, or leave one out.
+
+// seen is isolation.look.
+func (w *modelPair) seen(i int, v sight) (ask bool) {
+	s := &w.servers[i].isolation
+	before := *s
+	if w.mutation == modelWaits {
+		v.waits = false
+	}
+	ask = s.look(v)
+	switch {
+	case w.mutation == modelNoSuspicion && s.state == isolationSuspected:
+		s.state = isolationNone
+	case w.mutation == modelNoQuestion && ask:
+		s.state, ask = isolationNone, false
+	case w.mutation == modelAnswerStays && before.fresh > 0:
+		s.fresh = before.fresh
+	case w.mutation == modelExcludedStays && before.state == isolationExcluded:
+		*s = before
+	}
+	return ask
+}
+
+// heardAnew is pair.answered for an answer.
+func (w *modelPair) heardAnew(i int) {
+	s := &w.servers[i]
+	own, peer := w.payload(i), s.machine.Peer.Payload
+	behind := !hasCopied(own, peer) && compareStandings(own, peer) < 0
+	switch {
+	case s.again > 0: // waits already
+	case s.active && behind:
+		s.again = looksPerTimeout / 4
+	default:
+		s.isolation.answered(true)
+	}
+}
+
+// overdue is isolation.overdue.
+func (w *modelPair) overdue(i int) (alone, ask bool) {
+	s := &w.servers[i]
+	switch {
+	case w.mutation == modelNoHolds, w.mutation == modelNotAsked:
+		return s.idle > looksPerTimeout, false
+	case w.mutation == modelLongSilence && s.isolation.state == isolationSuspected:
+		return false, false
+	case w.mutation == modelAskedAgain && s.idle > looksPerTimeout && !s.isolation.knows():
+		return false, s.isolation.check()
+	}
+	return s.isolation.overdue(s.idle)
+}
+
+// holds is isolation.holds.
+func (w *modelPair) holds(i int) bool {
+	s := &w.servers[i].isolation
+	switch w.mutation {
+	case modelNoHolds:
+		return false
+	case modelNoHoldAsking:
+		return s.state == isolationSuspected
+	}
+	return s.holds()
+}
+
+// busy lets time pass while clients ask and write to both servers, and keys expire.
+func (w *modelPair) busy(looks int) {
+	for range looks {
+		w.pass()
+		for i := range w.servers {
+			switch w.random.IntN(4) {
+			case 0:
+				w.update(i, true)
+			case 1:
+				w.update(i, false)
+			case 2:
+				w.vote(i)
+			}
+		}
+	}
+}
+
+// modelChange is a change of the modelled network or a process.
+type modelChange struct {
+	at   int // looks after the first
+	name string
+	do   func()
+}
+
+// run makes changes, each in its look, and lets at least so many looks pass.
+func (w *modelPair) run(looks int, all ...modelChange) {
+	slices.SortStableFunc(all, func(a, b modelChange) int { return a.at - b.at })
+	begin := w.now
+	for _, c := range all {
+		w.busy(begin + c.at - w.now)
+		w.history = append(w.history, fmt.Sprintf("%d: %s", w.now, c.name))
+		c.do()
+	}
+	w.busy(looks)
+}
+
+// setCut cuts the link between the servers. What is in transit is lost, or arrives when the
+// link works again.
+func (w *modelPair) setCut(cut bool) {
+	w.cut = cut
+	if cut {
+		for i := range w.links {
+			for n := range w.links[i] {
+				w.links[i][n].at = w.now + modelNever
+			}
+		}
+		return
+	}
+	w.deaf = w.now + 1 + w.random.IntN(modelTimeout/2) // an interval
+	for i := range w.servers {
+		w.servers[i].follows = false
+		if w.random.IntN(2) == 0 { // the connection was made anew
+			w.links[i] = nil
+		}
+		for n := range w.links[i] {
+			w.links[i][n].at = w.now + w.random.IntN(3)
+		}
+	}
+}
+
+// stop makes a process stand still.
+func (w *modelPair) stop(i int) { w.servers[i].stopped = true }
+
+// resume ends that. The updates that have waited arrive before or after the states of
+// the other server.
+func (w *modelPair) resume(i int) {
+	s := &w.servers[i]
+	s.stopped = false
+	if w.random.IntN(2) == 0 {
+		w.pass()
+	}
+	for ; s.queued > 0; s.queued-- {
+		w.update(i, true)
+	}
+}
+
+// acknowledged returns the updates that clients were told are published.
+func (w *modelPair) acknowledged() map[int]bool {
+	all := map[int]bool{}
+	for _, s := range w.servers {
+		for _, u := range s.log {
+			if u.client && u.acked {
+				all[u.number] = true
+			}
+		}
+	}
+	return all
+}
+
+// modelFaults is a schedule of faults of one server at a time: it is isolated, loses its
+// clients, or stands still, and the pair comes together before the next one. The links of
+// a server that is isolated do not fail at the same time, but within half the
+// time-out, and work again within the time that the other server has for an answer.
+func modelFaults(seed uint64, m modelMutation) *modelPair {
+	random := rand.New(rand.NewPCG(seed, 3))
+	w := newModelPair(seed%2 == 0, m, random)
+	w.late = true
+	for range 4 {
+		w.busy(random.IntN(2 * modelTimeout))
+		i, looks := random.IntN(2), random.IntN(3*modelTimeout)
+		s, who := &w.servers[i], []string{"primary", "backup"}[i]
+		var all []modelChange
+		add := func(at int, name string, do func()) { all = append(all, modelChange{at, name, do}) }
+		kind := random.IntN(4)
+		switch kind {
+		case 0:
+			add(0, "stop the process of "+who, func() { w.stop(i) })
+		case 1:
+			add(0, "cut clients off from "+who, func() { s.lost = true })
+		default:
+			if random.IntN(2) == 0 {
+				add(0, "updates stop arriving at the other server", func() { w.stalled = true })
+			}
+			add(random.IntN(modelTimeout/2), "cut the servers off from each other", func() { w.setCut(true) })
+			add(random.IntN(modelTimeout/2), "cut clients off from "+who, func() { s.lost = true })
+		}
+		w.run(looks, all...)
+		acked := w.acknowledged()
+		all = nil
+		switch kind {
+		case 0:
+			add(0, "continue the process of "+who, func() { w.resume(i) })
+		case 1:
+			add(0, "clients reach "+who, func() { s.lost = false })
+		default:
+			add(1, "the servers reach each other, and updates arrive", func() { w.stalled = false; w.setCut(false) })
+			add(random.IntN(modelTimeout), "clients reach "+who, func() { s.lost = false })
+		}
+		w.run(2*modelTimeout, all...)
+		w.heal()
+		for _, u := range w.servers[0].log {
+			delete(acked, u.number)
+		}
+		if len(acked) > 0 && w.fault == "" {
+			w.fault = fmt.Sprintf("%d acknowledged updates are lost", len(acked))
+		}
+		if w.fault != "" {
+			break
+		}
+	}
+	return w
+}
+
+// modelDeadMachine is the death of the other machine, while a client only waits for what
+// it has sent, or for room: its updates must not wait for ever.
+func modelDeadMachine(m modelMutation, waits bool) *modelPair {
+	w := newModelPair(false, m, nil)
+	w.stalled = true
+	w.update(0, true)
+	w.servers[0].waits = waits
+	w.history = append(w.history, "the backup's machine dies, and a client waits")
+	w.cut = true
+	for range freezeLooks + 4*modelTimeout {
+		w.pass()
+	}
+	switch s := &w.servers[0]; {
+	case !s.log[len(s.log)-1].acked:
+		w.fault = "an update is not acknowledged"
+	case waits && s.isolation.holds():
+		w.fault = "an update is not accepted"
+	}
+	return w
+}
+
+// TestPairModelLinks: no acknowledged update is lost if the links of a server fail, or its
+// process stands still, and the pair comes together before the next fault.
+func TestPairModelLinks(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(500)
+	if testing.Short() {
+		seeds = 150
+	}
+	for seed := range seeds {
+		if w := modelFaults(seed, 0); w.fault != "" {
+			t.Fatalf("seed %d: %v", seed, w)
+		}
+	}
+	for _, waits := range []bool{false, true} {
+		if w := modelDeadMachine(0, waits); w.fault != "" {
+			t.Error(w)
+		}
+	}
+}
+
+// modelIsolations are the rules of isolation that the model leaves out.
+var modelIsolations = map[modelMutation]string{
+	modelOwnIsolation:  "no answer while nobody is heard counts",
+	modelNoSuspicion:   "silence of everybody is not suspicious",
+	modelNoQuestion:    "the other server is not asked when something arrives again",
+	modelAnswerStays:   "an answer counts for ever",
+	modelNoHoldAsking:  "updates are accepted until the other server answers",
+	modelExcludedStays: "a server that did not answer is not expected again",
+	modelNotAsked:      "a server goes on alone without asking",
+	modelAskedAgain:    "a server asks again and again while nobody is heard",
+	modelLongSilence:   "a server whose clients only wait does not go on alone",
+	modelWaits:         "updates that wait for room do not count",
+}
+
+// TestPairModelFindsFaultsOfIsolation: the model finds what each rule of isolation prevents.
+func TestPairModelFindsFaultsOfIsolation(t *testing.T) {
+	t.Parallel()
+	for m, name := range modelIsolations {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, waits := range []bool{false, true} {
+				if w := modelDeadMachine(m, waits); w.fault != "" {
+					t.Log(w)
+					return
+				}
+			}
+			for seed := range uint64(400) {
+				if w := modelFaults(seed, m); w.fault != "" {
+					t.Logf("seed %d: %v", seed, w)
+					return
+				}
+			}
+			t.Error("no fault is found")
+		})
+	}
+}
