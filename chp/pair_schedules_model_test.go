@@ -85,12 +85,7 @@ func modelSingleFaults(seed uint64, m modelMutation) *modelPair {
 			}
 		}
 		w.heal()
-		for _, u := range w.servers[0].log {
-			delete(acked, u.number)
-		}
-		if len(acked) > 0 && w.fault == "" {
-			w.fault = fmt.Sprintf("%d acknowledged updates are lost", len(acked))
-		}
+		w.keeps(acked)
 		if w.fault != "" {
 			break
 		}
