@@ -40,8 +40,9 @@ var (
 // Node is one of the two nodes of a pair. All methods are safe for concurrent use.
 type Node struct {
 	opts   Options
-	pub    *sockets.XPub // publishes this node's state
-	sub    *sockets.Sub  // receives the peer's state
+	pub    *sockets.XPub                // publishes this node's state
+	sub    *sockets.Sub                 // receives the peer's state
+	dial   func() (*sockets.Sub, error) // another one, see Probe
 	began  time.Time
 	ctx    context.Context // ends with the node
 	cancel context.CancelCauseFunc
@@ -74,7 +75,8 @@ type reading struct {
 	status  Status
 }
 
-// message is a message of the peer, and the connection that delivered it.
+// message is a message of the peer, and the connection that delivered it, or nil for one of
+// Probe.
 type message struct {
 	election.Candidate
 	link *sockets.Peer
@@ -133,14 +135,23 @@ func New(ctx context.Context, o Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	sub, err := sockets.NewSub(in)
-	if err != nil {
-		return nil, errors.Join(err, pub.Close())
+	dial := func() (*sockets.Sub, error) {
+		sub, err := sockets.NewSub(in)
+		if err != nil {
+			return nil, err
+		}
+		if err = sub.Subscribe(""); err == nil {
+			err = sub.Connect(o.Peer)
+		}
+		if err != nil {
+			return nil, errors.Join(err, sub.Close())
+		}
+		return sub, nil
 	}
 	n = &Node{
 		opts:          o,
 		pub:           pub,
-		sub:           sub,
+		dial:          dial,
 		began:         time.Now(),
 		done:          make(chan struct{}),
 		requests:      make(chan request),
@@ -148,14 +159,11 @@ func New(ctx context.Context, o Options) (*Node, error) {
 		joined:        make(chan struct{}, 1),
 		subscriptions: make(map[*Subscription]bool),
 	}
-	if err = sub.Subscribe(""); err == nil {
-		err = pub.Bind(ctx, o.Bind)
-	}
-	if err == nil {
-		err = sub.Connect(o.Peer)
+	if err = pub.Bind(ctx, o.Bind); err == nil {
+		n.sub, err = dial()
 	}
 	if err != nil {
-		return nil, errors.Join(err, pub.Close(), sub.Close())
+		return nil, errors.Join(err, pub.Close())
 	}
 	n.ctx, n.cancel = context.WithCancelCause(context.Background())
 	m := election.NewMachine(o.Role, o.Timeout, 0, o.Epoch)
@@ -164,7 +172,7 @@ func New(ctx context.Context, o Options) (*Node, error) {
 
 	var running sync.WaitGroup
 	running.Go(n.run)
-	running.Go(n.listen)
+	running.Go(func() { n.listen(n.ctx, n.sub) })
 	running.Go(n.admit)
 	go func() {
 		defer close(n.done)
@@ -191,9 +199,10 @@ func (n *Node) run() {
 	n.publish()
 	// A connection is replaced after every intervals of silence.
 	silence, every := 0, max(1, int((leastConnect+n.opts.Interval-1)/n.opts.Interval))
+	reached := false // the peer has connected since the last interval
 	for {
 		step := func(m election.Machine) election.Machine { return m }
-		publish, heard := false, false
+		publish, heard, beside := false, false, false
 		var reply chan<- election.Machine
 		select {
 		case <-n.ctx.Done():
@@ -211,7 +220,10 @@ func (n *Node) run() {
 				n.refused.Add(1)
 				c.Epoch = most
 			}
-			n.link, silence, heard = c.link, 0, true
+			if beside = c.link == nil; !beside {
+				n.link = c.link
+			}
+			silence, heard = 0, true
 			n.down.Store(false)
 			step = func(m election.Machine) election.Machine { return m.Hear(n.now(), c.Candidate) }
 		case r := <-n.requests:
@@ -226,9 +238,15 @@ func (n *Node) run() {
 			reply = r.reply
 		case <-n.joined:
 			publish = true
+			if silence > 0 && !reached {
+				// Both directions work again, and the peer should not be the only one that
+				// knows the other's state.
+				reached = true
+				n.redial(true)
+			}
 		case <-interval.C:
 			step = func(m election.Machine) election.Machine { return m.Step(n.now(), election.Tick) }
-			publish = true
+			publish, reached = true, false
 			if silence++; silence > every && silence%every == 0 {
 				n.redial(false)
 			}
@@ -244,8 +262,8 @@ func (n *Node) run() {
 		if changed || publish {
 			n.publish()
 		}
-		if heard {
-			n.probed(nil)
+		if heard && n.probed(nil) && beside {
+			n.redial(true) // its attempt is older than the one that succeeded
 		}
 		if reply != nil {
 			reply <- m
@@ -276,7 +294,10 @@ func (n *Node) redial(attempt bool) {
 // Probe connects to the peer anew. It returns nil when the peer was heard on the new
 // connection, and the node has acted on that; ErrPeerDown if its machine answers that
 // the peer does not run; or the context's error. So a node that may have been cut off
-// learns whether the peer has taken over meanwhile.
+// learns whether the peer has taken over meanwhile. If a packet of one attempt is lost,
+// because the network only begins to work, the system repeats it too late: until there is
+// an answer, further attempts run beside the first, at intervals of [Options.Timeout] / 40,
+// or 15 ms if that is longer.
 func (n *Node) Probe(ctx context.Context) error {
 	done := make(chan error, 1)
 	select {
@@ -291,24 +312,44 @@ func (n *Node) Probe(ctx context.Context) error {
 		defer n.mu.Unlock()
 		n.probes = slices.DeleteFunc(n.probes, func(p chan error) bool { return p == done })
 	}()
-	select {
-	case err := <-done:
-		return err
-	case <-n.ctx.Done():
-		return n.ended()
-	case <-ctx.Done():
-		return ctx.Err()
+	var attempts sync.WaitGroup
+	defer attempts.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	another := time.NewTicker(max(n.opts.Timeout/40, leastAttempt))
+	defer another.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-n.ctx.Done():
+			return n.ended()
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-another.C:
+			if sub, err := n.dial(); err == nil { // else other attempts may have an answer
+				attempts.Go(func() {
+					defer sub.Close()
+					n.listen(ctx, sub)
+				})
+			}
+		}
 	}
 }
 
-// probed ends all calls of Probe.
-func (n *Node) probed(err error) {
+// leastAttempt is the least time between two attempts of Probe.
+const leastAttempt = 15 * time.Millisecond
+
+// probed ends all calls of Probe, and returns false if there are none.
+func (n *Node) probed(err error) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	asked := len(n.probes) > 0
 	for _, p := range n.probes {
 		p <- err
 	}
 	n.probes = nil
+	return asked
 }
 
 // settle makes m the node's machine, and reports whether state or epoch changed.
@@ -366,12 +407,16 @@ func (n *Node) publish() {
 }
 
 // listen passes the peer's messages to run.
-func (n *Node) listen() {
+func (n *Node) listen(ctx context.Context, sub *sockets.Sub) {
 	var b sockets.Batch
 	defer b.Release()
 	for {
-		if n.sub.RecvBatch(n.ctx, &b) != nil {
+		if sub.RecvBatch(ctx, &b) != nil {
 			return
+		}
+		link := b.Peer()
+		if sub != n.sub {
+			link = nil
 		}
 		for i := range b.Len() {
 			c, err := parse(b.Message(i), n.opts.Role)
@@ -380,8 +425,8 @@ func (n *Node) listen() {
 				continue
 			}
 			select {
-			case n.heard <- message{c, b.Peer()}:
-			case <-n.ctx.Done():
+			case n.heard <- message{c, link}:
+			case <-ctx.Done():
 				return
 			}
 		}

@@ -486,6 +486,38 @@ func TestProbe(t *testing.T) {
 	}
 }
 
+// TestProbeDoesNotDependOnOneAttempt: while a network begins to work, attempts fail that the
+// system repeats much too late; an answer to a later one counts.
+func TestProbeDoesNotDependOnOneAttempt(t *testing.T) {
+	t.Parallel()
+	c := newCouple(t, func(o *Options) { o.Interval, o.Timeout = hang/6, hang/6+time.Second })
+	primary, _ := c.both()
+	l := c.hears[0]
+	l.stuck.Store(l.carried.Load() + 2)
+	ctx, cancel := context.WithTimeout(testContext(t), c.opts[0].Interval) // before the node dials anew by itself
+	defer cancel()
+	if err := primary.Probe(ctx); err != nil {
+		t.Errorf("the peer is there: %v", err)
+	}
+}
+
+// TestPeerThatConnectsIsHeard: a node that hears nothing connects anew when its peer has
+// connected to it, also if it waits for an attempt. So both know each other at the same time.
+func TestPeerThatConnectsIsHeard(t *testing.T) {
+	t.Parallel()
+	c := newCouple(t, func(o *Options) { o.Timeout = hang })
+	primary, backup := c.both()
+	l := c.hears[1]
+	before := l.carried.Load()
+	l.stuck.Store(before + 1)
+	eventually(t, "the backup waits for an attempt", func() bool { return l.carried.Load() > before })
+	cut := time.Now()
+	if err := primary.Probe(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the backup hears the primary", func() bool { return backup.Peer().Heard.After(cut) })
+}
+
 // TestImpossibleStatesAreRefused: an epoch above all, or a payload that cannot be, changes
 // nothing, and is counted.
 func TestImpossibleStatesAreRefused(t *testing.T) {
