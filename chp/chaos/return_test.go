@@ -90,12 +90,15 @@ func TestReturn(t *testing.T) {
 // reunion is a pair whose servers are apart, and what clients were acknowledged.
 type reunion struct {
 	*cluster
-	ctx    context.Context
-	acked  map[string]int // keys, and the server that has accepted them apart; together: -1
-	routes []*route       // of clients to the servers
-	waits  chan error     // the outcome of the update that waits while a server is isolated
-	busy   bool           // the primary went on alone before that
-	cut    time.Time      // when it began
+	ctx     context.Context
+	active  int            // the server that is active before they part
+	acked   map[string]int // keys, and the server that has accepted them apart; together: -1
+	routes  []*route       // of clients to the servers
+	keys    int            // how many keys clients have made apart
+	waiting string         // the key of the update that waits while a server is isolated
+	waits   chan error     // and its outcome
+	busy    bool           // the active server went on alone before that
+	cut     time.Time      // when it began
 }
 
 // isolatedInterval is longer than interval: a server that was cut off gives the other one
@@ -127,6 +130,7 @@ func newReunion(ctx context.Context, t *testing.T, interval time.Duration) *reun
 		r.routes = append(r.routes, route)
 	}
 	both := r.client(0, 1)
+	defer both.Close()
 	r.set(both, "/before", -1)
 	r.settle()
 	return r
@@ -183,7 +187,8 @@ func (r *reunion) write(server, n int) {
 	c := r.client(server)
 	defer c.Close()
 	for range n {
-		r.set(c, fmt.Sprintf("/%s/%d", r.servers[server].name, len(r.acked)), server)
+		r.keys++
+		r.set(c, fmt.Sprintf("/%s/%d", r.servers[server].name, r.keys), server)
 	}
 }
 
@@ -200,7 +205,7 @@ const leased = "/leased"
 // lease sets a key with a time to live, which both servers have.
 func (r *reunion) lease() {
 	r.t.Helper()
-	c := r.client(0)
+	c := r.client(r.active)
 	defer c.Close()
 	r.set(c, leased, -1, chp.WithTTL(2*time.Second))
 	delete(r.acked, leased)
@@ -220,7 +225,7 @@ func (r *reunion) expiresAt(server int) {
 	})
 }
 
-func (r *reunion) expiry() { r.t.Helper(); r.expiresAt(0) }
+func (r *reunion) expiry() { r.t.Helper(); r.expiresAt(r.active) }
 
 // part has the servers not reach each other.
 func (r *reunion) part() {
@@ -230,22 +235,29 @@ func (r *reunion) part() {
 	}
 }
 
-// takeover: the primary is killed, and the backup accepts updates.
+// takeover: the active server is killed, and the other one accepts updates.
 func (r *reunion) takeover() {
 	r.t.Helper()
-	r.servers[0].kill()
-	r.write(1, 20)
+	r.servers[r.active].kill()
+	r.write(r.passive(), 20)
 	r.part()
 }
 
-// restart starts the primary with its old data, while it does not hear the backup, so
-// often that it has served n times.
-func (r *reunion) restart(n int) {
+func (r *reunion) passive() int { return 1 - r.active }
+
+// restart starts the server that was active with its old data, see restartServer.
+func (r *reunion) restart(n int) { r.t.Helper(); r.restartServer(r.active, n) }
+
+// restartServer starts a server n times, while it does not hear the other one. A primary
+// serves a reader each time; a backup does not, until it has heard the primary.
+func (r *reunion) restartServer(server, n int) {
 	r.t.Helper()
 	for range n {
-		r.servers[0].kill()
-		r.must(r.servers[0].start(r.ctx))
-		r.read(0)
+		r.servers[server].kill()
+		r.must(r.servers[server].start(r.ctx))
+		if server == 0 {
+			r.read(server)
+		}
 	}
 }
 
@@ -260,12 +272,15 @@ func (r *reunion) meet() {
 	}
 }
 
-// alone: the link for updates stalls, and the primary goes on alone.
+// alone: the link for updates stalls, and the active server goes on alone.
 func (r *reunion) alone() {
 	r.t.Helper()
-	r.stall(r.between[linkUpdates])
-	r.write(0, 20)
+	r.stall(r.updates())
+	r.write(r.active, 20)
 }
+
+// updates returns the link by which the passive server follows.
+func (r *reunion) updates() *proxy { return r.between[r.passive()*linkUpdates] }
 
 // stall has links carry nothing: what comes waits.
 func (r *reunion) stall(links ...*proxy) {
@@ -275,66 +290,74 @@ func (r *reunion) stall(links ...*proxy) {
 	}
 }
 
-// cutOff: the backup is cut off, and the primary goes on alone.
+// cutOff: the passive server is cut off, and the active one goes on alone.
 func (r *reunion) cutOff() {
 	r.t.Helper()
 	r.stall(r.between...)
-	r.write(0, 20)
+	r.write(r.active, 20)
 }
 
-// away: the primary is killed, the links work again, and the backup serves a reader.
+// away: the active server is killed, the links work again, and the other one serves a reader.
 func (r *reunion) away() {
 	r.t.Helper()
-	r.servers[0].kill()
+	r.servers[r.active].kill()
 	for _, link := range r.between {
 		link.change(func() { link.holds = [directions]int{} })
 		link.each((*pipe).reset)
 	}
-	r.read(1)
+	r.read(r.passive())
 }
 
-// comesBack: the primary starts with its data.
-func (r *reunion) comesBack() { r.t.Helper(); r.must(r.servers[0].start(r.ctx)) }
+// comesBack: the server that was active starts with its data.
+func (r *reunion) comesBack() { r.t.Helper(); r.must(r.servers[r.active].start(r.ctx)) }
 
 func (r *reunion) returns() { r.t.Helper(); r.away(); r.comesBack() }
 
-// isolate cuts the primary off from everybody, while a client waits for an update. If a
-// client asks the backup, that accepts updates meanwhile.
+// isolate cuts the active server off from everybody, while a client waits for an update.
+// If a client asks the other one, that accepts updates meanwhile.
 func (r *reunion) isolate(asked bool) {
 	r.t.Helper()
 	waits := r.client(0, 1)
 	r.must(waits.WaitActive(r.ctx))
 	const goesOn = "publishing updates without the other server"
-	before := r.logged(0, goesOn)
-	r.stall(r.between[linkUpdates])
+	before := r.logged(r.active, goesOn)
+	keys := func() (n int) {
+		r.until("the active server answers", func() bool {
+			status, err := chp.ServerStatus(r.ctx, r.servers[r.active].address(), sockets.Security{})
+			n = status.Keys
+			return err == nil
+		})
+		return n
+	}
+	had := keys()
+	r.stall(r.updates())
+	r.keys++
+	r.waiting = fmt.Sprintf("/waits/%d", r.keys)
 	go func() {
-		_, err := waits.SetSync(r.ctx, "/waits", []byte("v"))
+		_, err := waits.SetSync(r.ctx, r.waiting, []byte("v"))
 		r.waits <- err
+		waits.Close()
 	}()
-	keys := len(r.acked)
-	r.until("the primary has an update that the backup lacks", func() bool {
-		status, err := chp.ServerStatus(r.ctx, r.servers[0].address(), sockets.Security{})
-		return err == nil && status.Keys == keys+1
-	})
+	r.until("the active server has an update that the other one lacks", func() bool { return keys() > had })
 	r.stall(r.isolated()...)
-	r.cut, r.busy = time.Now(), r.logged(0, goesOn) > before
+	r.cut, r.busy = time.Now(), r.logged(r.active, goesOn) > before
 	if !asked {
-		// Long enough for the primary to know that nothing arrives.
+		// Long enough for the active server to know that nothing arrives.
 		sleep(r.ctx, 2*isolatedInterval)
 		return
 	}
-	r.write(1, 20)
-	// The clock of the isolation is the backup's, so that it lasts longer on a busy machine.
-	c := r.client(1)
+	r.write(r.passive(), 20)
+	// The clock of the isolation is the other server's, so that it lasts longer on a busy machine.
+	c := r.client(r.passive())
 	defer c.Close()
 	_, err := c.SetSync(r.ctx, leased, []byte("v"), chp.WithTTL(isolatedInterval))
 	r.must(err)
-	r.expiresAt(1)
+	r.expiresAt(r.passive())
 }
 
-// isolated returns what leads to the primary, and from it.
+// isolated returns what leads to the active server, and from it.
 func (r *reunion) isolated() (all []*proxy) {
-	r.routes[0].each(func(p *proxy) { all = append(all, p) })
+	r.routes[r.active].each(func(p *proxy) { all = append(all, p) })
 	return append(all, r.between...)
 }
 
@@ -352,7 +375,7 @@ func (r *reunion) logged(server int, what string) int {
 func (r *reunion) heal(newcomer bool) {
 	r.t.Helper()
 	const unanswered = "the other server does not answer, though others do"
-	before := r.logged(0, unanswered)
+	before := r.logged(r.active, unanswered)
 	var old []*pipe
 	for _, p := range r.between {
 		p.each(func(c *pipe) { old = append(old, c) })
@@ -363,18 +386,21 @@ func (r *reunion) heal(newcomer bool) {
 	for _, p := range r.isolated() {
 		p.change(func() { p.holds = [directions]int{} })
 	}
+	arrives := fmt.Sprintf("/newcomer/%d", r.keys)
 	if newcomer {
-		r.set(r.client(0, 1), "/newcomer", -1)
+		c := r.client(0, 1)
+		defer c.Close()
+		r.set(c, arrives, -1)
 	}
 	r.must(<-r.waits)
 	by := -1
-	if r.busy || time.Since(r.cut) > isolatedMost || r.logged(0, unanswered) > before {
-		r.t.Log("the machine is too busy for the interval: the primary may have gone on alone")
-		by = 0
+	if r.busy || time.Since(r.cut) > isolatedMost || r.logged(r.active, unanswered) > before {
+		r.t.Log("the machine is too busy for the interval: the active server may have gone on alone")
+		by = r.active
 	}
-	r.acked["/waits"] = by
+	r.acked[r.waiting] = by
 	if newcomer {
-		r.acked["/newcomer"] = by
+		r.acked[arrives] = by
 	}
 	for _, c := range old {
 		c.hold(-1)
@@ -395,6 +421,7 @@ func (r *reunion) check(continues int) {
 		}
 	}
 	after := r.client(0, 1)
+	defer after.Close()
 	r.must(after.WaitActive(r.ctx))
 	lost, reported := map[int][]string{}, map[int]map[string]bool{}
 	for i, s := range r.servers {
