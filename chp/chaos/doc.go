@@ -46,6 +46,10 @@
 // alone, starts again several times without hearing the other one, expires keys, is cut off
 // from everybody, or comes back with its data. It checks that an acknowledged update is
 // discarded only where both servers had accepted updates apart, and is reported then.
+// TestReturnSchedules does so with schedules in which they are apart several times, at
+// random; with -seed it runs the schedule of that seed:
+//
+//	go test ./chp/chaos -run TestReturnSchedules -seed 8 -v
 //
 // When a check fails the test prints the seed and the faults, and writes the
 // history to a file (flag -history).

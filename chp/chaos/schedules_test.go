@@ -16,8 +16,16 @@ import (
 	"clustermap/sockets"
 )
 
-// scheduleSeeds are the seeds of TestReturnSchedules.
-var scheduleSeeds = []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
+// scheduleSeeds are the seeds of TestReturnSchedules. On 564c566 it fails with nine of them,
+// each time it runs:
+//
+//   - several restarts: 8. In 9, which passes, the same server restarts once.
+//   - a key expires in a server that is apart: 325, 328.
+//   - a server comes back with its data, after the other one served: 16, 19, 30.
+//   - a server is cut off from everybody: 11, 12; 164 with the roles exchanged.
+//
+// 21 passes there: nobody asks the other one while a server is cut off.
+var scheduleSeeds = []uint64{8, 325, 328, 16, 164, 12, 30, 11, 19, 9, 21}
 
 // TestReturnSchedules: the servers of a pair are apart several times, in schedules of
 // random events, and the rule of TestReturn holds each time they meet. With -seed it runs
