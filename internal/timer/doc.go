@@ -1,2 +1,3 @@
-// Package timer implements a timing wheel for millions of deadlines.
+// Package timer holds the deadlines of keys with a time to live: millions of them, on a
+// timing wheel.
 package timer

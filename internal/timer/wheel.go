@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Wheel holds the deadlines of keys with a time to live. It is hierarchical: it has
+// wheel holds the deadlines of keys with a time to live. It is hierarchical: it has
 // four levels of 256 buckets; a bucket of the first level is one tick, of the next 256
 // ticks, and so on. A deadline is in the first level that reaches it, and moves down a
 // level each time its bucket is due. So setting and firing a deadline cost the same
@@ -20,8 +20,7 @@ import (
 //
 // Not safe for concurrent use. No field is a pointer into the slab, so the garbage
 // collector does not scan it.
-type Wheel struct {
-	base   time.Time // tick 0
+type wheel struct {
 	now    int64     // the current tick; all before it are done
 	chunks [][]timer // the slab; its first timers are the list heads
 	size   uint32    // timers in the slab, including the list heads
@@ -42,6 +41,7 @@ type timerMap struct {
 type timer struct {
 	hash       uint64
 	seq        int64
+	deadline   time.Duration
 	due        int64 // tick
 	next, prev uint32
 	level      uint32
@@ -61,31 +61,37 @@ const (
 	wheelRings = expiring + 1
 
 	chunkBits = 11
-	chunkSize = 1 << chunkBits // timers in a chunk: 80 KiB; the rings fit the first one
+	chunkSize = 1 << chunkBits // timers in a chunk: 96 KiB; the rings fit the first one
 
 	wheelMaps = 256
 	// keepMap is the size up to which an empty map keeps its memory.
 	keepMap = 256
 )
 
-// NewWheel returns an empty wheel whose ticks count from now. It is small until the
-// first deadline is set.
-func NewWheel(now time.Time) *Wheel {
-	return &Wheel{base: now}
-}
-
-// Len returns the number of deadlines.
-func (w *Wheel) Len() int { return int(w.size) - min(int(w.size), wheelRings) }
+// len returns the number of deadlines.
+func (w *wheel) len() int { return int(w.size) - min(int(w.size), wheelRings) }
 
 // at returns a timer of the slab.
-func (w *Wheel) at(i uint32) *timer { return &w.chunks[i>>chunkBits][i&(chunkSize-1)] }
+func (w *wheel) at(i uint32) *timer { return &w.chunks[i>>chunkBits][i&(chunkSize-1)] }
 
 // mapOf returns the map for the timer of a key.
-func (w *Wheel) mapOf(hash uint64) *timerMap { return &w.byHash[hash>>56&(wheelMaps-1)] }
+func (w *wheel) mapOf(hash uint64) *timerMap { return &w.byHash[hash>>56&(wheelMaps-1)] }
 
-// Add sets the deadline of the key with the given hash, and replaces an earlier one. It
-// fires at the first tick that is not before the deadline. fire may call Add.
-func (w *Wheel) Add(hash uint64, seq int64, deadline time.Time) {
+// find returns the deadline of a key, or nil. It is valid until the next change of w.
+func (w *wheel) find(hash uint64) *timer {
+	if i, ok := w.mapOf(hash).index[hash]; ok {
+		return w.at(i)
+	}
+	return nil
+}
+
+// add sets the deadline of the key with the given hash, and replaces an earlier one. It
+// fires at the first tick that is not before the deadline. now must not be in the future.
+// fire may call add.
+func (w *wheel) add(hash uint64, seq int64, deadline, now time.Duration) {
+	if w.len() == 0 {
+		w.now, w.level = max(w.now, int64(now/wheelTick)), 0
+	}
 	if w.size == 0 {
 		for w.size < wheelRings {
 			i := w.extend()
@@ -101,26 +107,26 @@ func (w *Wheel) Add(hash uint64, seq int64, deadline time.Time) {
 		m.set(hash, i)
 	}
 	t := w.at(i)
-	t.hash, t.seq = hash, seq
+	t.hash, t.seq, t.deadline = hash, seq, deadline
 	// Rounded up, and never the current tick, which may have fired already.
-	t.due = max(int64((deadline.Sub(w.base)+wheelTick-1)/wheelTick), w.now+1)
+	t.due = max(int64((deadline+wheelTick-1)/wheelTick), w.now+1)
 	w.place(i)
 }
 
-// Remove removes the deadline of a key, if it has one.
-func (w *Wheel) Remove(hash uint64) {
+// remove removes the deadline of a key, if it has one.
+func (w *wheel) remove(hash uint64) {
 	if i, ok := w.mapOf(hash).index[hash]; ok {
 		w.unlink(i)
 		w.free(i)
 	}
 }
 
-// Advance calls fire for the deadlines up to now, in the order of their ticks. It stops
+// advance calls fire for the deadlines up to now, in the order of their ticks. It stops
 // after limit steps, a step being a deadline fired or moved down a level, and then
 // returns true.
-func (w *Wheel) Advance(now time.Time, limit int, fire func(hash uint64, seq int64)) (more bool) {
-	target := int64(now.Sub(w.base) / wheelTick)
-	if w.Len() == 0 {
+func (w *wheel) advance(now time.Duration, limit int, fire func(hash uint64, seq int64)) (more bool) {
+	target := int64(now / wheelTick)
+	if w.len() == 0 {
 		// The buckets and the two rings are empty: advance in one step.
 		w.now, w.level = max(w.now, target), 0
 		return false
@@ -160,7 +166,7 @@ func (w *Wheel) Advance(now time.Time, limit int, fire func(hash uint64, seq int
 // following returns the next tick at which there may be work: the next one or, if the
 // lowest levels are empty, the next at which a bucket of the first level that is not
 // empty is due.
-func (w *Wheel) following() int64 {
+func (w *wheel) following() int64 {
 	step := int64(1)
 	for l := 0; l < wheelLevels-1 && w.counts[l] == 0; l++ {
 		step <<= wheelBits
@@ -169,7 +175,7 @@ func (w *Wheel) following() int64 {
 }
 
 // bucket returns the ring of a level for a tick.
-func (w *Wheel) bucket(level int, tick int64) uint32 {
+func (w *wheel) bucket(level int, tick int64) uint32 {
 	return uint32(level*wheelSlots) + uint32(tick>>(wheelBits*level))&(wheelSlots-1)
 }
 
@@ -178,7 +184,7 @@ func (w *Wheel) bucket(level int, tick int64) uint32 {
 // That may be the current bucket of its level, one turn of the wheel ahead; it has been
 // emptied for this turn. A deadline beyond the last level goes as far as that reaches
 // and is placed again from there.
-func (w *Wheel) place(i uint32) {
+func (w *wheel) place(i uint32) {
 	t := w.at(i)
 	ahead, level := t.due-w.now, 0
 	for level < wheelLevels-1 && ahead >= 1<<(wheelBits*(level+1)) {
@@ -191,21 +197,21 @@ func (w *Wheel) place(i uint32) {
 }
 
 // link adds a timer at the end of a ring.
-func (w *Wheel) link(i, ring uint32) {
+func (w *wheel) link(i, ring uint32) {
 	last := w.at(ring).prev
 	w.at(i).prev, w.at(i).next = last, ring
 	w.at(last).next, w.at(ring).prev = i, i
 }
 
 // unlink removes a timer from its ring.
-func (w *Wheel) unlink(i uint32) {
+func (w *wheel) unlink(i uint32) {
 	t := w.at(i)
 	w.at(t.prev).next, w.at(t.next).prev = t.next, t.prev
 	w.counts[t.level]--
 }
 
 // splice moves all timers of the ring from to the end of the ring to, in one step.
-func (w *Wheel) splice(to, from uint32) {
+func (w *wheel) splice(to, from uint32) {
 	first, last := w.at(from).next, w.at(from).prev
 	if first == from {
 		return
@@ -217,7 +223,7 @@ func (w *Wheel) splice(to, from uint32) {
 }
 
 // extend adds a timer to the slab.
-func (w *Wheel) extend() uint32 {
+func (w *wheel) extend() uint32 {
 	i := w.size
 	if int(i>>chunkBits) == len(w.chunks) {
 		w.chunks = append(w.chunks, make([]timer, chunkSize))
@@ -229,7 +235,7 @@ func (w *Wheel) extend() uint32 {
 // free removes an unlinked timer. The last one of the slab takes its place, so that
 // there are no holes. It drops empty chunks at the end, except one, so that a few
 // deadlines more or fewer do not allocate and drop a chunk each time.
-func (w *Wheel) free(i uint32) {
+func (w *wheel) free(i uint32) {
 	w.mapOf(w.at(i).hash).remove(w.at(i).hash)
 	w.size--
 	if last := w.size; i != last {

@@ -6,14 +6,14 @@ import (
 )
 
 // The wheel gets smaller when most of the deadlines have gone.
-func TestH16_WheelShrinks(t *testing.T) {
+func TestWheelShrinks(t *testing.T) {
 	t.Parallel()
 	const n = 120_000
-	now := time.Unix(0, 0)
-	w := NewWheel(now)
+	const now = time.Duration(0)
+	var w wheel
 	hash := func(i int) uint64 { return uint64(i+1) * 0x9E3779B97F4A7C15 }
 	for i := range n {
-		w.Add(hash(i), int64(i), now.Add(time.Hour))
+		w.add(hash(i), int64(i), now+time.Hour, now)
 	}
 	measure := func() (chunks, peaks int) {
 		for i := range w.byHash {
@@ -24,16 +24,16 @@ func TestH16_WheelShrinks(t *testing.T) {
 	chunks, peaks := measure()
 	for i := range n {
 		if i%10 != 0 {
-			w.Remove(hash(i))
+			w.remove(hash(i))
 		}
 	}
 	if c, p := measure(); c > chunks/5 || p > peaks/2 {
 		t.Errorf("with a tenth of the keys: %d chunks of %d, maps for %d of %d", c, chunks, p, peaks)
 	}
 	fired := 0
-	for w.Advance(now.Add(2*time.Hour), 1000, func(uint64, int64) { fired++ }) {
+	for w.advance(now+2*time.Hour, 1000, func(uint64, int64) { fired++ }) {
 	}
-	if fired != n/10 || w.Len() != 0 || len(w.chunks) > 2 {
-		t.Errorf("%d of %d fired, %d left, in %d chunks", fired, n/10, w.Len(), len(w.chunks))
+	if fired != n/10 || w.len() != 0 || len(w.chunks) > 2 {
+		t.Errorf("%d of %d fired, %d left, in %d chunks", fired, n/10, w.len(), len(w.chunks))
 	}
 }

@@ -15,20 +15,20 @@ func TestWheelAgainstModel(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(seed, 3))
-			now := time.Unix(1_700_000_000, 0)
-			w := NewWheel(now)
-			base := now
+			now := time.Duration(rng.Int64N(int64(time.Hour)))
+			var w wheel
 			type deadline struct {
 				seq int64
 				due int64
 			}
 			model := map[uint64]deadline{}
-			var seq, done int64
+			var seq int64
+			done := int64(now / wheelTick)
 			for range 3000 {
 				for range rng.IntN(4) {
 					hash := uint64(rng.IntN(200)) << 2
 					if rng.IntN(8) == 0 {
-						w.Remove(hash)
+						w.remove(hash)
 						delete(model, hash)
 						continue
 					}
@@ -39,17 +39,17 @@ func TestWheelAgainstModel(t *testing.T) {
 						after = -after
 					}
 					seq++
-					w.Add(hash, seq, now.Add(after))
-					due := int64((now.Add(after).Sub(base) + wheelTick - 1) / wheelTick)
+					w.add(hash, seq, now+after, now)
+					due := int64((now + after + wheelTick - 1) / wheelTick)
 					model[hash] = deadline{seq, max(due, done+1)}
 				}
-				if w.Len() != len(model) {
-					t.Fatalf("%d deadlines, want %d", w.Len(), len(model))
+				if w.len() != len(model) {
+					t.Fatalf("%d deadlines, want %d", w.len(), len(model))
 				}
-				now = now.Add(time.Duration(rng.Int64N(int64(wheelTick) << rng.IntN(32))))
-				target := int64(now.Sub(base) / wheelTick)
+				now += time.Duration(rng.Int64N(int64(wheelTick) << rng.IntN(32)))
+				target := int64(now / wheelTick)
 				last := int64(0)
-				for w.Advance(now, 1+rng.IntN(50), func(hash uint64, seq int64) {
+				for w.advance(now, 1+rng.IntN(50), func(hash uint64, seq int64) {
 					d, ok := model[hash]
 					if !ok || d.seq != seq || d.due > target || d.due < last {
 						t.Fatalf("fired %d #%d at tick %d after one of %d; model has %+v, %v", hash, seq, target, last, d, ok)
@@ -71,35 +71,35 @@ func TestWheelAgainstModel(t *testing.T) {
 
 func TestWheelAddWhileItFires(t *testing.T) {
 	t.Parallel()
-	now := time.Unix(0, 0)
-	w := NewWheel(now)
-	w.Add(4, 1, now)
+	now := time.Duration(0)
+	var w wheel
+	w.add(4, 1, now, now)
 	fired := 0
 	for i := range 1000 {
-		now = now.Add(wheelTick)
-		w.Advance(now, 1000, func(hash uint64, seq int64) {
+		now += wheelTick
+		w.advance(now, 1000, func(hash uint64, seq int64) {
 			fired++
-			w.Add(hash, seq+1, now) // at once: that is the next tick
-			w.Add(hash+4*uint64(i+1), 0, now.Add(time.Hour))
+			w.add(hash, seq+1, now, now) // at once: that is the next tick
+			w.add(hash+4*uint64(i+1), 0, now+time.Hour, now)
 			if i > 0 {
-				w.Remove(hash + 4*uint64(i))
+				w.remove(hash + 4*uint64(i))
 			}
 		})
 	}
-	if fired != 1000 || w.Len() != 2 {
-		t.Errorf("fired %d times, %d deadlines left", fired, w.Len())
+	if fired != 1000 || w.len() != 2 {
+		t.Errorf("fired %d times, %d deadlines left", fired, w.len())
 	}
 }
 
 func TestWheelKeepsItsSize(t *testing.T) {
-	now := time.Unix(0, 0)
-	w := NewWheel(now)
+	now := time.Duration(0)
+	var w wheel
 	turn := func() {
 		for i := range uint64(100) {
-			w.Add(i<<2, 1, now.Add(time.Duration(i)*wheelTick))
+			w.add(i<<2, 1, now+time.Duration(i)*wheelTick, now)
 		}
-		now = now.Add(time.Second)
-		for w.Advance(now, 10, func(uint64, int64) {}) {
+		now += time.Second
+		for w.advance(now, 10, func(uint64, int64) {}) {
 		}
 	}
 	turn()
@@ -112,14 +112,14 @@ func TestWheelKeepsItsSize(t *testing.T) {
 }
 
 func BenchmarkWheel(b *testing.B) {
-	now := time.Unix(0, 0)
-	w := NewWheel(now)
+	now := time.Duration(0)
+	var w wheel
 	b.ReportAllocs()
 	for i := range b.N {
-		w.Add(uint64(i)<<2, int64(i), now.Add(time.Second))
+		w.add(uint64(i)<<2, int64(i), now+time.Second, now)
 		if i&1023 == 0 {
-			now = now.Add(wheelTick)
-			w.Advance(now, 1<<30, func(uint64, int64) {})
+			now += wheelTick
+			w.advance(now, 1<<30, func(uint64, int64) {})
 		}
 	}
 }
