@@ -3,15 +3,9 @@ package chp
 import (
 	"context"
 	"crypto/rand"
-	"time"
 
 	"clustermap/chp/commit"
-	"clustermap/internal/kvmsg"
 )
-
-// backupPiece is the approximate size of the records in one entry of a backup, in
-// bytes.
-const backupPiece = 256 << 10
 
 // Backup writes a consistent view of the client's map to the checkpoint that begin
 // returns; sequence is that of the last update in the view. Each record has the
@@ -30,43 +24,14 @@ func (c *Client) Backup(ctx context.Context, begin func(sequence int64) (commit.
 	}
 	c.mu.Lock()
 	state, sequence := c.state.Load(), c.sequence.Load()
-	now := state.Cut()
+	now := mapCut{state.Cut(), state.deadlines}
 	c.mu.Unlock()
 	defer now.Release()
-
 	to, err := begin(sequence)
 	if err != nil {
 		return err
 	}
-	defer to.Abort()
-	var id [mapIDSize]byte
-	rand.Read(id[:]) // never fails
-	if err := to.Append(commit.Entry{Kind: kindMapID, Time: time.Now().UnixNano(), Records: id[:]}); err != nil {
-		return err
-	}
-	e := commit.Entry{Kind: commit.KindRecords, Time: time.Now().UnixNano()}
-	add := func() {
-		if err = ctx.Err(); err == nil && e.Count > 0 {
-			err = to.Append(e)
-		}
-		e.Count, e.Records = 0, e.Records[:0]
-	}
-	now.Records(func(r kvmsg.Record) bool {
-		if e.Count > 0 && len(e.Records)+len(r) > backupPiece {
-			add()
-		}
-		if e.Count == 0 {
-			e.Time = time.Now().UnixNano() // times to live count from here
-		}
-		e.Records = kvmsg.AppendAged(e.Records, r, state.deadlines.remaining(r))
-		e.Count++
-		return err == nil
-	})
-	if err == nil {
-		add()
-	}
-	if err == nil {
-		err = to.Commit()
-	}
-	return err
+	image := &mapImage{mapCut: now}
+	rand.Read(image.id[:]) // never fails
+	return image.save(ctx, to)
 }

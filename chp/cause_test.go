@@ -8,6 +8,7 @@ import (
 
 	"clustermap/internal/interop"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/timer"
 )
 
 // nextEvent returns a copy of a watch's next event, its bytes too.
@@ -165,7 +166,7 @@ func TestH10_RemainingTTL(t *testing.T) {
 }
 
 // The table of deadlines holds no more than the keys that live.
-func TestH10_DeadlinesAreDropped(t *testing.T) {
+func TestDeadlinesAreDropped(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	s := startServer(t, ServerOptions{})
@@ -176,12 +177,10 @@ func TestH10_DeadlinesAreDropped(t *testing.T) {
 	must(t, c.Set(ctx, "/stays", []byte("v"), WithTTL(time.Hour)))
 	must(t, c.Flush(ctx))
 	eventually(t, "all but one expire", func() bool { return c.Len() == 1 })
-	for what, d := range map[string]*deadlines{"server": &s.sequencer.deadlines, "client": c.state.Load().deadlines} {
-		d.mu.Lock()
-		if n := len(d.byHash); n != 1 {
+	for what, d := range map[string]*timer.Deadlines{"server": &s.sequencer.current.Load().deadlines, "client": c.state.Load().deadlines} {
+		if n := d.Len(); n != 1 {
 			t.Errorf("the %s remembers %d deadlines, want 1", what, n)
 		}
-		d.mu.Unlock()
 	}
 }
 

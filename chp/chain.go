@@ -97,8 +97,8 @@ func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size int) erro
 	if size <= buf.Small {
 		lendFrom = lendShort
 	}
-	deadlines := &c.snapshots.server.sequencer.deadlines
-	if c.want.full && len(first) >= lendFrom && deadlines.remaining(first) == 0 {
+	deadlines := c.cut.deadlines
+	if c.want.full && len(first) >= lendFrom && deadlines.Remaining(first) == 0 {
 		p.wire, p.messages, p.lent = first, 1, c.cut.Segment(in)
 		p.lent.Retain()
 		p.next = from + 1

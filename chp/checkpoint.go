@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"clustermap/chp/commit"
-	"clustermap/internal/kvmsg"
-	"clustermap/internal/store"
 )
 
 const (
@@ -57,70 +55,45 @@ func (q *sequencer) checkpoint(ctx context.Context) error {
 	q.saving.Lock()
 	defer q.saving.Unlock()
 	q.mu.Lock()
-	w := wholeMap{q.store.Cut(), q.disk.index, q.last.Load(), q.reigns.history(), q.mapID, q.origins.portions(), &q.deadlines}
+	c, index := q.state.image(), q.disk.index
 	q.disk.grown.Store(0)
 	q.mu.Unlock()
-	return q.save(ctx, &w)
+	return q.save(ctx, c, index)
 }
 
-// wholeMap is the content of a checkpoint.
-type wholeMap struct {
-	cut       *store.Cut
-	index     uint64 // of the last entry that the checkpoint replaces
-	sequence  int64
-	reigns    []reign // oldest first
-	mapID     [mapIDSize]byte
-	origins   [][]byte
-	deadlines *deadlines
-}
-
-// save writes a checkpoint and releases its cut. saving must be held.
-func (q *sequencer) save(ctx context.Context, m *wholeMap) error {
-	c, index, newest := m.cut, m.index, m.reigns[len(m.reigns)-1]
+// save writes a checkpoint that replaces the entries up to index, and releases its cut.
+// saving must be held.
+func (q *sequencer) save(ctx context.Context, c *mapImage, index uint64) error {
 	defer c.Release()
 	if err := q.disk.group.Flush(ctx); err != nil {
 		return err
 	}
-	w, err := q.disk.log.Checkpoint(index, uint64(m.sequence))
+	w, err := q.disk.log.Checkpoint(index, uint64(c.Sequence))
 	if err != nil {
 		return err
 	}
-	defer w.Abort()
-	e := commit.Entry{Epoch: newest.id, First: uint64(newest.last), Kind: commit.KindRecords, Time: time.Now().UnixNano()}
-	state := func(kind uint32, records []byte) {
-		if err == nil {
-			err = w.Append(commit.Entry{Epoch: newest.id, Kind: kind, Time: e.Time, Records: records})
+	return c.save(ctx, w)
+}
+
+// save writes the state to a checkpoint, and ends it with Commit or Abort.
+func (c *mapImage) save(ctx context.Context, to commit.Checkpoint) error {
+	defer to.Abort()
+	var newest reign
+	if n := len(c.terms); n > 0 {
+		newest = c.terms[n-1]
+	}
+	for p := range c.sections(checkpointEntry) {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		// The times to live count from the entry's time.
+		e := commit.Entry{Epoch: newest.id, Kind: uint32(p.kind), Count: p.count, Time: time.Now().UnixNano(), Records: p.body}
+		if p.kind == sectionRecords {
+			e.First = uint64(newest.last)
+		}
+		if err := to.Append(e); err != nil {
+			return fmt.Errorf("chp: writing a checkpoint: %w", err)
 		}
 	}
-	state(kindMapID, m.mapID[:])
-	state(kindReigns, appendReigns(nil, m.reigns))
-	for _, portion := range m.origins {
-		state(kindOrigins, portion)
-	}
-	if err != nil {
-		return fmt.Errorf("chp: writing a checkpoint: %w", err)
-	}
-	flush := func() {
-		if e.Count > 0 && err == nil {
-			err = w.Append(e)
-		}
-		e.Count, e.Records, e.Time = 0, e.Records[:0], time.Now().UnixNano()
-	}
-	c.Records(func(r kvmsg.Record) bool {
-		if len(e.Records)+len(r)+kvmsg.AgedGrowth > checkpointEntry {
-			flush()
-		}
-		// The time to live counts from the entry's time.
-		e.Records = kvmsg.AppendAged(e.Records, r, m.deadlines.remaining(r))
-		e.Count++
-		return err == nil && ctx.Err() == nil
-	})
-	flush()
-	switch {
-	case err != nil:
-		return fmt.Errorf("chp: writing a checkpoint: %w", err)
-	case ctx.Err() != nil:
-		return ctx.Err()
-	}
-	return w.Commit()
+	return to.Commit()
 }

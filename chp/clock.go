@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/internal/timer"
 	"context"
 	"runtime"
 	"time"
@@ -71,7 +72,7 @@ func (s *Server) runClock(ctx context.Context) {
 			// never tick.
 			if ticking = some; some {
 				tick.Reset(ttlTick)
-				if late := now.Sub(s.sequencer.armedSince()); late > standstill {
+				if late := timer.At(now) - s.sequencer.armedSince(); late > standstill {
 					s.stoodStill(late)
 				}
 			} else {
@@ -105,7 +106,7 @@ func (s *Server) stoodStill(d time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.passive {
-		q.deadlines.begin(q.last.Load(), s.opts.ExpiryGrace)
+		q.state.deadlines.Spare(q.state.last(), s.opts.ExpiryGrace)
 		s.log.Warn("the server did not run for a while; no key expires during the grace", "for", d, "grace", s.opts.ExpiryGrace)
 	}
 }

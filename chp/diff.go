@@ -6,13 +6,14 @@ import (
 
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
+	"clustermap/internal/timer"
 )
 
 // stateView is a client's or server's map at one moment, shared by the watches that
 // report it. The last release releases the cut.
 type stateView struct {
 	state     *store.Map
-	deadlines *deadlines
+	deadlines *timer.Deadlines
 	cut       *store.Cut
 	seq       int64
 	refs      atomic.Int32
@@ -20,7 +21,7 @@ type stateView struct {
 
 // newStateView makes a cut of a map. The caller must hold the lock of the map; using
 // the view needs none.
-func newStateView(m *store.Map, d *deadlines, seq int64) *stateView {
+func newStateView(m *store.Map, d *timer.Deadlines, seq int64) *stateView {
 	f := &stateView{state: m, deadlines: d, cut: m.Cut(), seq: seq}
 	f.refs.Store(1)
 	return f
@@ -92,7 +93,7 @@ func (d *change) next(e *Event, of *subtrees) bool {
 			if d.before != nil {
 				e.Cause = CauseResync
 			}
-			e.TTL = d.after.deadlines.remaining(r)
+			e.TTL = d.after.deadlines.Remaining(r)
 			return true
 		}
 	}

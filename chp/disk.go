@@ -11,6 +11,7 @@ import (
 
 	"clustermap/chp/commit"
 	"clustermap/internal/store"
+	"clustermap/internal/timer"
 )
 
 // disk appends the updates of a server to a log, normally one on disk
@@ -70,7 +71,7 @@ func (d *disk) append(h batchHead, pieces []store.Piece) uint64 {
 		d.parts = append(d.parts, p.Wire())
 		size += p.Size()
 	}
-	e := commit.Entry{Epoch: h.reign, First: uint64(h.first), Count: h.count, Kind: kindRecords, Time: timeOf(h.at).UnixNano()}
+	e := commit.Entry{Epoch: h.reign, First: uint64(h.first), Count: h.count, Kind: kindRecords, Time: timer.TimeOf(h.at).UnixNano()}
 	if h.counter > 0 {
 		e.Kind = kindSent
 		d.head = binary.BigEndian.AppendUint64(append(d.head[:0], h.id[:]...), h.counter)

@@ -9,6 +9,7 @@ import (
 
 	"clustermap/chp/commit"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/timer"
 	"clustermap/sockets"
 )
 
@@ -40,10 +41,10 @@ func TestNothingIsPublishedAfterTheLogFailed(t *testing.T) {
 			must(t, err)
 			q.mu.Lock()
 			defer q.mu.Unlock()
-			q.apply(batchHead{at: clock()}, wire, []sockets.Span{{End: uint32(size), Tag: tag}})
+			q.apply(&entry{batchHead: batchHead{at: timer.Now()}, wire: wire, spans: []sockets.Span{{End: uint32(size), Tag: tag}}})
 		}
 		set()
-		eventually(t, "the first update is published", func() bool { return q.published.Load() == q.last.Load() })
+		eventually(t, "the first update is published", func() bool { return q.published.Load() == q.state.last() })
 		before := q.published.Load()
 		log.full.Store(true)
 		for q.disk.group.Err() == nil {

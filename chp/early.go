@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/timer"
 	"clustermap/sockets"
 )
 
@@ -289,7 +290,7 @@ func (e *early) filter(b *sockets.Batch, passive bool) []sockets.Span {
 	switch {
 	case passive:
 		if !ours {
-			e.keep(b.Peer(), b.Wire(), b.Spans(), clock())
+			e.keep(b.Peer(), b.Wire(), b.Spans(), timer.Now())
 		}
 		return nil
 	case ours:
@@ -301,7 +302,7 @@ func (e *early) filter(b *sockets.Batch, passive bool) []sockets.Span {
 // acceptEarly applies and publishes the early updates as if they had just arrived, and
 // returns their number. mu must be held.
 func (q *sequencer) acceptEarly() int {
-	wire, spans := q.early.drain(clock())
+	wire, spans := q.early.drain(timer.Now())
 	if len(spans) > 0 {
 		q.acceptNow(wire, spans, sender{}) // counts those that do not fit
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"clustermap/internal/kvmsg"
-	"clustermap/internal/store"
+	"clustermap/internal/timer"
 )
 
 // Entry is a key of a map with its value.
@@ -116,8 +116,8 @@ func (c *Client) Lookup(key string) (Entry, Presence) {
 // Range calls f for every key, in no particular order, until f returns false. It is
 // [Client.All] for keys and values alone.
 func (c *Client) Range(f func(key, value []byte) bool) {
-	now, _ := c.cut()
-	if now == nil {
+	now := c.cut()
+	if now.Cut == nil {
 		return
 	}
 	defer now.Release()
@@ -137,9 +137,9 @@ func (c *Client) All() iter.Seq[Entry] { return c.Prefix("") }
 // It reads all keys of the replica.
 func (c *Client) Prefix(prefix string) iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
-		if now, d := c.cut(); now != nil {
+		if now := c.cut(); now.Cut != nil {
 			defer now.Release()
-			eachEntry(now, d, prefix, yield)
+			eachEntry(now, prefix, yield)
 		}
 	}
 }
@@ -149,34 +149,34 @@ func (c *Client) Prefix(prefix string) iter.Seq[Entry] {
 // memory for each of them until the loop ends. It does not copy keys or values.
 func (c *Client) Sorted(prefix string) iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
-		if now, d := c.cut(); now != nil {
+		if now := c.cut(); now.Cut != nil {
 			defer now.Release()
-			eachSorted(now, d, prefix, yield)
+			eachSorted(now, prefix, yield)
 		}
 	}
 }
 
-// cut returns the present state, which the caller must release, or nil if there is none.
-func (c *Client) cut() (*store.Cut, *deadlines) {
+// cut returns the present state, which the caller must release, or none if there is none.
+func (c *Client) cut() mapCut {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	state := c.state.Load()
 	if state == nil {
-		return nil, nil
+		return mapCut{}
 	}
-	return state.Cut(), state.deadlines
+	return mapCut{state.Cut(), state.deadlines}
 }
 
 // eachEntry calls f for the entries of a cut whose keys begin with prefix, until f returns
 // false. The entries refer to the cut's memory.
-func eachEntry(now *store.Cut, d *deadlines, prefix string, f func(Entry) bool) {
+func eachEntry(now mapCut, prefix string, f func(Entry) bool) {
 	now.Records(func(r kvmsg.Record) bool {
-		return !hasPrefix(r.Key(), prefix) || f(entryOf(r, d))
+		return !hasPrefix(r.Key(), prefix) || f(entryOf(r, now.deadlines))
 	})
 }
 
 // eachSorted is eachEntry in the order of the keys.
-func eachSorted(now *store.Cut, d *deadlines, prefix string, f func(Entry) bool) {
+func eachSorted(now mapCut, prefix string, f func(Entry) bool) {
 	var found []kvmsg.Record
 	now.Records(func(r kvmsg.Record) bool {
 		if hasPrefix(r.Key(), prefix) {
@@ -186,7 +186,7 @@ func eachSorted(now *store.Cut, d *deadlines, prefix string, f func(Entry) bool)
 	})
 	slices.SortFunc(found, func(a, b kvmsg.Record) int { return bytes.Compare(a.Key(), b.Key()) })
 	for _, r := range found {
-		if !f(entryOf(r, d)) {
+		if !f(entryOf(r, now.deadlines)) {
 			return
 		}
 	}
@@ -197,12 +197,12 @@ func hasPrefix(key []byte, prefix string) bool {
 }
 
 // entryOf returns the entry of a record, with the bytes of the record.
-func entryOf(r kvmsg.Record, d *deadlines) Entry {
-	return Entry{Key: r.Key(), Value: r.Value(), Properties: r.Props(), Sequence: r.Seq(), TTL: d.remaining(r)}
+func entryOf(r kvmsg.Record, d *timer.Deadlines) Entry {
+	return Entry{Key: r.Key(), Value: r.Value(), Properties: r.Props(), Sequence: r.Seq(), TTL: d.Remaining(r)}
 }
 
 // copyEntry returns the entry of a record, with a copy of its bytes.
-func copyEntry(r kvmsg.Record, d *deadlines) Entry {
+func copyEntry(r kvmsg.Record, d *timer.Deadlines) Entry {
 	e := entryOf(r, d)
 	all := slices.Concat(e.Key, e.Properties, e.Value) // one allocation
 	n, m := len(e.Key), len(e.Key)+len(e.Properties)

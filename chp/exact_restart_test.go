@@ -107,14 +107,14 @@ func TestExactAcrossRestart(t *testing.T) {
 func TestNewMapIsAnotherMap(t *testing.T) {
 	t.Parallel()
 	a, stop := serveUntil(t, ServerOptions{Log: openLog(t, t.TempDir())})
-	first := a.sequencer.mapID
+	first := a.sequencer.state.id
 	stop()
 	dir := t.TempDir()
 	b, stop := serveUntil(t, ServerOptions{Log: openLog(t, dir)})
-	second := b.sequencer.mapID
+	second := b.sequencer.state.id
 	stop()
 	c, stop := serveUntil(t, ServerOptions{Log: openLog(t, dir)})
-	third := c.sequencer.mapID
+	third := c.sequencer.state.id
 	stop()
 	if first == second || second != third {
 		t.Errorf("%x, %x, then again %x", first, second, third)

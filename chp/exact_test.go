@@ -432,13 +432,13 @@ func TestSameMapOnAnotherServer(t *testing.T) {
 			}
 		}
 	}})
-	second.setMapID(first.sequencer.mapID)
+	second.setMapID(first.sequencer.state.id)
 	first.sequencer.mu.Lock()
-	origins := first.sequencer.origins.portions()
+	origins := first.sequencer.state.clients.portions()
 	first.sequencer.mu.Unlock()
 	second.sequencer.mu.Lock()
 	for _, portion := range origins {
-		if !second.sequencer.origins.add(portion) {
+		if !second.sequencer.state.clients.add(portion) {
 			t.Error("the origins were refused")
 		}
 	}
@@ -516,7 +516,7 @@ func TestDroppedUpdateLeavesNoGap(t *testing.T) {
 	}
 	server.sequencer.mu.Lock()
 	defer server.sequencer.mu.Unlock()
-	for _, p := range server.sequencer.origins.byID {
+	for _, p := range server.sequencer.state.clients.byID {
 		if len(p.skips) != 0 {
 			t.Errorf("the server misses %v", p.skips)
 		}

@@ -12,7 +12,6 @@ import (
 
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
-	"clustermap/internal/store"
 	"clustermap/internal/timer"
 	"clustermap/sockets"
 )
@@ -38,14 +37,10 @@ type follower struct {
 // base is a map that is being received.
 type base struct {
 	baseHead
-	store     *store.Map
-	wheel     *timer.Wheel
-	deadlines *deadlines
-	origins   *origins
-	pieces    []store.Piece
-	most      int64  // bound of its bytes, or 0
-	early     uint64 // early.count when the transfer began
-	seen      seenUpdates
+	state *mapState
+	most  int64  // bound of its bytes, or 0
+	early uint64 // early.count when the transfer began
+	seen  seenUpdates
 }
 
 // controlTag marks a span as a message of two frames. A key can have the same tag by
@@ -71,7 +66,7 @@ func (s *Server) outranks(h *baseHead) bool {
 	theirs.set(h.reigns)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return compareReigns(q.reigns.accepted(), theirs.accepted()) > 0
+	return compareReigns(q.state.terms.accepted(), theirs.accepted()) > 0
 }
 
 // follow follows the active server until ctx ends, and reconnects when the connection
@@ -141,7 +136,7 @@ func (f *follower) follow(ctx, serving context.Context) error {
 	}
 	q := &s.sequencer
 	q.mu.Lock()
-	asks := followRequest{mapID: q.mapID, reign: q.reigns.newest.id, last: q.reigns.newest.last}
+	asks := followRequest{mapID: q.state.id, reign: q.state.terms.newest.id, last: q.state.terms.newest.last}
 	q.mu.Unlock()
 	err = f.dealer.Send(f.ctx, []byte(nameFollow), asks.append(nil))
 	var b sockets.Batch
@@ -247,7 +242,7 @@ func (f *follower) receive(wire []byte, spans []sockets.Span) error {
 		}
 	}
 	q.mu.Lock()
-	last := q.reigns.newest.last
+	last := q.state.terms.newest.last
 	q.mu.Unlock()
 	return f.dealer.Send(f.ctx, []byte(nameHave), binary.BigEndian.AppendUint64(nil, uint64(last)))
 }
@@ -278,22 +273,23 @@ func (f *follower) control(name string, body []byte) error {
 		if f.server.outranks(&h) {
 			return errOlder
 		}
-		d := &deadlines{}
 		f.copying = true
-		f.base = &base{baseHead: h, store: store.New(store.Options{}), wheel: timer.NewWheel(time.Now()), deadlines: d, origins: new(origins)}
+		f.base = &base{baseHead: h, state: newMapState(0)}
+		f.base.state.id = h.mapID
+		f.base.state.restoreTerms(h.reigns)
 		q := &f.server.sequencer
 		q.mu.Lock()
 		f.base.early = q.early.count
 		if q.maxBytes > 0 {
 			// The server's own map may be larger, if the limit has been lowered, and records
 			// on their way say how old they are.
-			f.base.most = max(q.maxBytes, int64(q.store.LiveBytes())) / 4 * 5
+			f.base.most = max(q.maxBytes, int64(q.state.store.LiveBytes())) / 4 * 5
 		}
 		q.mu.Unlock()
 		f.server.log.Info("copying the active server's map")
 		return nil
 	case nameOrigins:
-		if f.base == nil || !f.base.origins.add(body) {
+		if f.base == nil || f.base.state.restore(section{kind: sectionClients, body: body}, 0) != nil {
 			return errFollow
 		}
 		return nil
@@ -329,8 +325,9 @@ func (f *follower) control(name string, body []byte) error {
 // applied as a whole.
 func (f *follower) records(wire []byte, spans []sockets.Span) error {
 	if f.base != nil {
-		f.base.add(wire, spans)
-		if most := f.base.most; most > 0 && int64(f.base.store.LiveBytes()) > most {
+		f.base.state.restoreRecords(wire, spans, timer.Now())
+		f.base.seen.published(wire, spans)
+		if most := f.base.most; most > 0 && int64(f.base.state.store.LiveBytes()) > most {
 			return errBase
 		}
 		return nil
@@ -372,46 +369,27 @@ const (
 	keepPartial = 1 << 20
 )
 
-// add adds updates to a map that is being received.
-func (b *base) add(wire []byte, spans []sockets.Span) {
-	b.pieces = b.store.Apply(wire, spans, 0, b.pieces[:0])
-	b.seen.published(wire, spans)
-	for _, s := range spans {
-		if s.Tag&kvmsg.TagFlags != kvmsg.TagProperties {
-			continue
-		}
-		r := kvmsg.Record(wire[s.Start:s.End])
-		if ttl := kvmsg.TTLOf(r.Props()); ttl > 0 {
-			b.wheel.Add(s.Tag&^kvmsg.TagFlags, r.Seq(), time.Now().Add(ttl))
-			b.deadlines.set(s.Tag&^kvmsg.TagFlags, r.Seq(), clock()+ttl)
-		}
-	}
-}
-
 // followed applies a batch of the active server.
 func (q *sequencer) followed(h batchHead, wire []byte, spans []sockets.Span) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	// Within a reign there are no gaps.
-	if last := q.reigns.newest.last; h.first <= last || h.reign < q.reigns.newest.id || h.reign == q.reigns.newest.id && h.first != last+1 ||
+	newest := q.state.terms.newest
+	if h.first <= newest.last || h.reign < newest.id || h.reign == newest.id && h.first != newest.last+1 ||
 		kvmsg.Record(wire[spans[0].Start:]).Seq() != h.first {
 		return errFollow
 	}
-	q.reigns.advance(h.reign, h.last())
-	if h.counter > 0 {
-		q.origins.note(h.id, h.counter, len(spans), h.first-1)
-	}
-	q.pieces = q.store.Apply(wire, spans, 0, q.pieces[:0])
-	q.last.Store(h.last())
+	e := entry{batchHead: h, wire: wire, spans: spans, stamped: true}
+	out := q.state.apply(&e)
+	q.arm(out, h.at)
 	q.published.Store(h.last()) // first, as in publish
-	q.watches.push(h.last(), q.pieces)
+	q.watches.push(h.last(), out.pieces)
 	if q.disk.on() {
-		q.disk.append(h, q.pieces)
+		q.disk.append(h, out.pieces)
 	}
-	q.tail.add(h, q.pieces)
-	q.schedule(wire, spans, h.first, h.at)
+	q.tail.add(h, out.pieces)
 	if h.counter == 0 { // not from a client of this package
-		q.early.published(wire, spans, clock())
+		q.early.published(wire, spans, timer.Now())
 	}
 	return nil
 }
@@ -419,7 +397,6 @@ func (q *sequencer) followed(h batchHead, wire []byte, spans []sockets.Span) err
 // install replaces the server's map by one that was received.
 func (s *Server) install(ctx context.Context, b *base) error {
 	q := &s.sequencer
-	newest := b.newest()
 	s.reportDivergence(&b.baseHead)
 	if q.disk.on() {
 		// The log gets the new map before the server does: later entries must not
@@ -429,29 +406,21 @@ func (s *Server) install(ctx context.Context, b *base) error {
 		q.mu.Lock()
 		index := q.disk.index // nothing is appended meanwhile
 		q.mu.Unlock()
-		m := wholeMap{b.store.Cut(), index, newest.last, b.reigns, b.mapID, b.origins.portions(), b.deadlines}
-		if err := q.save(ctx, &m); err != nil {
+		if err := q.save(ctx, b.state.image(), index); err != nil {
 			return err
 		}
 		q.disk.grown.Store(0)
 	}
 	q.mu.Lock()
-	q.watches.restart(q.store, b.store, &q.deadlines, newest.last)
-	q.store, q.wheel = b.store, b.wheel
-	q.armedAt = time.Now()
-	q.current.Store(b.store)
-	q.deadlines.replace(b.deadlines)
-	q.origins = b.origins
-	q.mapID, q.source = b.mapID, b.run
-	q.reigns.set(b.reigns)
-	q.base = 0
-	q.last.Store(newest.last)
-	q.published.Store(newest.last)
+	q.watches.restart(q.state, b.state)
+	q.setState(b.state)
+	q.armedAt = timer.Now()
+	q.source, q.base = b.run, 0
 	q.tail.clear()
-	q.early.copied(b.early, &b.seen, clock())
+	q.early.copied(b.early, &b.seen, timer.Now())
 	q.mu.Unlock()
 	s.pair.copied.Store(true)
-	s.log.Info("copied the active server's map", "keys", b.store.Len(), "sequence", newest.last)
+	s.log.Info("copied the active server's map", "keys", b.state.store.Len(), "sequence", b.state.last())
 	return nil
 }
 
@@ -462,9 +431,9 @@ func (s *Server) install(ctx context.Context, b *base) error {
 func (s *Server) reportDivergence(h *baseHead) {
 	q := &s.sequencer
 	q.mu.Lock()
-	after, newest := int64(0), q.reigns.newest
-	if h.mapID == q.mapID {
-		after = common(q.reigns.history(), h.reigns)
+	after, newest := int64(0), q.state.terms.newest
+	if h.mapID == q.state.id {
+		after = common(q.state.terms.history(), h.reigns)
 	}
 	q.mu.Unlock()
 	if newest.last <= after || after == 0 && s.Len() == 0 {
@@ -494,7 +463,7 @@ func (s *Server) diverged(newest reign, after int64) {
 			if r.Seq() <= after {
 				return true
 			}
-			return yield(entryOf(r, &q.deadlines))
+			return yield(entryOf(r, c.deadlines))
 		})
 	}}
 	s.log.Warn("discarded updates that only this server has", "epoch", lost.Epoch, "after", lost.After, "last", lost.Last)

@@ -2,13 +2,13 @@ package chp
 
 import (
 	"fmt"
-	"math"
 	"testing"
 	"time"
 
 	"clustermap/chp/commit"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/loopback"
+	"clustermap/internal/timer"
 )
 
 // olderLog is a log whose entries were made the given time earlier, as if the server had
@@ -30,12 +30,14 @@ func (p pairServer) runOut() {
 	q := &p.sequencer
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.deadlines.mu.Lock()
-	defer q.deadlines.mu.Unlock()
-	for hash, d := range q.deadlines.byHash {
-		q.deadlines.byHash[hash] = deadline{d.seq, clock() - time.Second}
-		q.wheel.Add(hash, d.seq, time.Now().Add(-time.Second))
-	}
+	c := q.state.cut()
+	defer c.Release()
+	c.Records(func(r kvmsg.Record) bool {
+		if c.deadlines.Remaining(r) > 0 {
+			c.deadlines.Set(kvmsg.HashKey(r.Key()), r.Seq(), timer.Now()-time.Second)
+		}
+		return true
+	})
 }
 
 // succession is a server, and how the one comes that is active after it, at which the times
@@ -217,35 +219,6 @@ func TestGraceIsTheTimeToLive(t *testing.T) {
 
 	s, _ = serveUntil(t, ServerOptions{Log: openLog(t, dir), ExpiryGrace: -1})
 	check("the next server", s.Lookup)
-}
-
-// A grace is not for keys that are set, or set again, after it has begun.
-func TestGraceSpares(t *testing.T) {
-	t.Parallel()
-	var d deadlines
-	d.set(1, 5, 0)
-	if g := d.graced(); g.spares(5, clock()) {
-		t.Error("spared without a grace")
-	}
-	d.begin(5, time.Hour)
-	g := d.graced()
-	for _, test := range []struct {
-		seq  int64
-		at   time.Duration
-		want bool
-	}{{4, 0, true}, {5, g.end - 1, true}, {5, g.end, false}, {6, 0, false}} {
-		if got := g.spares(test.seq, test.at); got != test.want {
-			t.Errorf("update %d at %v: %v", test.seq, test.at, got)
-		}
-	}
-	d.begin(5, math.MaxInt64)
-	if left := d.graced().end - clock(); left < kvmsg.MaxTTL-time.Hour || left > kvmsg.MaxTTL {
-		t.Errorf("the longest grace is %v", left)
-	}
-	d.begin(5, -1)
-	if g := d.graced(); g.spares(5, clock()) {
-		t.Error("spared by none")
-	}
 }
 
 // The wall clock may have been set back since a log was written: after a restart no key

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/timer"
 	"clustermap/internal/visible"
 	"clustermap/sockets"
 )
@@ -80,7 +81,7 @@ func (h *handovers) begin(ctx context.Context, do func(context.Context) error, e
 // startHandover starts a handover at the request of a peer.
 func (s *Server) startHandover(ctx context.Context, peer *sockets.Peer) {
 	s.administer(ctx, peer, answerHandover, "does not hand over", func(ctx context.Context) error {
-		if err := s.pair.rested(clock()); err != nil {
+		if err := s.pair.rested(timer.Now()); err != nil {
 			return err
 		}
 		if s.pair.active.Load() {

@@ -9,6 +9,7 @@ import (
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/mutate"
 	"clustermap/internal/store"
+	"clustermap/internal/timer"
 	"clustermap/sockets"
 )
 
@@ -44,7 +45,7 @@ func (s *session) join() error {
 	} else {
 		during = newInterim(store.New(store.Options{}), s.deadlines)
 		snapshot = func(wire []byte, spans []sockets.Span) int {
-			s.deadlines.follow(wire, spans)
+			s.deadlines.Apply(wire, spans, 0, timer.Now())
 			next.Apply(wire, spans, 0, nil)
 			return next.LiveBytes()
 		}
@@ -197,7 +198,7 @@ func endsSnapshot(wire []byte, span sockets.Span) bool {
 // including deletions. For a snapshot that is merged, it holds the KVSYNCs too. It also
 // records the deadlines of what it holds. apply and sync may be called concurrently.
 type interim struct {
-	deadlines    *deadlines // locked after mu
+	deadlines    *timer.Deadlines // locked after mu
 	mu           sync.Mutex
 	store        *store.Map
 	deleted      map[string]int64 // keys whose newest KVPUB deletes them, with its sequence
@@ -220,7 +221,7 @@ const (
 var errDeletions = errors.New("chp: too many keys were deleted while the snapshot arrived")
 
 // newInterim returns an interim that puts the updates into a store.
-func newInterim(s *store.Map, d *deadlines) *interim {
+func newInterim(s *store.Map, d *timer.Deadlines) *interim {
 	return &interim{deadlines: d, store: s, deleted: map[string]int64{}}
 }
 
@@ -240,7 +241,7 @@ func (t *interim) apply(wire []byte, spans []sockets.Span) int {
 			t.deletedBytes += deletionBytes + len(r.Key())
 		}
 	}
-	t.deadlines.follow(wire, spans)
+	t.deadlines.Apply(wire, spans, 0, timer.Now())
 	t.store.Merge(wire, spans)
 	return t.store.LiveBytes()
 }
@@ -264,7 +265,7 @@ func (t *interim) sync(wire []byte, spans []sockets.Span) int {
 		}
 		spans = kept
 	}
-	t.deadlines.follow(wire, spans)
+	t.deadlines.Apply(wire, spans, 0, timer.Now())
 	t.store.Merge(wire, spans)
 	return t.store.LiveBytes()
 }
@@ -293,7 +294,7 @@ func (t *interim) mergeInto(snapshot *store.Map, covered func(key []byte, seq in
 	for key, seq := range t.deleted {
 		if k := []byte(key); !covered(k, seq) {
 			snapshot.Put(k, seq, nil, nil, nil)
-			t.deadlines.remove(kvmsg.HashKey(k), seq) // that of a KVSYNC
+			t.deadlines.Remove(kvmsg.HashKey(k), seq) // that of a KVSYNC
 		}
 	}
 	noted := t.store.Cut()

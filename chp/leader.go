@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -219,41 +218,27 @@ func (f *following) standsStill(most, look time.Duration) bool {
 func (f *following) sendBase(ctx context.Context) error {
 	q := &f.server.sequencer
 	q.mu.Lock()
-	c := q.store.Cut()
-	origins := q.origins.portions()
-	h := baseHead{f.server.pair.thisRun, q.mapID, q.reigns.history()}
-	f.position, f.sent, f.base, f.hasMap = q.tail.end(), q.reigns.newest.last, q.reigns.newest.last, false
+	c := q.state.image()
+	h := baseHead{f.server.pair.thisRun, c.id, c.terms}
+	f.position, f.sent, f.base, f.hasMap = q.tail.end(), q.state.terms.newest.last, q.state.terms.newest.last, false
 	if q.follower == f {
-		q.tail.keepFrom(f.position, q.store.LiveBytes())
+		q.tail.keepFrom(f.position, q.state.store.LiveBytes())
 	}
 	q.mu.Unlock()
 	defer c.Release()
 	if err := f.control(ctx, nameBase, h.append(nil)); err != nil {
 		return err
 	}
-	wire := make([]byte, 0, basePortion+basePortion/4)
-	n := 0
-	var err error
-	flush := func() {
-		if n > 0 && err == nil {
-			err = f.send(ctx, wire, n, nil)
+	for p := range c.sections(basePortion) {
+		var err error
+		switch p.kind {
+		case sectionMap, sectionTerms: // in the head
+		case sectionClients:
+			err = f.control(ctx, nameOrigins, p.body)
+		case sectionRecords:
+			err = f.send(ctx, p.body, int(p.count), nil)
 		}
-		wire, n = wire[:0], 0
-	}
-	c.Records(func(r kvmsg.Record) bool {
-		if len(wire)+len(r) > basePortion {
-			flush()
-		}
-		wire = kvmsg.AppendAged(wire, r, q.deadlines.remaining(r))
-		n++
-		return err == nil
-	})
-	flush()
-	if err != nil {
-		return err
-	}
-	for _, portion := range origins {
-		if err := f.control(ctx, nameOrigins, portion); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -266,13 +251,13 @@ const basePortion = 64 << 10
 // resume returns the position in the tail after a follower's last update, and false if
 // the follower needs the whole map. mu must be held.
 func (q *sequencer) resume(r followRequest) (position uint64, ok bool) {
-	if r.mapID != q.mapID {
+	if r.mapID != q.state.id {
 		return 0, false
 	}
 	if position, ok = q.tail.behind(r.reign, r.last); ok {
 		return position, true
 	}
-	return q.tail.end(), q.reigns.newest == reign{r.reign, r.last}
+	return q.tail.end(), q.state.terms.newest == reign{r.reign, r.last}
 }
 
 // hears handles a message of the other server: FOLLOW, PROOF, HAVE or BYE.
@@ -333,7 +318,7 @@ func (q *sequencer) acknowledged(peer *sockets.Peer, sequence int64) (waits bool
 		q.commits.acked, f.idle = f.have, 0
 	}
 	if !q.commits.peer && q.acks > 1 && f.hasMap && !f.gone && !f.bye &&
-		(q.reigns.newest.last-f.have < caughtUp || f.behind > looksPerTimeout) {
+		(q.state.terms.newest.last-f.have < caughtUp || f.behind > looksPerTimeout) {
 		q.commits.peer, f.behind, waits = true, 0, true
 		q.noteWaits()
 	}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/timer"
 	"clustermap/sockets"
 )
 
@@ -230,7 +231,7 @@ func (c *Client) uninstall(s *session) {
 // client's own updates. It does not allocate.
 func (c *Client) apply(s *session, wire []byte, spans []sockets.Span) {
 	c.mu.Lock()
-	s.deadlines.follow(wire, spans)
+	s.deadlines.Apply(wire, spans, 0, timer.Now())
 	c.pieces = s.replica.Apply(wire, spans, 0, c.pieces[:0])
 	c.sequence.Store(s.stream.sequence())
 	for _, w := range c.watches {

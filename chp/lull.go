@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/internal/timer"
 	"sync/atomic"
 	"time"
 )
@@ -17,6 +18,6 @@ const lullTime = 200 * time.Microsecond
 
 // over reports whether the last call was so long ago.
 func (l *lull) over() bool {
-	now := int64(clock())
+	now := int64(timer.Now())
 	return now-l.last.Swap(now) >= int64(lullTime)
 }

@@ -42,7 +42,7 @@ func rangeOf(first, last uint64) (numbers []uint64) {
 
 func TestOriginsTakeEachNumberOnce(t *testing.T) {
 	t.Parallel()
-	q := sequencer{origins: new(origins)}
+	q := sequencer{state: newMapState(0)}
 	a, b := clientID{1}, clientID{2}
 	for i, test := range []struct {
 		id         clientID
@@ -61,12 +61,12 @@ func TestOriginsTakeEachNumberOnce(t *testing.T) {
 		{b, nil, nil},
 	} {
 		wire, spans := numberedBatch(test.sent...)
-		if got := numbersOf(wire, q.once(test.id, wire, spans)); !slices.Equal(got, test.want) {
+		if got := numbersOf(wire, q.state.clients.once(test.id, wire, spans, q.state.last())); !slices.Equal(got, test.want) {
 			t.Errorf("%d: of %d it took %d, want %d", i, test.sent, got, test.want)
 		}
 	}
 	want := []skip{{10, 11, skipUnknown}, {13, 1<<63 - 1, skipUnknown}, {1<<63 + 1, 1<<64 - 2, skipUnknown}}
-	if got := q.origins.find(a).skips; !slices.Equal(got, want) {
+	if got := q.state.clients.find(a).skips; !slices.Equal(got, want) {
 		t.Errorf("skipped: %v, want %v", got, want)
 	}
 }
@@ -75,14 +75,14 @@ func TestOriginsTakeEachNumberOnce(t *testing.T) {
 // are taken when those have come again.
 func TestMissedUpdatesComeAgain(t *testing.T) {
 	t.Parallel()
-	q := sequencer{origins: new(origins)}
+	q := sequencer{state: newMapState(0)}
 	id := clientID{1}
 	take := func(missed bool, numbers []uint64, want int) {
 		t.Helper()
 		wire, spans := numberedBatch(numbers...)
 		if missed {
-			q.miss(id, wire, spans)
-		} else if got := len(q.once(id, wire, spans)); got != want {
+			q.state.clients.miss(id, wire, spans)
+		} else if got := len(q.state.clients.once(id, wire, spans, q.state.last())); got != want {
 			t.Errorf("of %d it took %d, want %d", numbers, got, want)
 		}
 	}
@@ -93,9 +93,9 @@ func TestMissedUpdatesComeAgain(t *testing.T) {
 	take(false, rangeOf(5, 14), 10) // the client has connected again
 	take(false, rangeOf(15, 16), 2)
 	take(true, rangeOf(17, 20), 0)
-	q.origins.note(id, 30, 14, 100) // another server took them
+	q.state.clients.note(id, 30, 14, 100) // another server took them
 	take(false, rangeOf(31, 40), 10)
-	if p := q.origins.find(id); len(p.skips) > 0 {
+	if p := q.state.clients.find(id); len(p.skips) > 0 {
 		t.Errorf("skipped: %v", p.skips)
 	}
 }
@@ -155,7 +155,7 @@ func TestNumbersAreEnough(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		q := sequencer{origins: new(origins)}
+		q := sequencer{state: newMapState(0)}
 		var id clientID
 		type connection struct{ queue []uint64 }
 		var old []*connection
@@ -175,7 +175,7 @@ func TestNumbersAreEnough(t *testing.T) {
 				c.queue, n = c.queue[size:], n-size
 				wire, spans := numberedBatch(arrived...)
 				var fit, unfit []sockets.Span
-				for _, span := range q.once(id, wire, spans) {
+				for _, span := range q.state.clients.once(id, wire, spans, q.state.last()) {
 					if number := uint64(kvmsg.Record(wire[span.Start:span.End]).Seq()); r.IntN(30) == 0 {
 						unfit = append(unfit, span)
 						refused[number] = true
@@ -184,7 +184,7 @@ func TestNumbersAreEnough(t *testing.T) {
 					}
 				}
 				if len(unfit) > 0 {
-					q.skip(id, wire, unfit)
+					q.state.clients.refuse(id, wire, unfit, ReasonMapFull)
 				}
 				applied = append(applied, numbersOf(wire, fit)...)
 			}
@@ -196,7 +196,7 @@ func TestNumbersAreEnough(t *testing.T) {
 			}
 			now = &connection{}
 			counter := uint64(0)
-			if p := q.origins.find(id); p != nil {
+			if p := q.state.clients.find(id); p != nil {
 				counter = p.counter
 			}
 			now.queue = rangeOf(counter+1, sent) // sent again
@@ -226,7 +226,7 @@ func TestNumbersAreEnough(t *testing.T) {
 		for _, c := range old {
 			deliver(c, len(c.queue))
 		}
-		p := q.origins.find(id)
+		p := q.state.clients.find(id)
 		message := appliedOf(p)
 		next := 0
 		for n := uint64(1); n <= p.counter; n++ {
@@ -427,7 +427,7 @@ func TestOnlyNumberingClientsAreNumbered(t *testing.T) {
 // To look for duplicates costs no allocation, nor does a Set at a server that counts,
 // while everything comes back.
 func TestOnceAllocatesNothing(t *testing.T) {
-	q := sequencer{origins: new(origins)}
+	q := sequencer{state: newMapState(0)}
 	wire, spans := numberedBatch(rangeOf(1, 100)...)
 	next := uint64(1)
 	id := clientID{1}
@@ -436,7 +436,7 @@ func TestOnceAllocatesNothing(t *testing.T) {
 			kvmsg.Record(wire[s.Start:s.End]).SetSeq(int64(next))
 			next++
 		}
-		if len(q.once(id, wire, spans)) != len(spans) {
+		if len(q.state.clients.once(id, wire, spans, q.state.last())) != len(spans) {
 			t.Fatal("some were taken for repetitions")
 		}
 	}); n != 0 {

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/timer"
 	"clustermap/patterns/binarystar"
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -115,7 +116,7 @@ func (p *pair) standing() []byte {
 	q := &p.server.sequencer
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return appendStanding(nil, standing{q.reigns.accepted(), p.thisRun, q.source})
+	return appendStanding(nil, standing{q.state.terms.accepted(), p.thisRun, q.source})
 }
 
 // lookEvery returns the interval at which run looks at the other server.
@@ -183,7 +184,7 @@ func (p *pair) run(ctx context.Context) error {
 			s.log.Log(ctx, changeLevel(status.Reason), "state changed", "state", status.State.String(), "reason", status.Reason.String(), "epoch", status.Epoch)
 			tookOver = now == binarystar.StatePassive || now == binarystar.StateActive && tookOver
 			if now == binarystar.StatePassive && status.State == binarystar.StateActive && status.Reason == binarystar.ReasonElected {
-				s.handovers.received.Store(int64(clock()))
+				s.handovers.received.Store(int64(timer.Now()))
 			}
 			now, epoch = status.State, status.Epoch
 		}
@@ -239,12 +240,12 @@ func (p *pair) lead(ctx context.Context, took uint64) {
 	q := &s.sequencer
 	q.mu.Lock()
 	if q.passive {
-		q.reigns.begin(took)
-		q.last.Store(max(q.last.Load(), firstSequence(time.Now())))
-		q.published.Store(q.last.Load())
+		q.state.terms.begin(took)
+		q.state.skipTo(firstSequence(time.Now()))
+		q.published.Store(q.state.last())
 		q.passive, q.source = false, 0
 		q.halt(haltIsolated, p.isolation.holds())
-		q.deadlines.begin(q.last.Load(), s.opts.ExpiryGrace)
+		q.state.deadlines.Spare(q.state.last(), s.opts.ExpiryGrace)
 		p.takesEarly = true
 	}
 	q.halt(haltHandover, false)
@@ -295,7 +296,7 @@ func (p *pair) yield() {
 	// After the clients are disconnected: this ends the waits of snapshots and
 	// progress reports for the updates that were dropped above.
 	q.mu.Lock()
-	q.published.Store(q.last.Load())
+	q.published.Store(q.state.last())
 	q.wakeWaiters()
 	q.mu.Unlock()
 }
@@ -341,7 +342,7 @@ func (p *pair) judge(ctx context.Context, look bool) {
 		s.log.Warn("disconnected the other server, which does not read", "remote", f.peer.RemoteAddr())
 	}
 	switch {
-	case f.have >= q.reigns.newest.last && !f.gone: // updates wait for the disk only
+	case f.have >= q.state.terms.newest.last && !f.gone: // updates wait for the disk only
 		f.idle = 0
 	case look && !p.isolation.freezes():
 		f.idle++
@@ -393,9 +394,9 @@ func (p *pair) vote(ctx context.Context) {
 	p.voting.Unlock()
 	heard := time.Duration(0)
 	if peer := p.node.Peer(); peer.State != 0 {
-		heard = peer.Heard.Sub(clockStart)
+		heard = timer.At(peer.Heard)
 	}
-	if asked := time.Duration(p.asked.Load()); !waits && (asked == 0 || asked < heard || clock()-asked > 2*p.timeout) {
+	if asked := time.Duration(p.asked.Load()); !waits && (asked == 0 || asked < heard || timer.Now()-asked > 2*p.timeout) {
 		return
 	}
 	_, _ = p.node.Vote(ctx) // run receives the result
@@ -424,7 +425,7 @@ const (
 // park keeps a client's request while the server is not active, and counts it as a
 // vote.
 func (p *pair) park(ctx context.Context, r request) error {
-	p.asked.Store(int64(clock()))
+	p.asked.Store(int64(timer.Now()))
 	p.voting.Lock()
 	if p.active.Load() { // since the caller's check; lead may have served parked already
 		p.voting.Unlock()
@@ -485,7 +486,7 @@ func (p *pair) handover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err = p.drain(ctx, f, func() bool { return f.have == q.reigns.newest.last }); err == nil {
+	if err = p.drain(ctx, f, func() bool { return f.have == q.state.terms.newest.last }); err == nil {
 		p.drained.Store(true)
 		soon, cancel := context.WithTimeout(ctx, max(2*p.timeout, drainLeast))
 		err = p.node.Handover(soon) // the other server may have ended just now
@@ -526,11 +527,11 @@ func (p *pair) forget() {
 	q := &p.server.sequencer
 	heard := time.Duration(0)
 	if peer := p.node.Peer(); peer.State == binarystar.StateActive {
-		heard = peer.Heard.Sub(clockStart)
+		heard = timer.At(peer.Heard)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.early.expire(clock(), heard)
+	q.early.expire(timer.Now(), heard)
 }
 
 // successor returns the follower, or an error if this server cannot hand over to it. mu

@@ -131,15 +131,15 @@ func TestPairKeepsNewerMap(t *testing.T) {
 	must(t, err)
 	defer func() { must(t, s.Close()) }()
 	q := &s.sequencer
-	q.reigns.set([]reign{{1 << reignBits, 10}, {2 << reignBits, 20}})
+	q.state.terms.set([]reign{{1 << reignBits, 10}, {2 << reignBits, 20}})
 	for _, c := range []struct {
 		what  string
 		has   []reign
 		keeps bool
 	}{
-		{"the same", q.reigns.history(), false},
-		{"more", append(q.reigns.history(), reign{3 << reignBits, 30}), false},
-		{"an earlier state", q.reigns.history()[:1], true},
+		{"the same", q.state.terms.history(), false},
+		{"more", append(q.state.terms.history(), reign{3 << reignBits, 30}), false},
+		{"an earlier state", q.state.terms.history()[:1], true},
 		{"an earlier state, and expired keys", []reign{{1 << reignBits, 10}, {1<<reignBits + 5, 90}}, true},
 		{"less of the reign", []reign{{1 << reignBits, 10}, {2 << reignBits, 19}}, true},
 		{"nothing", []reign{{}}, true},

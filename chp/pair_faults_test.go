@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"clustermap/internal/store"
-	"clustermap/internal/timer"
 	"clustermap/patterns/binarystar"
 	"clustermap/sockets"
 )
@@ -64,7 +62,7 @@ func (f *wireFollower) follow(s pairServer) {
 	f.t.Helper()
 	q := &s.sequencer
 	q.mu.Lock()
-	r := followRequest{q.mapID, q.reigns.newest.id, q.reigns.newest.last}
+	r := followRequest{q.state.id, q.state.terms.newest.id, q.state.terms.newest.last}
 	q.mu.Unlock()
 	f.say(nameFollow, r.append(nil))
 }
@@ -104,7 +102,7 @@ func activePrimary(t testing.TB) (pairServer, *Client) {
 func (p pairServer) newest() int64 {
 	p.sequencer.mu.Lock()
 	defer p.sequencer.mu.Unlock()
-	return p.sequencer.reigns.newest.last
+	return p.sequencer.state.terms.newest.last
 }
 
 // holds says whether updates wait for the follower, and if so makes them wait for the
@@ -168,9 +166,9 @@ func TestPairLeadAgain(t *testing.T) {
 		done <- err
 	}()
 	eventually(t, "the update is held", func() bool { return s.holds(forEver) })
-	published, last := s.Sequence(), s.sequencer.last.Load()
+	published, last := s.Sequence(), s.sequencer.state.last()
 	s.pair.lead(ctx, 0)
-	if p, l := s.Sequence(), s.sequencer.last.Load(); p != published || l != last {
+	if p, l := s.Sequence(), s.sequencer.state.last(); p != published || l != last {
 		t.Errorf("published %d, last %d; before the new reign %d, %d", p, l, published, last)
 	}
 	f.have(s.newest())
@@ -190,7 +188,7 @@ func TestPairGivesUpRestlessFollower(t *testing.T) {
 	has := s.newest()
 	q := &s.sequencer
 	q.mu.Lock()
-	asks := followRequest{q.mapID, q.reigns.newest.id, has}
+	asks := followRequest{q.state.id, q.state.terms.newest.id, has}
 	q.mu.Unlock()
 	set := make(chan error, 1)
 	go func() {
@@ -365,21 +363,23 @@ func TestPairCopyThatIsNotKept(t *testing.T) {
 	s, err := NewServer(bo)
 	must(t, err)
 	defer func() { must(t, s.Close()) }()
-	before := s.sequencer.mapID
+	before := s.sequencer.state.id
 	b := &base{
 		baseHead: baseHead{mapID: [mapIDSize]byte{1}, reigns: []reign{{1, 5}}},
-		store:    store.New(store.Options{}), wheel: timer.NewWheel(time.Now()), deadlines: &deadlines{}, origins: new(origins),
+		state:    newMapState(0),
 	}
+	b.state.id = b.mapID
+	b.state.restoreTerms(b.reigns)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.install(over, b); err == nil {
 		t.Error("the copy was kept without the log")
 	}
-	if s.sequencer.mapID != before || s.pair.copied.Load() {
+	if s.sequencer.state.id != before || s.pair.copied.Load() {
 		t.Error("the server has a map that its log does not have")
 	}
 	must(t, s.install(t.Context(), b))
-	if s.sequencer.mapID != b.mapID || s.Sequence() != 5 {
+	if s.sequencer.state.id != b.mapID || s.Sequence() != 5 {
 		t.Error("the copy is not installed")
 	}
 }

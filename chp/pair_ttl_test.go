@@ -27,10 +27,8 @@ func TestPairTimesToLive(t *testing.T) {
 	q.mu.Unlock()
 
 	left := func(s pairServer) (longest time.Duration) {
-		s.sequencer.deadlines.mu.Lock()
-		defer s.sequencer.deadlines.mu.Unlock()
-		for _, d := range s.sequencer.deadlines.byHash {
-			longest = max(longest, d.end-clock())
+		for e := range s.All() {
+			longest = max(longest, e.TTL)
 		}
 		return longest
 	}

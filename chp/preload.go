@@ -3,10 +3,11 @@ package chp
 import (
 	"context"
 	"iter"
-	"time"
 
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
+	"clustermap/internal/timer"
+	"clustermap/sockets"
 )
 
 // preload puts the initial keys into the map before the server listens.
@@ -16,6 +17,17 @@ func (q *sequencer) preload(entries iter.Seq2[Entry, error], maxValue int) error
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	var batch entry
+	apply := func() error {
+		batch.first, batch.count, batch.at = q.state.last()+1, uint32(len(batch.spans)), timer.Now()
+		q.state.apply(&batch)
+		batch.wire, batch.spans = batch.wire[:0], batch.spans[:0]
+		q.published.Store(q.state.last())
+		if q.mapRoom() < 0 {
+			return kvmsg.ErrMapFull
+		}
+		return nil
+	}
 	var props []byte
 	for e, err := range entries {
 		if err == nil {
@@ -24,24 +36,31 @@ func (q *sequencer) preload(entries iter.Seq2[Entry, error], maxValue int) error
 		if err != nil {
 			return err
 		}
-		hash, seq := kvmsg.HashKey(e.Key), q.last.Load()+1
-		q.wheel.Remove(hash) // an earlier entry of the key may have had a TTL
-		q.deadlines.remove(hash, seq)
 		props = kvmsg.AppendWithout(props[:0], e.Properties, "ttl")
+		tag := kvmsg.HashKey(e.Key)
 		if e.TTL > 0 {
 			props = kvmsg.AppendTTL(props, e.TTL)
-			q.wheel.Add(hash, seq, time.Now().Add(e.TTL))
-			q.deadlines.set(hash, seq, clock()+e.TTL)
 		}
-		q.store.Put(e.Key, seq, nil, props, e.Value)
-		q.last.Store(seq)
-		q.published.Store(seq)
-		if q.mapRoom() < 0 {
-			return kvmsg.ErrMapFull
+		if len(props) > 0 {
+			tag |= kvmsg.TagProperties
 		}
+		start := len(batch.wire)
+		batch.wire = kvmsg.AppendRecord(batch.wire, e.Key, 0, nil, props, e.Value)
+		batch.spans = append(batch.spans, sockets.Span{Start: uint32(start), End: uint32(len(batch.wire)), Tag: tag})
+		if len(batch.wire) > preloadBatch {
+			if err := apply(); err != nil {
+				return err
+			}
+		}
+	}
+	if len(batch.spans) > 0 {
+		return apply()
 	}
 	return nil
 }
+
+// preloadBatch is the approximate number of bytes that preload applies at a time.
+const preloadBatch = 64 << 10
 
 // validEntry returns an error for an entry that the server refuses.
 func validEntry(e Entry, maxValue int) error {
@@ -62,7 +81,7 @@ func validEntry(e Entry, maxValue int) error {
 // fill fills the map before the server listens: from the log or, if that is empty, with
 // the keys of Preload, which are then appended to the log.
 func (q *sequencer) fill(o *ServerOptions) error {
-	defer func() { q.restored = q.last.Load() }()
+	defer func() { q.restored = q.state.last() }()
 	if err := q.replay(o); err != nil {
 		return err
 	}
@@ -73,7 +92,7 @@ func (q *sequencer) fill(o *ServerOptions) error {
 		_ = q.disk.close()
 		return err
 	}
-	if q.disk.on() && q.store.Len() > 0 {
+	if q.disk.on() && q.state.store.Len() > 0 {
 		return q.appendAll()
 	}
 	return nil
@@ -89,7 +108,7 @@ func (q *sequencer) appendAll() error {
 		}
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.disk.append(batchHead{first: kvmsg.Record(p.Wire()).Seq(), count: uint32(p.Records), at: clock()}, []store.Piece{p})
+		q.disk.append(batchHead{first: kvmsg.Record(p.Wire()).Seq(), count: uint32(p.Records), at: timer.Now()}, []store.Piece{p})
 		return true
 	})
 	return q.disk.group.Flush(context.Background())

@@ -15,7 +15,7 @@ func TestPreloadForgetsEarlierTTL(t *testing.T) {
 	}})
 	must(t, err)
 	defer s.Close()
-	if n, m := s.sequencer.timers(), len(s.sequencer.deadlines.byHash); n != 0 || m != 0 {
-		t.Errorf("%d timers and %d deadlines are left", n, m)
+	if e, p := s.Lookup("k"); p != PresenceFound || string(e.Value) != "2" || e.TTL != 0 {
+		t.Errorf("%+v, %v", e, p)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/timer"
 	"clustermap/sockets"
 )
 
@@ -49,7 +50,7 @@ func TestH25_MemoryComesBackWhileIdle(t *testing.T) {
 	eventually(t, "the server's log shrinks", func() bool {
 		s.sequencer.mu.Lock()
 		defer s.sequencer.mu.Unlock()
-		return s.sequencer.store.Tidied()
+		return s.sequencer.state.store.Tidied()
 	})
 	eventually(t, "the replica's log shrinks", func() bool {
 		c.mu.Lock()
@@ -77,12 +78,13 @@ func TestH9_HeartbeatsDuringMassExpiry(t *testing.T) {
 
 	const n = 30_000
 	q := &s.sequencer
-	due := time.Now()
+	due := timer.Now()
 	for i := range n {
-		seq := q.last.Add(1)
+		seq := q.state.last() + 1
+		q.state.skipTo(seq)
 		key := fmt.Appendf(nil, "/session/%07d", i)
-		q.store.Put(key, seq, nil, []byte("ttl=1\n"), []byte("v"))
-		q.wheel.Add(kvmsg.HashKey(key), seq, due)
+		q.state.store.Put(key, seq, nil, []byte("ttl=1\n"), []byte("v"))
+		q.state.deadlines.Set(kvmsg.HashKey(key), seq, due)
 	}
 	sub, err := sockets.NewSub(sockets.Options{RecvHWM: -1, RecvHWMBytes: -1})
 	must(t, err)

@@ -152,7 +152,7 @@ func TestCheckpointKeepsHistory(t *testing.T) {
 				q := &s.sequencer
 				set := func(reign uint64) {
 					q.mu.Lock()
-					q.reigns.present = reign
+					q.state.terms.present = reign
 					q.mu.Unlock()
 					for i := range keys {
 						must(t, c.Set(ctx, fmt.Sprintf("/%d", i), []byte("v")))
@@ -251,7 +251,7 @@ func TestPairReportsOnce(t *testing.T) {
 	defer func() { must(t, s.Close()) }()
 	q := &s.sequencer
 	enterKey(t, q, "/lost")
-	h := baseHead{mapID: q.mapID, reigns: []reign{{5, 1}}}
+	h := baseHead{mapID: q.state.id, reigns: []reign{{5, 1}}}
 	for range 3 {
 		s.reportDivergence(&h)
 	}
@@ -268,7 +268,7 @@ func TestPairReportsOnce(t *testing.T) {
 func historyOf(s *Server) []reign {
 	s.sequencer.mu.Lock()
 	defer s.sequencer.mu.Unlock()
-	return s.sequencer.reigns.history()
+	return s.sequencer.state.terms.history()
 }
 
 // enterKey sets a key.
@@ -281,5 +281,5 @@ func enterKey(t testing.TB, q *sequencer, key string) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.apply(batchHead{}, wire, spans)
+	q.apply(&entry{wire: wire, spans: spans})
 }

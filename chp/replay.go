@@ -6,6 +6,7 @@ import (
 
 	"clustermap/chp/commit"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/timer"
 	"clustermap/sockets"
 )
 
@@ -32,15 +33,16 @@ func (q *sequencer) replay(o *ServerOptions) error {
 	defer q.mu.Unlock()
 	r := replayer{q: q, begun: time.Now(), tell: o.OnReplay}
 	r.told = r.begun
+	begin := q.state.last()
 	done, err := o.Log.Replay(r.entry)
 	if err != nil {
 		return fmt.Errorf("chp: the log cannot be replayed: %w", err)
 	}
 	if r.some {
 		q.base = 0 // the map is not new
-		q.last.Store(max(r.last, q.last.Load()))
-		q.published.Store(q.last.Load())
 	}
+	q.state.skipTo(max(r.last, begin))
+	q.published.Store(q.state.last())
 	r.progress.Done, r.progress.Replayed = true, done
 	r.report(time.Now())
 
@@ -52,7 +54,7 @@ func (q *sequencer) replay(o *ServerOptions) error {
 	q.commits.disk, q.commits.durable = o.Sync.IsAlways(), done.Last
 	q.noteWaits()
 	if !r.named {
-		return q.disk.appendMapID(q.mapID)
+		return q.disk.appendMapID(q.state.id)
 	}
 	return nil
 }
@@ -75,7 +77,7 @@ type replayer struct {
 
 func (r *replayer) entry(e commit.Entry) error {
 	q := r.q
-	l, err := parseStored(&e, q.origins, r.spans)
+	l, err := parseStored(&e, q.state, r.spans)
 	if err != nil {
 		return err
 	}
@@ -83,48 +85,30 @@ func (r *replayer) entry(e commit.Entry) error {
 	case kindOrigins:
 		return nil
 	case kindMapID:
-		q.mapID, r.named = l.mapID, true
+		r.named = true
 		return nil
 	case kindReigns:
-		q.reigns.set(l.reigns)
-		r.last, r.index, r.reigned = q.reigns.newest.last, e.Index, true
+		r.last, r.index, r.reigned = q.state.terms.newest.last, e.Index, true
 		r.some = r.some || r.last > 0
 		return nil
 	}
 	r.some = true
-	sent, wire := l.sent, l.wire
 	r.spans = l.spans
-	q.pieces = q.store.Apply(wire, r.spans, 0, q.pieces[:0])
-	for _, s := range r.spans {
-		if s.Tag&kvmsg.TagFlags == 0 {
-			continue
-		}
-		hash, m := s.Tag&^kvmsg.TagFlags, kvmsg.Record(wire[s.Start:s.End])
-		if s.Tag&kvmsg.TagDelete != 0 {
-			q.wheel.Remove(hash)
-			q.deadlines.remove(hash, m.Seq())
-			continue
-		}
-		if ttl := kvmsg.TTLOf(m.Props()); ttl > 0 {
-			// Not more than all of it, if the wall clock has been set back since.
-			left := min(time.Until(e.When().Add(ttl)), ttl)
-			q.wheel.Add(hash, m.Seq(), time.Now().Add(left))
-			q.deadlines.set(hash, m.Seq(), clock()+left)
-		}
-	}
 	if e.Index != r.index {
 		r.reigned = false
 	}
-	if n := len(r.spans); n > 0 && !r.reigned {
-		if sent.counter > 0 {
-			q.origins.note(sent.id, sent.counter, n, r.last)
-		}
-		last := kvmsg.Record(wire[r.spans[n-1].Start:]).Seq()
+	// Not later than now, if the wall clock has been set back since.
+	at := timer.Now() + min(time.Until(e.When()), 0)
+	if n := len(r.spans); r.reigned {
+		q.state.restoreRecords(l.wire, r.spans, at)
+	} else if n > 0 {
+		last := kvmsg.Record(l.wire[r.spans[n-1].Start:]).Seq()
 		if e.Index == r.index {
 			last = max(last, r.last) // the records of a checkpoint are not ordered
 		}
+		l.sent.reign, l.sent.first, l.sent.count, l.sent.at = e.Epoch, last-int64(n)+1, uint32(n), at
+		q.state.apply(&entry{batchHead: l.sent, wire: l.wire, spans: r.spans, stamped: true})
 		r.last = last
-		q.reigns.advance(e.Epoch, last)
 	}
 	if e.Index > r.index && r.index > 0 {
 		r.grown += int64(len(e.Records))

@@ -2,6 +2,7 @@ package chp
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"sync"
 	"sync/atomic"
@@ -39,28 +40,24 @@ type sequencer struct {
 	unfit     []sockets.Span // scratch of fitting
 	own       []sockets.Span // scratch of acceptLocal
 
-	current atomic.Pointer[store.Map] // store, for readers
+	current atomic.Pointer[mapState] // state, for readers
 
-	mu     sync.Mutex
-	store  *store.Map
-	wheel  *timer.Wheel
-	pieces []store.Piece // scratch
-	dead   expiry
-	hugz   []byte // the wire form of the heartbeat, without its sequence; nil if none is sent
+	mu    sync.Mutex
+	state *mapState
+	dead  expiry
+	hugz  []byte // the wire form of the heartbeat, without its sequence; nil if none is sent
 
 	disk   disk
 	saving sync.Mutex // held while a checkpoint is written; before mu
 
 	// Of a pair.
-	passive  bool            // the server does not accept or publish updates
-	halted   halts           // updates wait
-	acks     int             // number of servers that must have an update
-	mapID    [mapIDSize]byte // the identity of the map
-	reigns   reigns          // and the present one
-	source   uint64          // run of the active server that this one copies or has last copied, or 0
-	tail     tail            // for the other server
-	follower *following      // the other server, or nil if it does not follow
-	early    early           // updates that came before the active server published them
+	passive  bool       // the server does not accept or publish updates
+	halted   halts      // updates wait
+	acks     int        // number of servers that must have an update
+	source   uint64     // run of the active server that this one copies or has last copied, or 0
+	tail     tail       // for the other server
+	follower *following // the other server, or nil if it does not follow
+	early    early      // updates that came before the active server published them
 
 	held     held          // applied and not yet published
 	commits  commits       // the commits that the held updates wait for
@@ -71,12 +68,10 @@ type sequencer struct {
 	closed   bool          // updates of this process are refused
 	watches  watchers      // of this process
 
-	base      int64     // sequence before the first update: last, while the map is new
-	restored  int64     // sequence of the last update from the log or Preload
-	deadlines deadlines // for snapshots; has its own lock
+	base     int64 // sequence before the first update: that of the last one, while the map is new
+	restored int64 // sequence of the last update from the log or Preload
 
 	// Written under mu, read by any goroutine.
-	last      atomic.Int64 // the sequence of the last update
 	published atomic.Int64 // the sequence of the last update that was published
 	waiting   atomic.Bool  // updates may have to wait: to be committed, or because they are halted
 	waiters   atomic.Int64 // goroutines whose updates wait until the sequencer accepts them
@@ -84,9 +79,8 @@ type sequencer struct {
 	expired   atomic.Uint64
 
 	armed   chan struct{} // wakes the clock when the first TTL comes
-	armedAt time.Time     // see armedSince
+	armedAt time.Duration // see armedSince
 
-	origins  *origins      // the progress of each client; guarded by mu
 	repeated atomic.Uint64 // updates skipped because they had been accepted before
 }
 
@@ -98,15 +92,18 @@ func firstSequence(t time.Time) int64 { return t.UnixMilli() << 20 }
 
 func (q *sequencer) init(publisher publisher, maxBytes int64, refused *refusals) {
 	q.publisher, q.maxBytes, q.refused = publisher, maxBytes, refused
-	q.store = store.New(store.Options{})
-	q.current.Store(q.store)
-	q.origins = new(origins)
-	q.wheel = timer.NewWheel(time.Now())
 	q.armed = make(chan struct{}, 1)
 	q.base = firstSequence(time.Now())
-	q.last.Store(q.base)
-	q.published.Store(q.base)
+	q.setState(newMapState(q.base))
+	rand.Read(q.state.id[:]) // never fails
 	q.hugz = zmtp.AppendMessage(nil, []byte("HUGZ"), make([]byte, 8), nil, nil, nil)
+}
+
+// setState replaces the map. Everything in it counts as published. mu must be held.
+func (q *sequencer) setState(s *mapState) {
+	q.state = s
+	q.current.Store(s)
+	q.published.Store(s.last())
 }
 
 // accept numbers, applies and publishes a batch that checkUpdates has checked. It
@@ -120,7 +117,7 @@ func (q *sequencer) accept(b *sockets.Batch, from sender) (unfit []sockets.Span,
 	if q.halted != 0 {
 		return nil, 0, false
 	}
-	if q.passive && from.numbered && q.miss(from.id, wire, spans) {
+	if q.passive && from.numbered && q.state.clients.miss(from.id, wire, spans) {
 		b.Peer().Disconnect(errNotActive) // so that the client sends them again
 	}
 	if q.passive || !q.early.empty() {
@@ -136,7 +133,7 @@ func (q *sequencer) accept(b *sockets.Batch, from sender) (unfit []sockets.Span,
 func (q *sequencer) acceptNow(wire []byte, spans []sockets.Span, from sender) (unfit []sockets.Span, repeated int) {
 	if from.numbered {
 		all := len(spans)
-		spans = q.once(from.id, wire, spans)
+		spans = q.state.clients.once(from.id, wire, spans, q.state.last())
 		if repeated = all - len(spans); repeated > 0 {
 			q.repeated.Add(uint64(repeated))
 		}
@@ -148,48 +145,51 @@ func (q *sequencer) acceptNow(wire []byte, spans []sockets.Span, from sender) (u
 		spans = q.fitting(wire, spans)
 		unfit = q.unfit
 		if from.numbered {
-			q.skip(from.id, wire, unfit)
+			q.state.clients.refuse(from.id, wire, unfit, ReasonMapFull)
 		}
 		if len(spans) == 0 {
 			return unfit, repeated
 		}
 	}
-	q.reigns.count()
-	h := batchHead{id: from.id, at: clock()}
+	q.state.terms.count()
+	e := entry{batchHead: batchHead{id: from.id, at: timer.Now()}, wire: wire, spans: spans}
 	if from.numbered {
-		h.counter = uint64(kvmsg.Record(wire[spans[len(spans)-1].Start:]).Seq())
+		e.counter = uint64(kvmsg.Record(wire[spans[len(spans)-1].Start:]).Seq())
 	}
-	first := q.apply(h, wire, spans)
+	q.apply(&e)
 	q.updates.Add(uint64(len(spans)))
-	q.schedule(wire, spans, first, h.at)
 	return unfit, repeated
 }
 
-// apply numbers and applies updates, publishes them unless they must be committed
-// first, and returns the first sequence. h identifies their client. mu must be held.
-func (q *sequencer) apply(h batchHead, wire []byte, spans []sockets.Span) (first int64) {
-	first = q.last.Load() + 1
-	q.pieces = q.store.Apply(wire, spans, first, q.pieces[:0])
-	h.reign, h.first, h.count = q.reigns.present, first, uint32(len(spans))
-	last := h.last()
-	q.last.Store(last)
-	q.reigns.advance(q.reigns.present, last)
+// apply numbers and applies updates, and publishes them unless they must be committed
+// first. mu must be held.
+func (q *sequencer) apply(e *entry) {
+	e.reign, e.first, e.count = q.state.terms.present, q.state.last()+1, uint32(len(e.spans))
+	out := q.state.apply(e)
+	q.arm(out, e.at)
 	var index uint64
 	if q.disk.on() {
-		if index = q.disk.append(h, q.pieces); index == notLogged {
+		if index = q.disk.append(e.batchHead, out.pieces); index == notLogged {
 			// With every policy: nobody may see an update that a restart does not bring back.
 			q.commits.disk = true
 			q.noteWaits()
 		}
 	}
-	q.tail.add(h, q.pieces)
+	q.tail.add(e.batchHead, out.pieces)
 	if q.commits.waits() || !q.held.empty() {
-		q.held.add(last, index, q.pieces, spans)
+		q.held.add(e.last(), index, out.pieces, e.spans)
 		q.commit()
-		return first
+		return
 	}
-	q.publish(last, q.pieces, spans)
-	return first
+	q.publish(e.last(), out.pieces, e.spans)
+}
+
+// arm wakes the clock if an entry that was made at a time has set the first deadline.
+func (q *sequencer) arm(out outcome, at time.Duration) {
+	if out.timed {
+		q.armedAt = at
+		signal(q.armed)
+	}
 }
 
 // publish passes pieces of the log to the publisher and to the watches of this process.
@@ -202,45 +202,6 @@ func (q *sequencer) publish(last int64, pieces []store.Piece, spans []sockets.Sp
 		// fails only once the publisher is closed.
 		_ = q.publisher.SendSpans(context.Background(), p.Wire(), spans[:p.Records], p.Segment)
 		spans = spans[p.Records:]
-	}
-}
-
-// schedule adds the updates that have a TTL to the timing wheel, and removes deleted
-// keys from it. A key that is set again without a TTL stays until its time comes; then
-// its sequence shows that the entry is stale. Times to live count from at, on clock.
-func (q *sequencer) schedule(wire []byte, spans []sockets.Span, first int64, at time.Duration) {
-	var flags uint64
-	for i := range spans {
-		flags |= spans[i].Tag
-	}
-	if flags&kvmsg.TagFlags == 0 {
-		return // as most batches
-	}
-	var made time.Time // at
-	for i, s := range spans {
-		if s.Tag&kvmsg.TagDelete != 0 && q.wheel.Len() > 0 {
-			q.wheel.Remove(s.Tag &^ kvmsg.TagFlags)
-			q.deadlines.remove(s.Tag&^kvmsg.TagFlags, first+int64(i))
-		}
-		if s.Tag&kvmsg.TagFlags != kvmsg.TagProperties {
-			continue
-		}
-		ttl := kvmsg.TTLOf(kvmsg.Record(wire[s.Start:s.End]).Props())
-		if ttl == 0 {
-			continue
-		}
-		if made.IsZero() {
-			made = timeOf(at)
-		}
-		q.deadlines.set(s.Tag&^kvmsg.TagFlags, first+int64(i), at+ttl)
-		if q.wheel.Len() == 0 {
-			q.armedAt = made
-			select {
-			case q.armed <- struct{}{}:
-			default:
-			}
-		}
-		q.wheel.Add(s.Tag&^kvmsg.TagFlags, first+int64(i), made.Add(ttl))
 	}
 }
 
@@ -260,7 +221,6 @@ const hugzSequence = 2 + len("HUGZ") + 2
 
 // expiry is the deletions of one portion of expired keys, in wire form.
 type expiry struct {
-	key   []byte
 	wire  []byte
 	spans []sockets.Span
 }
@@ -286,27 +246,11 @@ func (q *sequencer) expire(now time.Time) (more bool, size int) {
 		return false, 0 // the active server expires keys
 	}
 	d := &q.dead
-	grace, at := q.deadlines.graced(), clock()
-	more = q.wheel.Advance(now, expirePortion, func(hash uint64, seq int64) {
-		var ok bool
-		d.key, ok = q.store.KeyOf(hash, seq, d.key[:0]) // otherwise set again or deleted since
-		if ok && grace.spares(seq, at) {
-			q.wheel.Add(hash, seq, timeOf(grace.end))
-			return
-		}
-		q.deadlines.remove(hash, seq)
-		if !ok {
-			return
-		}
-		start := len(d.wire)
-		d.wire = kvmsg.AppendRecord(d.wire, d.key, 0, nil, expiredProperties, nil)
-		d.spans = append(d.spans, sockets.Span{Start: uint32(start), End: uint32(len(d.wire)), Tag: hash | kvmsg.TagDelete | kvmsg.TagProperties})
-	})
+	d.wire, d.spans, more = q.state.expired(timer.At(now), expirePortion, d.wire[:0], d.spans[:0])
 	if len(d.spans) > 0 {
-		q.apply(batchHead{at: at}, d.wire, d.spans)
+		q.apply(&entry{batchHead: batchHead{at: timer.Now()}, wire: d.wire, spans: d.spans})
 		q.expired.Add(uint64(len(d.spans)))
 		size = len(d.wire)
-		d.wire, d.spans = d.wire[:0], d.spans[:0]
 	}
 	if !more && cap(d.wire) > keepExpiry {
 		q.dead = expiry{}
@@ -328,7 +272,7 @@ const (
 func (q *sequencer) tidy() (more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.store.Tidy(tidyPortion)
+	return q.state.store.Tidy(tidyPortion)
 }
 
 // tidyPortion is the number of bytes of the log that compaction checks under one hold
@@ -339,37 +283,35 @@ const tidyPortion = 256 << 10
 func (q *sequencer) timers() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.wheel.Len()
+	return q.state.deadlines.Len()
 }
 
 // armedSince returns when the times to live began that were the first in the timing wheel
 // while it was empty.
-func (q *sequencer) armedSince() time.Time {
+func (q *sequencer) armedSince() time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.armedAt
 }
 
 // cut returns a cut of the map with its sequence.
-func (q *sequencer) cut() *store.Cut {
+func (q *sequencer) cut() mapCut {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	c := q.store.Cut()
-	c.Sequence = q.last.Load()
-	return c
+	return q.state.cut()
 }
 
-func (q *sequencer) cutKey(key []byte) (*store.Cut, []store.Position) {
+func (q *sequencer) cutKey(key []byte) (mapCut, []store.Position) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	c, list := q.store.CutKey(key)
-	c.Sequence = q.last.Load()
-	return c, list
+	c, list := q.state.store.CutKey(key)
+	c.Sequence = q.state.last()
+	return mapCut{c, &q.state.deadlines}, list
 }
 
 // logSize returns the size of the log in bytes.
 func (q *sequencer) logSize() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.store.LogBytes()
+	return q.state.store.LogBytes()
 }

@@ -2,7 +2,6 @@ package chp
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -126,7 +125,6 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	rand.Read(s.sequencer.mapID[:]) // never fails
 	s.notifier = newNotifier(s.router, s.appliedSoon, o.SnapshotTimeout)
 	slow := sockets.PolicyDisconnect
 	if mutate.DropSlow {
@@ -239,7 +237,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	defer close(s.ended)
 
 	if s.pair == nil { // otherwise lead does it
-		s.sequencer.deadlines.begin(s.sequencer.restored, s.opts.ExpiryGrace)
+		s.sequencer.state.deadlines.Spare(s.sequencer.restored, s.opts.ExpiryGrace)
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { s.runCollector(running) })
@@ -337,7 +335,7 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 func (s *Server) Sequence() int64 { return s.sequencer.published.Load() }
 
 // Len returns the number of keys.
-func (s *Server) Len() int { return s.sequencer.current.Load().Len() }
+func (s *Server) Len() int { return s.sequencer.current.Load().store.Len() }
 
 // Get returns a copy of the value of key, and whether the key exists. It takes no lock.
 func (s *Server) Get(key string) ([]byte, bool) { return s.AppendGet(nil, key) }
@@ -345,7 +343,7 @@ func (s *Server) Get(key string) ([]byte, bool) { return s.AppendGet(nil, key) }
 // AppendGet appends the value of key to dst and reports whether the key exists. It
 // takes no lock, and allocates only to grow dst.
 func (s *Server) AppendGet(dst []byte, key string) ([]byte, bool) {
-	value, _, ok := s.sequencer.current.Load().Get(bytesOf(key), dst)
+	value, _, ok := s.sequencer.current.Load().store.Get(bytesOf(key), dst)
 	return value, ok
 }
 
@@ -376,7 +374,7 @@ func (s *Server) Stats() ServerStats {
 	q := &s.sequencer
 	q.mu.Lock() // a batch is published before it is counted
 	defer q.mu.Unlock()
-	st.Keys, st.MapBytes, st.Sequence = q.store.Len(), int64(q.store.LiveBytes()), q.published.Load()
+	st.Keys, st.MapBytes, st.Sequence = q.state.store.Len(), int64(q.state.store.LiveBytes()), q.published.Load()
 	st.Updates, st.Repeated, st.Expired = q.updates.Load(), q.repeated.Load(), q.expired.Load()
 	st.Lagged, st.Refused = q.watches.lagged.Load(), s.refused.counts()
 	return st

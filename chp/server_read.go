@@ -9,9 +9,9 @@ import (
 // Lookup returns a copy of a key's entry with PresenceFound, or PresenceAbsent: a server
 // has all keys. [Server.Get] is faster.
 func (s *Server) Lookup(key string) (Entry, Presence) {
-	q := &s.sequencer
+	state := s.sequencer.current.Load()
 	var e Entry
-	if !q.current.Load().View(bytesOf(key), func(r kvmsg.Record) { e = copyEntry(r, &q.deadlines) }) {
+	if !state.store.View(bytesOf(key), func(r kvmsg.Record) { e = copyEntry(r, &state.deadlines) }) {
 		return Entry{}, PresenceAbsent
 	}
 	return e, PresenceFound
@@ -41,7 +41,7 @@ func (s *Server) Prefix(prefix string) iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
 		now := s.sequencer.cut()
 		defer now.Release()
-		eachEntry(now, &s.sequencer.deadlines, prefix, yield)
+		eachEntry(now, prefix, yield)
 	}
 }
 
@@ -52,6 +52,6 @@ func (s *Server) Sorted(prefix string) iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
 		now := s.sequencer.cut()
 		defer now.Release()
-		eachSorted(now, &s.sequencer.deadlines, prefix, yield)
+		eachSorted(now, prefix, yield)
 	}
 }

@@ -40,7 +40,7 @@ func (s *Server) Watch(subtrees ...string) (*Watch, error) {
 	if q.closed {
 		return nil, ErrClosed
 	}
-	now := newStateView(q.store, &q.deadlines, q.last.Load())
+	now := newStateView(q.state.store, &q.state.deadlines, q.state.last())
 	l := &localWatch{Watch: w}
 	if !q.held.empty() { // the last held batch ends with now.seq
 		l.initial = now // push queues it when everything in it is published
@@ -86,12 +86,12 @@ func (w *localWatch) start() {
 }
 
 // restart queues the replacement of the map old, which has no writer any more, by
-// another one with a sequence.
-func (l *watchers) restart(old, now *store.Map, d *deadlines, seq int64) {
+// another one.
+func (l *watchers) restart(old, now *mapState) {
 	if len(l.list) == 0 {
 		return
 	}
-	before, after := newStateView(old, d, 0), newStateView(now, d, seq)
+	before, after := newStateView(old.store, &old.deadlines, 0), newStateView(now.store, &now.deadlines, now.last())
 	for _, w := range l.list {
 		w.restart(before, after)
 	}
@@ -128,5 +128,5 @@ func (s *Server) unwatch(w *Watch) {
 func (s *Server) lag() { s.sequencer.watches.lagged.Add(1) }
 
 func (s *Server) remaining(r kvmsg.Record) (ttl time.Duration) {
-	return s.sequencer.deadlines.remaining(r)
+	return s.sequencer.current.Load().deadlines.Remaining(r)
 }

@@ -13,6 +13,7 @@ import (
 	"clustermap/internal/kvmsg"
 	netlink "clustermap/internal/link"
 	"clustermap/internal/mutate"
+	"clustermap/internal/timer"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -61,7 +62,7 @@ type session struct {
 	maxValue        int                          // largest value that the server accepts, in bytes; 0 if unknown
 	generation      uint64                       // see propertyGeneration
 	requests        subtrees                     // the subtrees to request
-	deadlines       *deadlines                   // of the keys that the server sent
+	deadlines       *timer.Deadlines             // of the keys that the server sent
 	watchdog        *watchdog
 	answered        atomic.Bool // a handshake has succeeded
 	joined          atomic.Bool // the snapshot is complete
@@ -109,7 +110,7 @@ const snapshotAhead = 1 << 20
 func (c *Client) newSession(index, others int) *session {
 	s := &session{
 		client: c, index: index, server: c.servers[index],
-		openings: make(chan opening, 3), over: make(chan struct{}), watchdog: newWatchdog(), deadlines: &deadlines{},
+		openings: make(chan opening, 3), over: make(chan struct{}), watchdog: newWatchdog(), deadlines: new(timer.Deadlines),
 	}
 	c.generation++
 	s.generation = c.generation

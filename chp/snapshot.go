@@ -11,6 +11,7 @@ import (
 
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
+	"clustermap/internal/timer"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -86,7 +87,7 @@ type answer struct {
 
 // pinnedCut is a cut that chains read. snapshotter.mu guards users and moved.
 type pinnedCut struct {
-	*store.Cut
+	mapCut
 	bytes int       // of its segments
 	users int       // chains, the round that made it, and trim
 	moved time.Time // when a client last acquired a parcel
@@ -134,7 +135,7 @@ func (n *snapshotter) add(ctx context.Context, r request) error {
 	a.joiner = j
 	j.answers = append(j.answers, a)
 	signal(j.wake)
-	if c := n.latest[r.want]; c != nil && !c.cut.ended && c.cut.Sequence == n.server.sequencer.last.Load() {
+	if c := n.latest[r.want]; c != nil && !c.cut.ended && c.cut.Sequence == n.server.sequencer.current.Load().last() {
 		// The map has not changed since the cut.
 		n.begin(c, a)
 		n.mu.Unlock()
@@ -306,8 +307,8 @@ func (n *snapshotter) remove(a *answer) {
 }
 
 // pin registers a cut, with one use by the caller.
-func (n *snapshotter) pin(c *store.Cut) *pinnedCut {
-	h := &pinnedCut{Cut: c, bytes: c.Bytes(), users: 1, moved: time.Now()}
+func (n *snapshotter) pin(c mapCut) *pinnedCut {
+	h := &pinnedCut{mapCut: c, bytes: c.Bytes(), users: 1, moved: time.Now()}
 	n.mu.Lock()
 	n.pinned[h] = true
 	if len(n.pinned) == 1 {
@@ -346,7 +347,7 @@ func (n *snapshotter) trim() {
 	if len(cuts) == 0 {
 		return
 	}
-	store := n.server.sequencer.current.Load()
+	store := n.server.sequencer.current.Load().store
 	limit := n.mayOutlive(cuts)
 	var gone []*sockets.Peer
 	for left := slices.Clone(cuts); outlived(store, left) > limit; {
@@ -406,10 +407,10 @@ func outlived(s *store.Map, cuts []*pinnedCut) (bytes int) {
 // appendKVSYNC appends a record as KVSYNC: for clients of this package with the
 // remaining time to live, for others with empty UUID and properties (RFC 12, State
 // Synchronization) or in three frames.
-func appendKVSYNC(dst []byte, r kvmsg.Record, w want, d *deadlines) []byte {
+func appendKVSYNC(dst []byte, r kvmsg.Record, w want, d *timer.Deadlines) []byte {
 	switch {
 	case w.full:
-		return kvmsg.AppendAged(dst, r, d.remaining(r))
+		return kvmsg.AppendAged(dst, r, d.Remaining(r))
 	case w.three:
 		return appendThree(dst, r)
 	}

@@ -112,9 +112,9 @@ func put(t testing.TB, s *Server, key, value string) {
 	q := &s.sequencer
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	next := q.last.Load() + 1
-	q.store.Put([]byte(key), next, nil, nil, []byte(value))
-	q.last.Store(next)
+	next := q.state.last() + 1
+	q.state.store.Put([]byte(key), next, nil, nil, []byte(value))
+	q.state.skipTo(next)
 	q.published.Store(next)
 }
 
@@ -471,7 +471,7 @@ func TestCutsAreBounded(t *testing.T) {
 				cuts = append(cuts, h)
 			}
 			n.mu.Unlock()
-			kept := outlived(s.sequencer.store, cuts)
+			kept := outlived(s.sequencer.state.store, cuts)
 			for _, h := range cuts {
 				n.release(h)
 			}

@@ -12,30 +12,22 @@ import (
 
 // storedEntry is the content of an entry of the log.
 type storedEntry struct {
-	sent   batchHead      // of kindSent: id and counter
-	wire   []byte         // updates
-	spans  []sockets.Span // of the updates
-	mapID  [mapIDSize]byte
-	reigns []reign
+	sent  batchHead      // of kindSent: id and counter
+	wire  []byte         // updates
+	spans []sockets.Span // of the updates
 }
 
 var errEntry = errors.New("chp: invalid entry")
 
-// parseStored parses an entry, and adds the origins in it to o. The updates' spans use the
-// memory of the given ones. An entry of a newer version is a [*commit.FormatError], and an invalid one, although its checksum is
+// parseStored parses an entry. If it is a section of the state, it is added to a state. The
+// updates' spans use the memory of the given ones. An entry of a newer version is a [*commit.FormatError], and an invalid one, although its checksum is
 // right, a [*commit.CorruptError].
-func parseStored(e *commit.Entry, o *origins, spans []sockets.Span) (l storedEntry, err error) {
+func parseStored(e *commit.Entry, to *mapState, spans []sockets.Span) (l storedEntry, err error) {
 	ok := true
 	l.wire = e.Records
 	switch e.Kind {
-	case kindOrigins:
-		ok = o.add(e.Records)
-	case kindMapID:
-		if ok = len(e.Records) == mapIDSize; ok {
-			l.mapID = [mapIDSize]byte(e.Records)
-		}
-	case kindReigns:
-		l.reigns, ok = parseReigns(e.Records)
+	case kindOrigins, kindMapID, kindReigns:
+		ok = to.restore(section{kind: sectionKind(e.Kind), body: e.Records}, 0) == nil
 	case kindSent:
 		if ok = len(l.wire) >= sentHeadSize; ok {
 			l.sent.id, l.sent.counter = clientID(l.wire), binary.BigEndian.Uint64(l.wire[len(l.sent.id):])
@@ -60,7 +52,7 @@ func parseStored(e *commit.Entry, o *origins, spans []sockets.Span) (l storedEnt
 func EntryCheck() func(commit.Entry) error {
 	var spans []sockets.Span
 	return func(e commit.Entry) error {
-		l, err := parseStored(&e, new(origins), spans)
+		l, err := parseStored(&e, new(mapState), spans)
 		if l.spans != nil {
 			spans = l.spans
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"clustermap/internal/store"
+	"clustermap/internal/timer"
 )
 
 // batchHead describes a batch of updates. The servers of a pair send it before the
@@ -34,7 +35,7 @@ func (h *batchHead) append(dst []byte) []byte {
 	dst = binary.BigEndian.AppendUint32(dst, h.count)
 	dst = append(dst, h.id[:]...)
 	dst = binary.BigEndian.AppendUint64(dst, h.counter)
-	return binary.BigEndian.AppendUint64(dst, uint64(max(clock()-h.at, 0)))
+	return binary.BigEndian.AppendUint64(dst, uint64(max(timer.Now()-h.at, 0)))
 }
 
 func parseBatchHead(b []byte) (h batchHead, ok bool) {
@@ -47,7 +48,7 @@ func parseBatchHead(b []byte) (h batchHead, ok bool) {
 	h.id = clientID(b[20:])
 	h.counter = binary.BigEndian.Uint64(b[36:])
 	age := time.Duration(binary.BigEndian.Uint64(b[44:]))
-	h.at = clock() - age
+	h.at = timer.Now() - age
 	return h, h.first > 0 && h.count > 0 && age >= 0 && h.first <= maxSequence && reign{h.reign, h.last()}.possible()
 }
 

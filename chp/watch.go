@@ -112,7 +112,7 @@ func (c *Client) unwatch(w *Watch) {
 func (c *Client) lag() { c.lagged.Add(1) }
 
 func (c *Client) remaining(r kvmsg.Record) time.Duration {
-	return c.state.Load().deadlines.remaining(r)
+	return c.state.Load().deadlines.Remaining(r)
 }
 
 // restart queues the replacement of the state before by the state after. The source's

@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/internal/timer"
 	"testing"
 	"time"
 )
@@ -33,7 +34,7 @@ func TestPush(t *testing.T) {
 	if asleep, unsent := state(); !asleep || unsent {
 		t.Errorf("after a lull: the writer sleeps: %v, something is unsent: %v", asleep, unsent)
 	}
-	set(clock() + time.Hour)
+	set(timer.Now() + time.Hour)
 	must(t, c.Flush(ctx))
 	if v, _ := s.Get("/k"); string(v) != "next" {
 		t.Errorf("the value is %q", v)

@@ -91,3 +91,16 @@ func TestDeadlinesInAnyOrder(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkDeadlinesApply looks for times to live and deletions in batches that have none.
+func BenchmarkDeadlinesApply(b *testing.B) {
+	var d Deadlines
+	spans := make([]buf.Span, 1000)
+	for i := range spans {
+		spans[i].Tag = kvmsg.HashKey([]byte{byte(i), byte(i >> 8)})
+	}
+	for b.Loop() {
+		d.Apply(nil, spans, 1, 0)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(spans)), "ns/update")
+}

@@ -1,7 +1,6 @@
 package chp
 
 import (
-	"context"
 	"encoding/binary"
 	"slices"
 	"sort"
@@ -23,15 +22,6 @@ import (
 
 // clientID is a client's identity (propertyClient).
 type clientID [clientIDSize / 2]byte
-
-// sender describes the client that sent a batch. The zero sender does not number its
-// updates.
-type sender struct {
-	id       clientID
-	numbered bool    // the sequence fields hold order numbers, or 0
-	every    int     // report its progress after this many bytes of updates; 0 means never
-	member   *member // nil if it is no longer known
-}
 
 // origins holds the progress of each client: the counter of its numbered updates. It is
 // bounded; the client that has sent nothing for the longest time is forgotten first. It
@@ -122,6 +112,16 @@ func (o *origins) note(id clientID, counter uint64, updates int, at int64) {
 	p.counter, p.at = counter, max(p.at, at)
 }
 
+// applied returns what the server tells a client about its progress, for the map with an
+// identity.
+func (o *origins) applied(id clientID, mapID [mapIDSize]byte) *applied {
+	a := &applied{mapID: mapID, forgotten: o.forgotten}
+	if p := o.find(id); p != nil {
+		a.known, a.counter, a.skips = true, p.counter, p.skips
+	}
+	return a
+}
+
 // clear forgets all clients and the sequence forgotten.
 func (o *origins) clear() {
 	*o = origins{byID: map[clientID]*progress{}}
@@ -152,13 +152,13 @@ func (p *progress) skip(first, last uint64, reason Reason) {
 
 // once removes the updates of a client that were accepted before, marks the others as
 // accepted and returns them in the memory of spans. Their numbers increase, or are all
-// 0: see numberOrder. mu of the sequencer must be held.
-func (q *sequencer) once(id clientID, wire []byte, spans []sockets.Span) []sockets.Span {
+// 0: see numberOrder. at is the sequence of the map's last update.
+func (o *origins) once(id clientID, wire []byte, spans []sockets.Span, at int64) []sockets.Span {
 	number := func(i int) uint64 { return uint64(kvmsg.Record(wire[spans[i].Start:spans[i].End]).Seq()) }
 	if len(spans) == 0 || number(0) == 0 {
 		return spans
 	}
-	p := q.origins.use(id)
+	p := o.use(id)
 	last := number(len(spans) - 1)
 	if mutate.NoRepeatCheck {
 		p.counter = max(p.counter, last)
@@ -180,17 +180,16 @@ func (q *sequencer) once(id clientID, wire []byte, spans []sockets.Span) []socke
 			next = n + 1
 		}
 	}
-	p.counter, p.at = last, q.last.Load()
+	p.counter, p.at = last, at
 	return spans
 }
 
-// skip records that updates that once returned are not applied because the map is full.
-// mu of the sequencer must be held.
-func (q *sequencer) skip(id clientID, wire []byte, unfit []sockets.Span) {
-	p := q.origins.use(id)
-	for _, span := range unfit {
+// refuse records that updates that once returned are not applied, for a reason.
+func (o *origins) refuse(id clientID, wire []byte, spans []sockets.Span, reason Reason) {
+	p := o.use(id)
+	for _, span := range spans {
 		if n := uint64(kvmsg.Record(wire[span.Start:span.End]).Seq()); n > 0 {
-			p.skip(n, n, ReasonMapFull)
+			p.skip(n, n, reason)
 		}
 	}
 }
@@ -198,8 +197,8 @@ func (q *sequencer) skip(id clientID, wire []byte, unfit []sockets.Span) {
 // miss records that updates were not accepted because the server is not active. If it
 // soon becomes active again, it must not accept later updates from the same connection
 // before the client has sent these again: they would count as skipped. miss reports
-// whether the updates have numbers. mu of the sequencer must be held.
-func (q *sequencer) miss(id clientID, wire []byte, spans []sockets.Span) bool {
+// whether the updates have numbers.
+func (o *origins) miss(id clientID, wire []byte, spans []sockets.Span) bool {
 	if len(spans) == 0 {
 		return false
 	}
@@ -207,7 +206,7 @@ func (q *sequencer) miss(id clientID, wire []byte, spans []sockets.Span) bool {
 	if n == 0 {
 		return false
 	}
-	if p := q.origins.use(id); p.missed <= p.counter || n < p.missed {
+	if p := o.use(id); p.missed <= p.counter || n < p.missed {
 		p.missed = n
 	}
 	return true
@@ -227,52 +226,6 @@ func (o *numberOrder) next(n uint64) bool {
 	}
 	o.begun, o.last = true, n
 	return true
-}
-
-// matters reports whether the peer numbers its updates: then a number out of order is
-// an error.
-func (o *numberOrder) matters(p *sockets.Peer) bool {
-	if !o.ignored {
-		o.ignored = !senderOf(p, nil).numbered
-	}
-	return !o.ignored
-}
-
-// setMapID sets the identity of the map. Two servers, or two runs of one, have the same
-// identity if one continues with the other's map and origins.
-func (s *Server) setMapID(id [mapIDSize]byte) {
-	s.sequencer.mu.Lock()
-	s.sequencer.mapID = id
-	s.sequencer.mu.Unlock()
-}
-
-// applied returns the APPLIED message for a client, in wire form. It may be sent when
-// everything up to sequence is published.
-func (s *Server) applied(id clientID) (wire []byte, sequence int64) {
-	q := &s.sequencer
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	a := applied{mapID: q.mapID, forgotten: q.origins.forgotten}
-	if p := q.origins.find(id); p != nil {
-		a.known, a.counter, a.skips = true, p.counter, p.skips
-	}
-	if mutate.NoRepeatCheck {
-		a.known, a.counter = true, 0
-	}
-	return appendApplied(nil, &a), q.last.Load()
-}
-
-// appliedSoon waits until the message that applied returns may be sent, and returns it.
-func (s *Server) appliedSoon(ctx context.Context, id clientID) ([]byte, error) {
-	wire, sequence := s.applied(id)
-	for more := s.sequencer.unpublished(sequence); more != nil; more = s.sequencer.unpublished(sequence) {
-		select {
-		case <-more:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-	return wire, nil
 }
 
 // mapIDSize is the size of the identity of a map.
