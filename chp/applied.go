@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/ledger"
 	"clustermap/internal/mutate"
 	"clustermap/sockets"
 	"context"
@@ -9,10 +10,26 @@ import (
 // sender describes the client that sent a batch. The zero sender does not number its
 // updates.
 type sender struct {
-	id       clientID
+	id       ledger.ID
 	numbered bool    // the sequence fields hold order numbers, or 0
 	every    int     // report its progress after this many bytes of updates; 0 means never
 	member   *member // nil if it is no longer known
+}
+
+// numberOrder checks the order numbers of a batch: they increase, or are all 0.
+type numberOrder struct {
+	begun   bool
+	last    uint64
+	ignored bool // the client does not number its updates
+}
+
+// next reports whether the next number is in order.
+func (o *numberOrder) next(n uint64) bool {
+	if o.begun && (n <= o.last || o.last == 0) && n|o.last != 0 {
+		return false
+	}
+	o.begun, o.last = true, n
+	return true
 }
 
 // matters reports whether the peer numbers its updates: then a number out of order is
@@ -26,7 +43,7 @@ func (o *numberOrder) matters(p *sockets.Peer) bool {
 
 // setMapID sets the identity of the map. Two servers, or two runs of one, have the same
 // identity if one continues with the other's map and origins.
-func (s *Server) setMapID(id [mapIDSize]byte) {
+func (s *Server) setMapID(id [ledger.MapIDSize]byte) {
 	s.sequencer.mu.Lock()
 	s.sequencer.state.id = id
 	s.sequencer.mu.Unlock()
@@ -34,19 +51,19 @@ func (s *Server) setMapID(id [mapIDSize]byte) {
 
 // applied returns the APPLIED message for a client, in wire form. It may be sent when
 // everything up to sequence is published.
-func (s *Server) applied(id clientID) (wire []byte, sequence int64) {
+func (s *Server) applied(id ledger.ID) (wire []byte, sequence int64) {
 	q := &s.sequencer
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	a := q.state.clients.applied(id, q.state.id)
+	a := q.state.clients.Reply(id, q.state.id)
 	if mutate.NoRepeatCheck {
-		a.known, a.counter = true, 0
+		a.Known, a.Counter = true, 0
 	}
-	return appendApplied(nil, a), q.state.last()
+	return ledger.AppendReply(nil, a), q.state.last()
 }
 
 // appliedSoon waits until the message that applied returns may be sent, and returns it.
-func (s *Server) appliedSoon(ctx context.Context, id clientID) ([]byte, error) {
+func (s *Server) appliedSoon(ctx context.Context, id ledger.ID) ([]byte, error) {
 	wire, sequence := s.applied(id)
 	for more := s.sequencer.unpublished(sequence); more != nil; more = s.sequencer.unpublished(sequence) {
 		select {

@@ -23,8 +23,8 @@ func (c *Client) Backup(ctx context.Context, begin func(sequence int64) (commit.
 		return err
 	}
 	c.mu.Lock()
-	state, sequence := c.state.Load(), c.sequence.Load()
-	now := mapCut{state.Cut(), state.deadlines}
+	replica, sequence := c.state.Load(), c.sequence.Load()
+	now := mapCut{replica.Cut(), replica.deadlines}
 	c.mu.Unlock()
 	defer now.Release()
 	to, err := begin(sequence)
@@ -33,5 +33,5 @@ func (c *Client) Backup(ctx context.Context, begin func(sequence int64) (commit.
 	}
 	image := &mapImage{mapCut: now}
 	rand.Read(image.id[:]) // never fails
-	return image.save(ctx, to)
+	return saveImage(ctx, image, to)
 }

@@ -2,6 +2,7 @@ package chp
 
 import (
 	"bytes"
+	"clustermap/chp/internal/ledger"
 	"context"
 	"errors"
 	"fmt"
@@ -77,7 +78,7 @@ func TestClientBackup(t *testing.T) {
 		t.Errorf("sequence %d, want %d; %d entries", sequence, last, len(k.entries))
 	}
 	seen := map[string]kvmsg.Record{}
-	if e := k.entries[0]; e.Kind != kindMapID || len(e.Records) != mapIDSize || e.Count != 0 {
+	if e := k.entries[0]; e.Kind != kindMapID || len(e.Records) != ledger.MapIDSize || e.Count != 0 {
 		t.Errorf("the first entry is %+v", e)
 	}
 	for _, e := range k.entries[1:] {

@@ -72,11 +72,11 @@ func (q *sequencer) save(ctx context.Context, c *mapImage, index uint64) error {
 	if err != nil {
 		return err
 	}
-	return c.save(ctx, w)
+	return saveImage(ctx, c, w)
 }
 
-// save writes the state to a checkpoint, and ends it with Commit or Abort.
-func (c *mapImage) save(ctx context.Context, to commit.Checkpoint) error {
+// saveImage writes the state to a checkpoint, and ends it with Commit or Abort.
+func saveImage(ctx context.Context, c *mapImage, to commit.Checkpoint) error {
 	defer to.Abort()
 	var newest reign
 	if n := len(c.terms); n > 0 {

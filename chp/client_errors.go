@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/ledger"
 	"errors"
 	"fmt"
 
@@ -140,7 +141,7 @@ func refusedFor(r Reason) error {
 	switch {
 	case int(r) < kvmsg.ReasonCount:
 		return refusedErrors[r]
-	case r == skipUnknown:
+	case r == ledger.SkipUnknown:
 		return ErrRefused
 	}
 	return fmt.Errorf("%w: %w", ErrRefused, &MessageError{Reason: r})

@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/ledger"
 	"context"
 	"errors"
 	"log/slog"
@@ -67,7 +68,7 @@ type refusalNotice struct {
 	messages int
 
 	progress bool // for the notifier: report the progress of the client too
-	id       clientID
+	id       ledger.ID
 }
 
 // add adds a refused update. It ignores updates that are not in canonical form, because

@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/ledger"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -54,7 +55,7 @@ const (
 
 const notLogged = math.MaxUint64
 
-const sentHeadSize = len(clientID{}) + 8
+const sentHeadSize = len(ledger.ID{}) + 8
 
 // on reports whether there is a log.
 func (d *disk) on() bool { return d.group != nil }
@@ -87,7 +88,7 @@ func (d *disk) append(h batchHead, pieces []store.Piece) uint64 {
 }
 
 // appendMapID begins a log with the identity of the map.
-func (d *disk) appendMapID(id [mapIDSize]byte) error {
+func (d *disk) appendMapID(id [ledger.MapIDSize]byte) error {
 	index, err := d.group.AppendParts(commit.Entry{Kind: kindMapID, Time: time.Now().UnixNano(), Records: id[:]})
 	if err == nil {
 		d.index = index

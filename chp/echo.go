@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/ledger"
 	"cmp"
 	"errors"
 	"slices"
@@ -182,7 +183,7 @@ func (e *echoes) refuse(n uint64, reason Reason) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if n > e.back && n <= e.sent {
-		reason = min(reason, skipUnknown) // so that it has a place in a fate
+		reason = min(reason, ledger.SkipUnknown) // so that it has a place in a fate
 		e.mark(n, fateRefused+fate(reason), 0, refusedFor(reason))
 	}
 }

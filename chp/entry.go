@@ -102,12 +102,12 @@ func (c *Client) Lookup(key string) (Entry, Presence) {
 	if !c.subtrees.contains(bytesOf(key)) {
 		return Entry{}, PresenceOutside
 	}
-	state := c.state.Load()
-	if state == nil {
+	now := c.state.Load()
+	if now == nil {
 		return Entry{}, PresenceUnsynced
 	}
 	var e Entry
-	if !state.View(bytesOf(key), func(r kvmsg.Record) { e = copyEntry(r, state.deadlines) }) {
+	if !now.View(bytesOf(key), func(r kvmsg.Record) { e = copyEntry(r, now.deadlines) }) {
 		return Entry{}, PresenceAbsent
 	}
 	return e, PresenceFound
@@ -160,11 +160,11 @@ func (c *Client) Sorted(prefix string) iter.Seq[Entry] {
 func (c *Client) cut() mapCut {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	state := c.state.Load()
-	if state == nil {
+	now := c.state.Load()
+	if now == nil {
 		return mapCut{}
 	}
-	return mapCut{state.Cut(), state.deadlines}
+	return mapCut{now.Cut(), now.deadlines}
 }
 
 // eachEntry calls f for the entries of a cut whose keys begin with prefix, until f returns

@@ -77,11 +77,6 @@ func (c Cause) String() string {
 // MarshalText returns the text of String.
 func (c Cause) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// expiredProperties marks the deletion of an expired key, for all clients. Its UUID is
-// empty, because no client sent it. Other peers ignore unknown properties.
-// A client's deletion loses the property (kvmsg.FromClient).
-var expiredProperties = []byte(kvmsg.PropertyCause + "=expired\n")
-
 // causeOfDeletion returns why a KVPUB deletes its key.
 func causeOfDeletion(uuid, props []byte) Cause {
 	if len(props) == 0 {

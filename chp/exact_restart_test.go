@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/ledger"
 	"fmt"
 	"strconv"
 	"testing"
@@ -11,40 +12,40 @@ import (
 // TestOriginsInWireForm: the origins survive being written and read, in the order of use.
 func TestOriginsInWireForm(t *testing.T) {
 	t.Parallel()
-	var o origins
+	var o ledger.Clients
 	const clients = 5000
-	id := func(i int) (id clientID) {
+	id := func(i int) (id ledger.ID) {
 		copy(id[:], fmt.Sprintf("%016d", i))
 		return id
 	}
 	for i := range clients {
-		o.note(id(i), uint64(i+10), i%20, int64(i))
+		o.Note(id(i), uint64(i+10), i%20, int64(i))
 	}
-	o.forgotten = 77
-	var read origins
-	for _, portion := range o.portions() {
-		if !read.add(portion) {
+	o.Forgotten = 77
+	var read ledger.Clients
+	for _, portion := range o.Portions() {
+		if !read.Add(portion) {
 			t.Fatal("a portion is not understood")
 		}
 		for n := range min(len(portion), 200) {
 			if n != 8 && n != 0 {
-				var part origins
-				part.add(portion[:n]) // nothing to check but that it does not panic
+				var part ledger.Clients
+				part.Add(portion[:n]) // nothing to check but that it does not panic
 			}
 		}
 	}
-	if len(read.byID) != clients || read.forgotten != 77 {
-		t.Fatalf("%d clients, forgotten %d", len(read.byID), read.forgotten)
+	if len(read.ByID) != clients || read.Forgotten != 77 {
+		t.Fatalf("%d clients, forgotten %d", len(read.ByID), read.Forgotten)
 	}
-	a, b := o.used.prev, read.used.prev
+	a, b := o.Used.Prev, read.Used.Prev
 	for range clients {
-		if a.id != b.id || a.counter != b.counter || a.at != b.at || fmt.Sprint(a.skips) != fmt.Sprint(b.skips) {
+		if a.ID != b.ID || a.Counter != b.Counter || a.At != b.At || fmt.Sprint(a.Skips) != fmt.Sprint(b.Skips) {
 			t.Fatalf("%v, want %v", b, a)
 		}
-		a, b = a.prev, b.prev
+		a, b = a.Prev, b.Prev
 	}
-	var none, empty origins
-	if p := none.portions(); len(p) != 1 || !empty.add(p[0]) || len(empty.byID) != 0 {
+	var none, empty ledger.Clients
+	if p := none.Portions(); len(p) != 1 || !empty.Add(p[0]) || len(empty.ByID) != 0 {
 		t.Error("no clients do not survive")
 	}
 }

@@ -434,11 +434,11 @@ func TestSameMapOnAnotherServer(t *testing.T) {
 	}})
 	second.setMapID(first.sequencer.state.id)
 	first.sequencer.mu.Lock()
-	origins := first.sequencer.state.clients.portions()
+	origins := first.sequencer.state.clients.Portions()
 	first.sequencer.mu.Unlock()
 	second.sequencer.mu.Lock()
 	for _, portion := range origins {
-		if !second.sequencer.state.clients.add(portion) {
+		if !second.sequencer.state.clients.Add(portion) {
 			t.Error("the origins were refused")
 		}
 	}
@@ -516,9 +516,9 @@ func TestDroppedUpdateLeavesNoGap(t *testing.T) {
 	}
 	server.sequencer.mu.Lock()
 	defer server.sequencer.mu.Unlock()
-	for _, p := range server.sequencer.state.clients.byID {
-		if len(p.skips) != 0 {
-			t.Errorf("the server misses %v", p.skips)
+	for _, p := range server.sequencer.state.clients.ByID {
+		if len(p.Skips) != 0 {
+			t.Errorf("the server misses %v", p.Skips)
 		}
 	}
 }

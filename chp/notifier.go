@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/ledger"
 	"context"
 	"errors"
 	"sync"
@@ -16,8 +17,8 @@ import (
 // many of them is disconnected.
 type notifier struct {
 	router  *sockets.Router
-	applied func(context.Context, clientID) ([]byte, error) // Server.appliedSoon
-	timeout time.Duration                                   // for sending one portion
+	applied func(context.Context, ledger.ID) ([]byte, error) // Server.appliedSoon
+	timeout time.Duration                                    // for sending one portion
 	ctx     context.Context
 	cancel  context.CancelFunc
 	sending sync.WaitGroup
@@ -35,7 +36,7 @@ const (
 	notifyPortion = 1024
 )
 
-func newNotifier(router *sockets.Router, applied func(context.Context, clientID) ([]byte, error), timeout time.Duration) *notifier {
+func newNotifier(router *sockets.Router, applied func(context.Context, ledger.ID) ([]byte, error), timeout time.Duration) *notifier {
 	t := &notifier{router: router, applied: applied, timeout: timeout, owed: map[*sockets.Peer]*refusalNotice{}}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t
@@ -72,7 +73,7 @@ func (t *notifier) notify(n *refusalNotice) {
 }
 
 // notifyProgress sends a client its progress soon, as of then. It does not wait.
-func (t *notifier) notifyProgress(peer *sockets.Peer, id clientID) {
+func (t *notifier) notifyProgress(peer *sockets.Peer, id ledger.ID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ctx.Err() != nil {

@@ -2,10 +2,12 @@ package chp
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/ledger"
 	"clustermap/sockets"
 )
 
@@ -75,7 +77,7 @@ func TestPairBaseUnderWrites(t *testing.T) {
 			if bases++; !ok || bases > 1 {
 				t.Fatalf("the map is sent %d times", bases)
 			}
-			last = h.newest().last
+			last = h.reigns[len(h.reigns)-1].last
 		case nameBatch:
 			h, ok := parseBatchHead(m[1])
 			if !ok || h.first != last+1 {
@@ -173,4 +175,19 @@ func TestPairBackupBoundsTheMapThatItCopies(t *testing.T) {
 	o.MaxMapBytes = 20 << 20
 	b = startPairServer(t, o)
 	eventually(t, "a map below the limit is copied", func() bool { return b.Len() == s.Len() })
+}
+
+// TestBaseHead: the head of a map is read as it was written, and nothing else is taken for one.
+func TestBaseHead(t *testing.T) {
+	t.Parallel()
+	h := []reign{{1, 10}, {2, 20}}
+	b := baseHead{run: 3, mapID: [ledger.MapIDSize]byte{1, 2}, reigns: h}
+	if got, ok := parseBaseHead(b.append(nil)); !ok || got.run != b.run || got.mapID != b.mapID || !slices.Equal(got.reigns, h) {
+		t.Errorf("%v, %v", got, ok)
+	}
+	for _, bad := range []string{"", "0123456789abcdef", "0123456789abcdef01234567", "0123456789abcdef0123456789", string(appendReigns(make([]byte, 8+ledger.MapIDSize), []reign{{1, -1}})), string(make([]byte, 8+ledger.MapIDSize+(maxReigns+1)*reignSize))} {
+		if _, ok := parseBaseHead([]byte(bad)); ok {
+			t.Errorf("%d bytes are taken for a BASE", len(bad))
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/ledger"
 	"context"
 	"crypto/ed25519"
 	"encoding/binary"
@@ -365,7 +366,7 @@ func TestPairCopyThatIsNotKept(t *testing.T) {
 	defer func() { must(t, s.Close()) }()
 	before := s.sequencer.state.id
 	b := &base{
-		baseHead: baseHead{mapID: [mapIDSize]byte{1}, reigns: []reign{{1, 5}}},
+		baseHead: baseHead{mapID: [ledger.MapIDSize]byte{1}, reigns: []reign{{1, 5}}},
 		state:    newMapState(0),
 	}
 	b.state.id = b.mapID

@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/ledger"
 	"encoding/binary"
 	"fmt"
 	"strconv"
@@ -106,7 +107,7 @@ func parseFollowRequest(b []byte) (r followRequest, ok bool) {
 // determines which of its own updates are not in it.
 type baseHead struct {
 	run    uint64 // of the active server
-	mapID  [mapIDSize]byte
+	mapID  [ledger.MapIDSize]byte
 	reigns []reign // oldest first; the last one ends with the last update of the cut
 }
 
@@ -116,17 +117,14 @@ func (h *baseHead) append(dst []byte) []byte {
 }
 
 func parseBaseHead(b []byte) (h baseHead, ok bool) {
-	if len(b) < 8+mapIDSize {
+	if len(b) < 8+ledger.MapIDSize {
 		return h, false
 	}
 	h.run = binary.BigEndian.Uint64(b)
-	h.mapID = [mapIDSize]byte(b[8:])
-	h.reigns, ok = parseReigns(b[8+mapIDSize:])
+	h.mapID = [ledger.MapIDSize]byte(b[8:])
+	h.reigns, ok = parseReigns(b[8+ledger.MapIDSize:])
 	return h, ok
 }
-
-// newest returns the reign and sequence of the last update of the map.
-func (h *baseHead) newest() reign { return h.reigns[len(h.reigns)-1] }
 
 // appendControl appends a message of two frames.
 func appendControl(dst []byte, name string, body []byte) []byte {

@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/ledger"
 	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
@@ -15,15 +16,15 @@ func (w *writer) meet(s *session) {
 	switch {
 	case a == nil:
 		w.abandon()
-		w.keeping, w.mapID = false, [mapIDSize]byte{}
+		w.keeping, w.mapID = false, [ledger.MapIDSize]byte{}
 		return
-	case w.keeping && a.mapID == w.mapID && (a.known || a.forgotten < w.since):
+	case w.keeping && a.MapID == w.mapID && (a.Known || a.Forgotten < w.since):
 		w.resume(s, a)
 	default:
 		w.abandon()
 	}
-	w.keeping, w.mapID, w.done = true, a.mapID, a.counter
-	w.order = max(w.order, a.counter) // the server would skip lower numbers as repeated
+	w.keeping, w.mapID, w.done = true, a.MapID, a.Counter
+	w.order = max(w.order, a.Counter) // the server would skip lower numbers as repeated
 	w.reclaim()
 	if w.first == nil || w.first.given.messages == 0 {
 		w.since = s.stream.sequence()
@@ -51,7 +52,7 @@ func (w *writer) passBy(s *stage) {
 
 // resume settles the updates that the server has accepted, and moves the position from
 // which updates are sent behind them. mu must be held.
-func (w *writer) resume(s *session, a *applied) {
+func (w *writer) resume(s *session, a *ledger.Reply) {
 	first, last := w.client.echoes.onTheWay()
 	found := false // the first update that is not settled
 	for part := w.first; part != nil; part = part.next {
@@ -60,7 +61,7 @@ func (w *writer) resume(s *session, a *applied) {
 			r := kvmsg.Record(part.bytes[at.bytes:])
 			r = r[:r.Size()]
 			order := part.order + uint64(at.messages)
-			if found = order > a.counter; found {
+			if found = order > a.Counter; found {
 				w.order = order - 1
 				break
 			}
@@ -80,12 +81,12 @@ func (w *writer) resume(s *session, a *applied) {
 
 // settle settles counted update n, which the server accepted or skipped before the
 // session began.
-func (w *writer) settle(s *session, a *applied, n, order uint64, r kvmsg.Record) {
+func (w *writer) settle(s *session, a *ledger.Reply, n, order uint64, r kvmsg.Record) {
 	e := &w.client.echoes
-	switch reason, skipped := a.skipped(order); {
+	switch reason, skipped := a.Skipped(order); {
 	case !skipped:
 		e.applied(n, func() int64 { return s.sequenceOf(r) })
-	case reason == skipSome:
+	case reason == ledger.SkipSome:
 		e.lose(n, ErrUncertain)
 	default:
 		e.refuse(n, reason)
@@ -106,14 +107,14 @@ func (s *session) sequenceOf(update kvmsg.Record) int64 {
 
 // progress handles a progress report during a session. Updates to the client's subtrees
 // come back as KVPUBs; the report settles those that never will.
-func (w *writer) progress(s *session, a *applied) {
+func (w *writer) progress(s *session, a *ledger.Reply) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.session != s || !w.keeping || a.mapID != w.mapID {
+	if w.session != s || !w.keeping || a.MapID != w.mapID {
 		return
 	}
-	w.done = max(w.done, a.counter)
-	if n := len(a.skips); n > 0 && w.first != nil && a.skips[n-1].last >= w.first.order {
+	w.done = max(w.done, a.Counter)
+	if n := len(a.Skips); n > 0 && w.first != nil && a.Skips[n-1].Last >= w.first.order {
 		w.skip(a)
 	}
 	w.reclaim()
@@ -121,16 +122,16 @@ func (w *writer) progress(s *session, a *applied) {
 
 // skip settles the updates that the server refused. The refusals may have been sent to
 // a connection that had ended. mu must be held.
-func (w *writer) skip(a *applied) {
+func (w *writer) skip(a *ledger.Reply) {
 	first, last := w.client.echoes.onTheWay()
 	for part := w.first; part != nil; part = part.next {
 		order := part.order
-		for rest := kvmsg.Record(part.bytes[:part.given.bytes]); len(rest) > 0 && order <= a.counter; order++ {
+		for rest := kvmsg.Record(part.bytes[:part.given.bytes]); len(rest) > 0 && order <= a.Counter; order++ {
 			r := rest[:rest.Size()]
 			rest = rest[len(r):]
 			// A range with skipSome contains nothing new: all refusals of updates that
 			// were sent over this connection were reported before this.
-			if reason, skipped := a.skipped(order); skipped && reason != skipSome {
+			if reason, skipped := a.Skipped(order); skipped && reason != ledger.SkipSome {
 				if n := uuidNumber(r.UUID(), first); n > 0 && n <= last {
 					w.client.echoes.refuse(n, reason)
 				}
@@ -145,7 +146,7 @@ func (w *writer) skip(a *applied) {
 func (s *session) learn(b *sockets.Batch) {
 	spans := b.Spans()
 	for i := range spans {
-		if isApplied(b.Message(i)) {
+		if ledger.IsReply(b.Message(i)) {
 			s.learnFrom(b)
 			return
 		}
@@ -155,9 +156,9 @@ func (s *session) learn(b *sockets.Batch) {
 func (s *session) learnFrom(b *sockets.Batch) {
 	kept := b.Spans()[:0]
 	for i, span := range b.Spans() {
-		if m := b.Message(i); !isApplied(m) {
+		if m := b.Message(i); !ledger.IsReply(m) {
 			kept = append(kept, span)
-		} else if a, ok := parseApplied(m); ok {
+		} else if a, ok := ledger.ParseReply(m); ok {
 			s.applied.CompareAndSwap(nil, a)
 		}
 	}

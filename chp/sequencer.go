@@ -117,7 +117,7 @@ func (q *sequencer) accept(b *sockets.Batch, from sender) (unfit []sockets.Span,
 	if q.halted != 0 {
 		return nil, 0, false
 	}
-	if q.passive && from.numbered && q.state.clients.miss(from.id, wire, spans) {
+	if q.passive && from.numbered && q.state.clients.Miss(from.id, wire, spans) {
 		b.Peer().Disconnect(errNotActive) // so that the client sends them again
 	}
 	if q.passive || !q.early.empty() {
@@ -133,7 +133,7 @@ func (q *sequencer) accept(b *sockets.Batch, from sender) (unfit []sockets.Span,
 func (q *sequencer) acceptNow(wire []byte, spans []sockets.Span, from sender) (unfit []sockets.Span, repeated int) {
 	if from.numbered {
 		all := len(spans)
-		spans = q.state.clients.once(from.id, wire, spans, q.state.last())
+		spans = q.state.clients.Once(from.id, wire, spans, q.state.last())
 		if repeated = all - len(spans); repeated > 0 {
 			q.repeated.Add(uint64(repeated))
 		}
@@ -145,7 +145,7 @@ func (q *sequencer) acceptNow(wire []byte, spans []sockets.Span, from sender) (u
 		spans = q.fitting(wire, spans)
 		unfit = q.unfit
 		if from.numbered {
-			q.state.clients.refuse(from.id, wire, unfit, ReasonMapFull)
+			q.state.clients.Refuse(from.id, wire, unfit, ReasonMapFull)
 		}
 		if len(spans) == 0 {
 			return unfit, repeated

@@ -9,9 +9,9 @@ import (
 // Lookup returns a copy of a key's entry with PresenceFound, or PresenceAbsent: a server
 // has all keys. [Server.Get] is faster.
 func (s *Server) Lookup(key string) (Entry, Presence) {
-	state := s.sequencer.current.Load()
+	now := s.sequencer.current.Load()
 	var e Entry
-	if !state.store.View(bytesOf(key), func(r kvmsg.Record) { e = copyEntry(r, &state.deadlines) }) {
+	if !now.store.View(bytesOf(key), func(r kvmsg.Record) { e = copyEntry(r, &now.deadlines) }) {
 		return Entry{}, PresenceAbsent
 	}
 	return e, PresenceFound

@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/ledger"
 	"context"
 	"errors"
 	"fmt"
@@ -71,7 +72,7 @@ type session struct {
 	running sync.WaitGroup
 	failure error // error of begin
 
-	applied atomic.Pointer[applied] // the server's progress report, or nil
+	applied atomic.Pointer[ledger.Reply] // the server's progress report, or nil
 
 	live live
 
@@ -273,8 +274,8 @@ func (s *session) close() {
 func (s *session) hear(b *sockets.Batch) {
 	settled := false
 	for i := range b.Len() {
-		if isApplied(b.Message(i)) {
-			if a, ok := parseApplied(b.Message(i)); ok {
+		if ledger.IsReply(b.Message(i)) {
+			if a, ok := ledger.ParseReply(b.Message(i)); ok {
 				s.client.writer.progress(s, a)
 			}
 			continue

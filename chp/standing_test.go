@@ -31,3 +31,13 @@ func TestStanding(t *testing.T) {
 		}
 	}
 }
+
+// TestImpossibleStandings: a state message with such a reign is refused too.
+func TestImpossibleStandings(t *testing.T) {
+	t.Parallel()
+	for _, r := range []reign{{1<<64 - 1, 1}, {1, -1}, {1, 1<<63 - 1}} {
+		if validStanding(appendStanding(nil, standing{accepted: r, run: 1})) {
+			t.Errorf("a state message has %x", r)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/ledger"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ func parseStored(e *commit.Entry, to *mapState, spans []sockets.Span) (l storedE
 		ok = to.restore(section{kind: sectionKind(e.Kind), body: e.Records}, 0) == nil
 	case kindSent:
 		if ok = len(l.wire) >= sentHeadSize; ok {
-			l.sent.id, l.sent.counter = clientID(l.wire), binary.BigEndian.Uint64(l.wire[len(l.sent.id):])
+			l.sent.id, l.sent.counter = ledger.ID(l.wire), binary.BigEndian.Uint64(l.wire[len(l.sent.id):])
 			l.wire = l.wire[sentHeadSize:]
 			l.spans, ok = kvmsg.SpansOf(l.wire, spans[:0])
 		}

@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/ledger"
 	"context"
 	"slices"
 	"sync"
@@ -55,11 +56,11 @@ type writer struct {
 	closed  bool
 
 	// For servers that report a client's progress.
-	keeping bool            // sent updates are kept until they are settled
-	mapID   [mapIDSize]byte // of the present session's server, or the last one's
-	order   uint64          // order number of the update that was sent last
-	done    uint64          // the server has accepted all order numbers up to this one
-	since   int64           // a sequence of the map below those of all kept updates
+	keeping bool                   // sent updates are kept until they are settled
+	mapID   [ledger.MapIDSize]byte // of the present session's server, or the last one's
+	order   uint64                 // order number of the update that was sent last
+	done    uint64                 // the server has accepted all order numbers up to this one
+	since   int64                  // a sequence of the map below those of all kept updates
 }
 
 // stage is a pooled chunk with KVSETs in wire form, one after the other. The order

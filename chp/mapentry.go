@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/ledger"
 	"iter"
 	"sync/atomic"
 	"time"
@@ -18,11 +19,11 @@ import (
 // Methods and fields are for one goroutine at a time, which the owner guarantees with its
 // mutex, except for what readers of the store and the deadlines may do, and last.
 type mapState struct {
-	id        [mapIDSize]byte // the identity of the map: servers with the same one have a common past
+	id        [ledger.MapIDSize]byte // the identity of the map: servers with the same one have a common past
 	store     *store.Map
 	deadlines timer.Deadlines
-	clients   origins // the progress of each client
-	terms     reigns  // and the present one
+	clients   ledger.Clients // the progress of each client
+	terms     reigns         // and the present one
 
 	sequence atomic.Int64  // of the last update
 	pieces   []store.Piece // scratch
@@ -63,7 +64,7 @@ func (s *mapState) apply(e *entry) outcome {
 		stamp = 0
 	}
 	if e.counter > 0 {
-		s.clients.note(e.id, e.counter, len(e.spans), e.first-1)
+		s.clients.Note(e.id, e.counter, len(e.spans), e.first-1)
 	}
 	s.pieces = s.store.Apply(e.wire, e.spans, stamp, s.pieces[:0])
 	timed := s.deadlines.Apply(e.wire, e.spans, stamp, e.at)
@@ -75,6 +76,11 @@ func (s *mapState) apply(e *entry) outcome {
 
 // skipTo makes the next update get at least the sequence after one.
 func (s *mapState) skipTo(sequence int64) { s.sequence.Store(max(s.last(), sequence)) }
+
+// expiredProperties marks the deletion of an expired key, for all clients. Its UUID is
+// empty, because no client sent it. Other peers ignore unknown properties.
+// A client's deletion loses the property (kvmsg.FromClient).
+var expiredProperties = []byte(kvmsg.PropertyCause + "=expired\n")
 
 // expired appends the deletions of keys whose time to live ends up to now to wire and
 // spans, which an entry then applies: until it does, the keys are there, without a
@@ -111,14 +117,14 @@ func (s *mapState) cut() mapCut {
 // mapImage is the whole state at one moment. Its owner must release it.
 type mapImage struct {
 	mapCut
-	id      [mapIDSize]byte
+	id      [ledger.MapIDSize]byte
 	terms   []reign // oldest first
 	clients [][]byte
 }
 
 // image returns the whole state. It copies the progress of all clients, up to about 10 MB.
 func (s *mapState) image() *mapImage {
-	return &mapImage{s.cut(), s.id, s.terms.history(), s.clients.portions()}
+	return &mapImage{s.cut(), s.id, s.terms.history(), s.clients.Portions()}
 }
 
 // A state is stored and sent in sections, in this order: one with the identity of the map,
@@ -152,7 +158,7 @@ const (
 // a map alone, without an identity, terms or clients, has no sections of them.
 func (c *mapImage) sections(size int) iter.Seq[section] {
 	return func(yield func(section) bool) {
-		if c.id != [mapIDSize]byte{} && !yield(section{kind: sectionMap, body: c.id[:]}) {
+		if c.id != [ledger.MapIDSize]byte{} && !yield(section{kind: sectionMap, body: c.id[:]}) {
 			return
 		}
 		if len(c.terms) > 0 && !yield(section{kind: sectionTerms, body: appendReigns(nil, c.terms)}) {

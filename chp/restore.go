@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/ledger"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -20,8 +21,8 @@ func (s *mapState) restore(p section, at time.Duration) error {
 	ok := false
 	switch p.kind {
 	case sectionMap:
-		if ok = len(p.body) == mapIDSize; ok {
-			s.id = [mapIDSize]byte(p.body)
+		if ok = len(p.body) == ledger.MapIDSize; ok {
+			s.id = [ledger.MapIDSize]byte(p.body)
 		}
 	case sectionTerms:
 		var h []reign
@@ -29,7 +30,7 @@ func (s *mapState) restore(p section, at time.Duration) error {
 			s.restoreTerms(h)
 		}
 	case sectionClients:
-		ok = s.clients.add(p.body)
+		ok = s.clients.Add(p.body)
 	case sectionRecords:
 		var spans []buf.Span
 		if spans, ok = kvmsg.SpansOf(p.body, nil); ok {
@@ -77,28 +78,32 @@ func (e *stateVersionError) Error() string {
 }
 
 // writeTo writes the state: a magic number, the version, and the sections, each with its
-// kind, the number of records and the size before it. Numbers are 4 bytes, big-endian.
-func (c *mapImage) writeTo(w io.Writer) error {
-	head := binary.BigEndian.AppendUint32([]byte(stateMagic), stateVersion)
-	if _, err := w.Write(head); err != nil {
-		return err
+// kind, the number of records and the size before it, until sectionEnd. Numbers are 4 bytes,
+// big-endian.
+func (c *mapImage) writeTo(w io.Writer) (n int64, err error) {
+	write := func(b []byte) {
+		if err == nil {
+			var m int
+			m, err = w.Write(b)
+			n += int64(m)
+		}
 	}
-	put := func(p section) error {
+	head := binary.BigEndian.AppendUint32([]byte(stateMagic), stateVersion)
+	write(head)
+	put := func(p section) {
 		head = binary.BigEndian.AppendUint32(head[:0], uint32(p.kind))
 		head = binary.BigEndian.AppendUint32(head, p.count)
 		head = binary.BigEndian.AppendUint32(head, uint32(len(p.body)))
-		_, err := w.Write(head)
-		if err == nil {
-			_, err = w.Write(p.body)
-		}
-		return err
+		write(head)
+		write(p.body)
 	}
 	for p := range c.sections(sectionSize) {
-		if err := put(p); err != nil {
-			return err
+		if put(p); err != nil {
+			return n, err
 		}
 	}
-	return put(section{kind: sectionEnd})
+	put(section{kind: sectionEnd})
+	return n, err
 }
 
 // readState reads a state that writeTo has written. Times to live count from at.

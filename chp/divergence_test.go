@@ -1,0 +1,158 @@
+package chp
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"clustermap/chp/commit"
+	"clustermap/internal/kvmsg"
+)
+
+// TestCheckpointKeepsHistory: after a restart on a checkpoint a server knows its last
+// update, though that was a deletion, and all reigns.
+func TestCheckpointKeepsHistory(t *testing.T) {
+	t.Parallel()
+	for _, keys := range []int{3, 0} {
+		for _, more := range []bool{false, true} {
+			t.Run(fmt.Sprintf("keys=%d/more=%v", keys, more), func(t *testing.T) {
+				t.Parallel()
+				ctx := testContext(t)
+				dir := t.TempDir()
+				o := ServerOptions{Log: openLog(t, dir), Sync: commit.Never()}
+				s, stop := serveUntil(t, o)
+				c := startClient(t, s, ClientOptions{})
+				q := &s.sequencer
+				set := func(reign uint64) {
+					q.mu.Lock()
+					q.state.terms.present = reign
+					q.mu.Unlock()
+					for i := range keys {
+						must(t, c.Set(ctx, fmt.Sprintf("/%d", i), []byte("v")))
+					}
+					must(t, c.Set(ctx, "/deleted", []byte("v")))
+					_, err := c.DeleteSync(ctx, "/deleted")
+					must(t, err)
+				}
+				for reign := range uint64(3) {
+					set(reign)
+				}
+				must(t, q.checkpoint(ctx))
+				if more {
+					set(2)
+					set(7)
+				}
+				want := historyOf(s)
+				if len(want) < 3 {
+					t.Fatalf("reigns %v", want)
+				}
+				must(t, c.Close())
+				stop()
+				o.Log = openLog(t, dir)
+				s, _ = serveUntil(t, o)
+				if got := historyOf(s); !slices.Equal(got, want) {
+					t.Errorf("reigns %v, want %v", got, want)
+				}
+				if s.Len() != keys || s.Sequence() < want[len(want)-1].last {
+					t.Errorf("%d keys, sequence %d", s.Len(), s.Sequence())
+				}
+			})
+		}
+	}
+}
+
+// TestPairReportsUnknownReign: the updates of a reign of which the active server has
+// never heard are reported before they are given up.
+func TestPairReportsUnknownReign(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	po, bo := pairOptions(t)
+	dirs := [2]string{t.TempDir(), t.TempDir()}
+	reported := make(chan string, 100)
+	po.Pair.OnDiverged = func(d Divergence) {
+		for e := range d.Entries {
+			reported <- string(e.Key)
+		}
+	}
+	start := func(i int) pairServer {
+		o := []ServerOptions{po, bo}[i]
+		o.Log = openLog(t, dirs[i])
+		return startPairServer(t, o)
+	}
+	c := pairClient(t, po, bo)
+	set := func(key string) {
+		t.Helper()
+		_, err := c.SetSync(ctx, key, []byte("v"))
+		must(t, err)
+	}
+	primary, backup := start(0), start(1)
+	set("/both")
+	eventually(t, "the backup follows", primary.inSync)
+	set("/both/2")
+	// Each serves alone, and then they meet. The one that took over continues.
+	primary.crash()
+	set("/backup/1")
+	set("/backup/2")
+	backup.crash()
+	primary = start(0)
+	set("/primary/1")
+	set("/primary/2")
+	_ = start(1)
+	eventually(t, "the primary has the backup's map", func() bool {
+		_, ok := primary.Get("/backup/2")
+		return ok
+	})
+	close(reported)
+	var got []string
+	for key := range reported {
+		got = append(got, key)
+	}
+	slices.Sort(got)
+	if want := []string{"/primary/1", "/primary/2"}; !slices.Equal(got, want) {
+		t.Errorf("reported %v, want %v", got, want)
+	}
+}
+
+// TestPairReportsOnce: a divergence is reported once, however often the copy fails.
+func TestPairReportsOnce(t *testing.T) {
+	t.Parallel()
+	_, bo := pairOptions(t)
+	reports := 0
+	bo.Pair.OnDiverged = func(Divergence) { reports++ }
+	s, err := NewServer(bo)
+	must(t, err)
+	defer func() { must(t, s.Close()) }()
+	q := &s.sequencer
+	enterKey(t, q, "/lost")
+	h := baseHead{mapID: q.state.id, reigns: []reign{{5, 1}}}
+	for range 3 {
+		s.reportDivergence(&h)
+	}
+	if reports != 1 {
+		t.Errorf("%d reports, want 1", reports)
+	}
+	enterKey(t, q, "/lost/2")
+	s.reportDivergence(&h)
+	if reports != 2 {
+		t.Errorf("%d reports, want 2", reports)
+	}
+}
+
+func historyOf(s *Server) []reign {
+	s.sequencer.mu.Lock()
+	defer s.sequencer.mu.Unlock()
+	return s.sequencer.state.terms.history()
+}
+
+// enterKey sets a key.
+func enterKey(t testing.TB, q *sequencer, key string) {
+	t.Helper()
+	wire := kvmsg.AppendRecord(nil, []byte(key), 0, nil, nil, []byte("v"))
+	spans, ok := kvmsg.SpansOf(wire, nil)
+	if !ok {
+		t.Fatal("not a record")
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.apply(&entry{wire: wire, spans: spans})
+}

@@ -1,0 +1,315 @@
+package ledger
+
+import (
+	"encoding/binary"
+	"slices"
+	"sort"
+
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/mutate"
+	"clustermap/sockets"
+	"clustermap/zmtp"
+)
+
+// A client of this package numbers its updates 1, 2, 3 … in the order in which it
+// sends them. It repeats updates that a connection may have lost, in the same order
+// and with the same numbers. A server applies each number once.
+//
+// Over one connection numbers arrive in order and without gaps. A new session starts
+// no later than after the last number that the server reports. So even if connections of
+// a client deliver updates late, the server has always accepted all numbers up to some
+// counter, and one counter per client is enough.
+
+// ID is a client's identity, which it says when it connects.
+type ID [16]byte
+
+// Clients holds the progress of each client: the counter of its numbered updates. It is
+// bounded; the client that has sent nothing for the longest time is forgotten first. It
+// is not safe for concurrent use.
+type Clients struct {
+	ByID map[ID]*Progress
+	Used Progress // head of a ring; next is the most recently used one
+
+	// Forgotten is the highest Progress.At of all forgotten clients. An unknown client
+	// whose first update has a higher sequence was not forgotten.
+	Forgotten int64
+}
+
+// maxOrigins bounds the clients in Clients: about 10 MB.
+const maxOrigins = 1 << 16
+
+// Progress is the progress of one client.
+type Progress struct {
+	ID         ID
+	Counter    uint64 // all numbers up to this one were accepted or skipped
+	At         int64  // sequence of the map when the last one was accepted
+	Skips      []Skip // numbers that were not applied, in order
+	missed     uint64 // if above counter: the first number that was not accepted, see miss
+	Prev, next *Progress
+}
+
+// Skip is a range of order numbers of updates that were not applied: the server refused
+// them, or they were sent to another server.
+type Skip struct {
+	first, Last uint64
+	reason      kvmsg.Reason // of the refusal, or one of those below
+}
+
+const (
+	// SkipUnknown means that the reason is not known.
+	SkipUnknown kvmsg.Reason = 0xFD
+	// SkipSome means that an unknown part of the range was not applied.
+	SkipSome kvmsg.Reason = 0xFF
+)
+
+// maxSkips bounds the ranges of one client. Beyond it the two oldest are merged into
+// one with SkipSome.
+const maxSkips = 64
+
+// find returns a client's progress, or nil.
+func (o *Clients) find(id ID) *Progress { return o.ByID[id] }
+
+// use returns a client's progress, which it creates if necessary and makes the most
+// recently used.
+func (o *Clients) use(id ID) *Progress {
+	if o.ByID == nil {
+		o.clear()
+	}
+	p := o.ByID[id]
+	if p != nil && o.Used.next == p {
+		return p
+	}
+	if p == nil {
+		for len(o.ByID) >= maxOrigins {
+			oldest := o.Used.Prev
+			o.unlink(oldest)
+			delete(o.ByID, oldest.ID)
+			o.Forgotten = max(o.Forgotten, oldest.At)
+		}
+		p = &Progress{ID: id}
+		o.ByID[id] = p
+	} else {
+		o.unlink(p)
+	}
+	p.Prev, p.next = &o.Used, o.Used.next
+	p.next.Prev, o.Used.next = p, p
+	return p
+}
+
+func (o *Clients) unlink(p *Progress) { p.Prev.next, p.next.Prev = p.next, p.Prev }
+
+// Note sets a client's counter from a log or the active server: updates of its updates
+// were applied as one batch after sequence at. If that leaves numbers out, some of them
+// were skipped. A counter that is not above the present one changes nothing.
+func (o *Clients) Note(id ID, counter uint64, updates int, at int64) {
+	p := o.use(id)
+	if counter <= p.Counter {
+		return
+	}
+	if counter-p.Counter != uint64(updates) {
+		p.skip(p.Counter+1, counter, SkipSome)
+	}
+	p.Counter, p.At = counter, max(p.At, at)
+}
+
+// Reply returns what the server tells a client about its progress, for the map with an
+// identity.
+func (o *Clients) Reply(id ID, mapID [MapIDSize]byte) *Reply {
+	a := &Reply{MapID: mapID, Forgotten: o.Forgotten}
+	if p := o.find(id); p != nil {
+		a.Known, a.Counter, a.Skips = true, p.Counter, p.Skips
+	}
+	return a
+}
+
+// clear forgets all clients.
+func (o *Clients) clear() {
+	*o = Clients{ByID: map[ID]*Progress{}}
+	o.Used.Prev, o.Used.next = &o.Used, &o.Used
+}
+
+// skip records that the numbers from first to last were not applied.
+func (p *Progress) skip(first, last uint64, reason kvmsg.Reason) {
+	i := len(p.Skips)
+	for i > 0 && p.Skips[i-1].first > first {
+		i--
+	}
+	if i > 0 {
+		switch before := &p.Skips[i-1]; {
+		case before.Last >= last:
+			return // already in a range with SkipSome
+		case before.reason == reason && before.Last+1 == first:
+			before.Last = last
+			return
+		}
+	}
+	p.Skips = slices.Insert(p.Skips, i, Skip{first, last, reason})
+	if len(p.Skips) > maxSkips {
+		p.Skips[1].first, p.Skips[1].reason = p.Skips[0].first, SkipSome
+		p.Skips = slices.Delete(p.Skips, 0, 1)
+	}
+}
+
+// Once removes the updates of a client that were accepted before, marks the others as
+// accepted and returns them in the memory of spans. Their numbers increase, or are all
+// 0. at is the sequence of the map's last update.
+func (o *Clients) Once(id ID, wire []byte, spans []sockets.Span, at int64) []sockets.Span {
+	number := func(i int) uint64 { return uint64(kvmsg.Record(wire[spans[i].Start:spans[i].End]).Seq()) }
+	if len(spans) == 0 || number(0) == 0 {
+		return spans
+	}
+	p := o.use(id)
+	last := number(len(spans) - 1)
+	if mutate.NoRepeatCheck {
+		p.Counter = max(p.Counter, last)
+		return spans
+	}
+	if last <= p.Counter || p.missed > p.Counter && number(0) > p.missed {
+		return nil
+	}
+	if number(0) <= p.Counter {
+		spans = spans[sort.Search(len(spans), func(i int) bool { return number(i) > p.Counter }):]
+	}
+	if last-p.Counter != uint64(len(spans)) { // some were refused before they came here
+		next := p.Counter + 1
+		for i := range spans {
+			n := number(i)
+			if n > next {
+				p.skip(next, n-1, SkipUnknown)
+			}
+			next = n + 1
+		}
+	}
+	p.Counter, p.At = last, at
+	return spans
+}
+
+// Refuse records that updates that Once returned are not applied, for a reason.
+func (o *Clients) Refuse(id ID, wire []byte, spans []sockets.Span, reason kvmsg.Reason) {
+	p := o.use(id)
+	for _, span := range spans {
+		if n := uint64(kvmsg.Record(wire[span.Start:span.End]).Seq()); n > 0 {
+			p.skip(n, n, reason)
+		}
+	}
+}
+
+// Miss records that updates were not accepted because the server is not active. If it
+// soon becomes active again, it must not accept later updates from the same connection
+// before the client has sent these again: they would count as skipped. Miss reports
+// whether the updates have numbers.
+func (o *Clients) Miss(id ID, wire []byte, spans []sockets.Span) bool {
+	if len(spans) == 0 {
+		return false
+	}
+	n := uint64(kvmsg.Record(wire[spans[0].Start:]).Seq())
+	if n == 0 {
+		return false
+	}
+	if p := o.use(id); p.missed <= p.Counter || n < p.missed {
+		p.missed = n
+	}
+	return true
+}
+
+// MapIDSize is the size of the identity of a map.
+const MapIDSize = 16
+
+// keyApplied is the first frame of the message that reports the progress of a client's
+// numbered updates. A server sends it on the snapshot connection: before the answer to
+// a session's first request, after updates that were repeated, and each time that it
+// has received as many bytes of updates as propertyOrder says. Frames:
+//
+//	APPLIED
+//	map id      16 bytes: the identity of the map
+//	counter     8 bytes: the highest order number accepted; empty if the server does
+//	            not know the client
+//	forgotten   8 bytes: the server may have forgotten a client whose last update
+//	            has at most this sequence, and no other
+//	skipped     17 bytes each: the first and the last number of a range of updates
+//	            that were not applied, and one byte, the Reason, 253 if it is not
+//	            known, or 255 if only some in the range were not applied
+//
+// Numbers are big-endian. All updates up to the counter, except the skipped ones, have
+// been applied and published.
+const keyApplied = "APPLIED"
+
+// Reply is the content of that message.
+type Reply struct {
+	MapID     [MapIDSize]byte
+	Known     bool
+	Counter   uint64
+	Forgotten int64
+	Skips     []Skip
+}
+
+// maxOrder is the highest counter that a client accepts from a server. Higher numbers
+// are reserved.
+const maxOrder = 1 << 62
+
+const skipSize = 8 + 8 + 1
+
+func AppendReply(dst []byte, a *Reply) []byte {
+	var counter []byte
+	if a.Known {
+		counter = binary.BigEndian.AppendUint64(nil, a.Counter)
+	}
+	forgotten := binary.BigEndian.AppendUint64(nil, uint64(a.Forgotten))
+	return zmtp.AppendMessage(dst, []byte(keyApplied), a.MapID[:], counter, forgotten, appendSkips(nil, a.Skips))
+}
+
+func appendSkips(dst []byte, skips []Skip) []byte {
+	for _, s := range skips {
+		dst = binary.BigEndian.AppendUint64(dst, s.first)
+		dst = binary.BigEndian.AppendUint64(dst, s.Last)
+		dst = append(dst, byte(s.reason))
+	}
+	return dst
+}
+
+// IsReply reports whether a message begins with the frames of APPLIED. A KVSYNC of a
+// key with that name has the same first frame; its second frame is shorter.
+func IsReply(m zmtp.WireMessage) bool {
+	const header = 2 + len(keyApplied)
+	return len(m) > header+2 && m[0] == kvmsg.FlagMore && int(m[1]) == len(keyApplied) && string(m[2:header]) == keyApplied &&
+		m[header] == kvmsg.FlagMore && m[header+1] == MapIDSize
+}
+
+func ParseReply(m zmtp.WireMessage) (a *Reply, ok bool) {
+	if m.Len() != 5 {
+		return nil, false
+	}
+	key, m := m.Next()
+	id, m := m.Next()
+	counter, m := m.Next()
+	forgotten, m := m.Next()
+	skips, _ := m.Next()
+	if string(key) != keyApplied || len(id) != MapIDSize || len(counter)&^8 != 0 || len(forgotten) != 8 {
+		return nil, false
+	}
+	a = &Reply{MapID: [MapIDSize]byte(id), Forgotten: int64(binary.BigEndian.Uint64(forgotten))}
+	if a.Known = len(counter) > 0; a.Known {
+		a.Counter = binary.BigEndian.Uint64(counter)
+	}
+	a.Skips, ok = parseSkips(skips)
+	return a, ok && a.Counter <= maxOrder
+}
+
+func parseSkips(b []byte) (skips []Skip, ok bool) {
+	if len(b)%skipSize != 0 || len(b)/skipSize > maxSkips {
+		return nil, false
+	}
+	for ; len(b) > 0; b = b[skipSize:] {
+		skips = append(skips, Skip{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), kvmsg.Reason(b[16])})
+	}
+	return skips, true
+}
+
+// Skipped reports whether number n was not applied, and why.
+func (a *Reply) Skipped(n uint64) (reason kvmsg.Reason, ok bool) {
+	i := sort.Search(len(a.Skips), func(i int) bool { return a.Skips[i].Last >= n })
+	if i == len(a.Skips) || a.Skips[i].first > n {
+		return 0, false
+	}
+	return a.Skips[i].reason, true
+}

@@ -1,0 +1,72 @@
+package ledger
+
+import (
+	"clustermap/internal/kvmsg"
+	"encoding/binary"
+)
+
+// The clients in wire form, for the log and for the other server of a pair: in
+// portions, each of which begins with
+//
+//	forgotten   8 bytes: see Clients
+//
+// followed by clients, the least recently used first:
+//
+//	id          16 bytes
+//	counter     8 bytes
+//	at          8 bytes: sequence
+//	skips       1 byte, their number, then 17 bytes each, as in APPLIED
+//
+// Numbers are big-endian.
+
+// originsPortion is the approximate size of a portion, in bytes.
+const originsPortion = 64 << 10
+
+// Portions returns the clients in wire form. There is at least one portion.
+func (o *Clients) Portions() (all [][]byte) {
+	begin := func() []byte {
+		return binary.BigEndian.AppendUint64(make([]byte, 0, originsPortion+2048), uint64(o.Forgotten))
+	}
+	dst := begin()
+	if o.ByID != nil {
+		for p := o.Used.Prev; p != &o.Used; p = p.Prev {
+			dst = append(dst, p.ID[:]...)
+			dst = binary.BigEndian.AppendUint64(dst, p.Counter)
+			dst = binary.BigEndian.AppendUint64(dst, uint64(p.At))
+			dst = append(dst, byte(len(p.Skips)))
+			dst = appendSkips(dst, p.Skips)
+			if len(dst) > originsPortion {
+				all = append(all, dst)
+				dst = begin()
+			}
+		}
+	}
+	return append(all, dst)
+}
+
+// Add adds the clients of a portion, and returns false if the portion is malformed.
+func (o *Clients) Add(b []byte) bool {
+	if len(b) < 8 {
+		return false
+	}
+	o.Forgotten = max(o.Forgotten, int64(binary.BigEndian.Uint64(b)))
+	for b = b[8:]; len(b) > 0; {
+		const fixed = len(ID{}) + 8 + 8 + 1
+		if len(b) < fixed {
+			return false
+		}
+		n := int(b[fixed-1])
+		if n > maxSkips || len(b) < fixed+n*skipSize {
+			return false
+		}
+		p := o.use(ID(b))
+		p.Counter = binary.BigEndian.Uint64(b[16:])
+		p.At = int64(binary.BigEndian.Uint64(b[24:]))
+		p.Skips = nil
+		for s := b[fixed : fixed+n*skipSize]; len(s) > 0; s = s[skipSize:] {
+			p.Skips = append(p.Skips, Skip{binary.BigEndian.Uint64(s), binary.BigEndian.Uint64(s[8:]), kvmsg.Reason(s[16])})
+		}
+		b = b[fixed+n*skipSize:]
+	}
+	return true
+}
