@@ -45,7 +45,7 @@ func (o *numberOrder) matters(p *sockets.Peer) bool {
 // identity if one continues with the other's map and origins.
 func (s *Server) setMapID(id [ledger.MapIDSize]byte) {
 	s.sequencer.mu.Lock()
-	s.sequencer.state.id = id
+	s.sequencer.state.ID = id
 	s.sequencer.mu.Unlock()
 }
 
@@ -55,11 +55,11 @@ func (s *Server) applied(id ledger.ID) (wire []byte, sequence int64) {
 	q := &s.sequencer
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	a := q.state.clients.Reply(id, q.state.id)
+	a := q.state.Clients.Reply(id, q.state.ID)
 	if mutate.NoRepeatCheck {
 		a.Known, a.Counter = true, 0
 	}
-	return ledger.AppendReply(nil, a), q.state.last()
+	return ledger.AppendReply(nil, a), q.state.Last()
 }
 
 // appliedSoon waits until the message that applied returns may be sent, and returns it.

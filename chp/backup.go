@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/state"
 	"context"
 	"crypto/rand"
 
@@ -24,14 +25,14 @@ func (c *Client) Backup(ctx context.Context, begin func(sequence int64) (commit.
 	}
 	c.mu.Lock()
 	replica, sequence := c.state.Load(), c.sequence.Load()
-	now := mapCut{replica.Cut(), replica.deadlines}
+	now := state.Cut{Cut: replica.Cut(), Deadlines: replica.deadlines}
 	c.mu.Unlock()
 	defer now.Release()
 	to, err := begin(sequence)
 	if err != nil {
 		return err
 	}
-	image := &mapImage{mapCut: now}
-	rand.Read(image.id[:]) // never fails
+	image := &state.Image{Cut: now}
+	rand.Read(image.ID[:]) // never fails
 	return saveImage(ctx, image, to)
 }

@@ -12,14 +12,14 @@ func (q *sequencer) mapRoom() int64 {
 	if q.maxBytes == 0 {
 		return math.MaxInt64
 	}
-	return q.maxBytes - int64(q.state.store.LiveBytes())
+	return q.maxBytes - int64(q.state.Store.LiveBytes())
 }
 
 // mapBytes returns the bytes of the live records.
 func (q *sequencer) mapBytes() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return int64(q.state.store.LiveBytes())
+	return int64(q.state.Store.LiveBytes())
 }
 
 // fitting returns the updates that the map has room for, in the memory of spans. It
@@ -34,7 +34,7 @@ func (q *sequencer) fitting(wire []byte, spans []sockets.Span) []sockets.Span {
 		if span.Tag&kvmsg.TagDelete == 0 {
 			grows := int64(span.End - span.Start)
 			key := kvmsg.Record(wire[span.Start:span.End]).Key()
-			grows -= int64(q.state.store.SizeOf(span.Tag&^kvmsg.TagFlags, key))
+			grows -= int64(q.state.Store.SizeOf(span.Tag&^kvmsg.TagFlags, key))
 			if grows > 0 {
 				if grows > room {
 					q.refused.add(kvmsg.ErrMapFull)

@@ -97,7 +97,7 @@ func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size int) erro
 	if size <= buf.Small {
 		lendFrom = lendShort
 	}
-	deadlines := c.cut.deadlines
+	deadlines := c.cut.Deadlines
 	if c.want.full && len(first) >= lendFrom && deadlines.Remaining(first) == 0 {
 		p.wire, p.messages, p.lent = first, 1, c.cut.Segment(in)
 		p.lent.Retain()

@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/state"
 	"context"
 	"fmt"
 	"time"
@@ -55,7 +56,7 @@ func (q *sequencer) checkpoint(ctx context.Context) error {
 	q.saving.Lock()
 	defer q.saving.Unlock()
 	q.mu.Lock()
-	c, index := q.state.image(), q.disk.index
+	c, index := q.state.Image(), q.disk.index
 	q.disk.grown.Store(0)
 	q.mu.Unlock()
 	return q.save(ctx, c, index)
@@ -63,7 +64,7 @@ func (q *sequencer) checkpoint(ctx context.Context) error {
 
 // save writes a checkpoint that replaces the entries up to index, and releases its cut.
 // saving must be held.
-func (q *sequencer) save(ctx context.Context, c *mapImage, index uint64) error {
+func (q *sequencer) save(ctx context.Context, c *state.Image, index uint64) error {
 	defer c.Release()
 	if err := q.disk.group.Flush(ctx); err != nil {
 		return err
@@ -76,20 +77,20 @@ func (q *sequencer) save(ctx context.Context, c *mapImage, index uint64) error {
 }
 
 // saveImage writes the state to a checkpoint, and ends it with Commit or Abort.
-func saveImage(ctx context.Context, c *mapImage, to commit.Checkpoint) error {
+func saveImage(ctx context.Context, c *state.Image, to commit.Checkpoint) error {
 	defer to.Abort()
-	var newest reign
-	if n := len(c.terms); n > 0 {
-		newest = c.terms[n-1]
+	var newest state.Reign
+	if n := len(c.Terms); n > 0 {
+		newest = c.Terms[n-1]
 	}
-	for p := range c.sections(checkpointEntry) {
+	for p := range c.Sections(checkpointEntry) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		// The times to live count from the entry's time.
-		e := commit.Entry{Epoch: newest.id, Kind: uint32(p.kind), Count: p.count, Time: time.Now().UnixNano(), Records: p.body}
-		if p.kind == sectionRecords {
-			e.First = uint64(newest.last)
+		e := commit.Entry{Epoch: newest.ID, Kind: uint32(p.Kind), Count: p.Count, Time: time.Now().UnixNano(), Records: p.Body}
+		if p.Kind == state.KindRecords {
+			e.First = uint64(newest.Last)
 		}
 		if err := to.Append(e); err != nil {
 			return fmt.Errorf("chp: writing a checkpoint: %w", err)

@@ -2,6 +2,7 @@ package chp
 
 import (
 	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/state"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -65,17 +66,17 @@ func (d *disk) on() bool { return d.group != nil }
 //
 // After the log has failed, or when the disk is full, append returns notLogged, an index
 // that never becomes durable; the server is about to end with the log's error.
-func (d *disk) append(h batchHead, pieces []store.Piece) uint64 {
+func (d *disk) append(h state.Head, pieces []store.Piece) uint64 {
 	d.parts = d.parts[:0]
 	size := 0
 	for _, p := range pieces {
 		d.parts = append(d.parts, p.Wire())
 		size += p.Size()
 	}
-	e := commit.Entry{Epoch: h.reign, First: uint64(h.first), Count: h.count, Kind: kindRecords, Time: timer.TimeOf(h.at).UnixNano()}
-	if h.counter > 0 {
+	e := commit.Entry{Epoch: h.Reign, First: uint64(h.First), Count: h.Count, Kind: kindRecords, Time: timer.TimeOf(h.At).UnixNano()}
+	if h.Counter > 0 {
 		e.Kind = kindSent
-		d.head = binary.BigEndian.AppendUint64(append(d.head[:0], h.id[:]...), h.counter)
+		d.head = binary.BigEndian.AppendUint64(append(d.head[:0], h.Client[:]...), h.Counter)
 		e.Records = d.head
 	}
 	index, err := d.group.AppendParts(e, d.parts...)

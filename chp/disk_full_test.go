@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/state"
 	"errors"
 	"runtime"
 	"sync/atomic"
@@ -41,10 +42,10 @@ func TestNothingIsPublishedAfterTheLogFailed(t *testing.T) {
 			must(t, err)
 			q.mu.Lock()
 			defer q.mu.Unlock()
-			q.apply(&entry{batchHead: batchHead{at: timer.Now()}, wire: wire, spans: []sockets.Span{{End: uint32(size), Tag: tag}}})
+			q.apply(&state.Entry{Head: state.Head{At: timer.Now()}, Wire: wire, Spans: []sockets.Span{{End: uint32(size), Tag: tag}}})
 		}
 		set()
-		eventually(t, "the first update is published", func() bool { return q.published.Load() == q.state.last() })
+		eventually(t, "the first update is published", func() bool { return q.published.Load() == q.state.Last() })
 		before := q.published.Load()
 		log.full.Store(true)
 		for q.disk.group.Err() == nil {

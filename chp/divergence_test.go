@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/state"
 	"fmt"
 	"slices"
 	"testing"
@@ -25,7 +26,7 @@ func TestCheckpointKeepsHistory(t *testing.T) {
 				q := &s.sequencer
 				set := func(reign uint64) {
 					q.mu.Lock()
-					q.state.terms.present = reign
+					q.state.Terms.Present = reign
 					q.mu.Unlock()
 					for i := range keys {
 						must(t, c.Set(ctx, fmt.Sprintf("/%d", i), []byte("v")))
@@ -53,7 +54,7 @@ func TestCheckpointKeepsHistory(t *testing.T) {
 				if got := historyOf(s); !slices.Equal(got, want) {
 					t.Errorf("reigns %v, want %v", got, want)
 				}
-				if s.Len() != keys || s.Sequence() < want[len(want)-1].last {
+				if s.Len() != keys || s.Sequence() < want[len(want)-1].Last {
 					t.Errorf("%d keys, sequence %d", s.Len(), s.Sequence())
 				}
 			})
@@ -124,7 +125,7 @@ func TestPairReportsOnce(t *testing.T) {
 	defer func() { must(t, s.Close()) }()
 	q := &s.sequencer
 	enterKey(t, q, "/lost")
-	h := baseHead{mapID: q.state.id, reigns: []reign{{5, 1}}}
+	h := baseHead{mapID: q.state.ID, reigns: []state.Reign{{ID: 5, Last: 1}}}
 	for range 3 {
 		s.reportDivergence(&h)
 	}
@@ -138,10 +139,10 @@ func TestPairReportsOnce(t *testing.T) {
 	}
 }
 
-func historyOf(s *Server) []reign {
+func historyOf(s *Server) []state.Reign {
 	s.sequencer.mu.Lock()
 	defer s.sequencer.mu.Unlock()
-	return s.sequencer.state.terms.history()
+	return s.sequencer.state.Terms.History()
 }
 
 // enterKey sets a key.
@@ -154,5 +155,5 @@ func enterKey(t testing.TB, q *sequencer, key string) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.apply(&entry{wire: wire, spans: spans})
+	q.apply(&state.Entry{Wire: wire, Spans: spans})
 }

@@ -2,6 +2,7 @@ package chp
 
 import (
 	"bytes"
+	"clustermap/chp/internal/state"
 	"fmt"
 	"iter"
 	"slices"
@@ -157,26 +158,26 @@ func (c *Client) Sorted(prefix string) iter.Seq[Entry] {
 }
 
 // cut returns the present state, which the caller must release, or none if there is none.
-func (c *Client) cut() mapCut {
+func (c *Client) cut() state.Cut {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.state.Load()
 	if now == nil {
-		return mapCut{}
+		return state.Cut{}
 	}
-	return mapCut{now.Cut(), now.deadlines}
+	return state.Cut{Cut: now.Cut(), Deadlines: now.deadlines}
 }
 
 // eachEntry calls f for the entries of a cut whose keys begin with prefix, until f returns
 // false. The entries refer to the cut's memory.
-func eachEntry(now mapCut, prefix string, f func(Entry) bool) {
+func eachEntry(now state.Cut, prefix string, f func(Entry) bool) {
 	now.Records(func(r kvmsg.Record) bool {
-		return !hasPrefix(r.Key(), prefix) || f(entryOf(r, now.deadlines))
+		return !hasPrefix(r.Key(), prefix) || f(entryOf(r, now.Deadlines))
 	})
 }
 
 // eachSorted is eachEntry in the order of the keys.
-func eachSorted(now mapCut, prefix string, f func(Entry) bool) {
+func eachSorted(now state.Cut, prefix string, f func(Entry) bool) {
 	var found []kvmsg.Record
 	now.Records(func(r kvmsg.Record) bool {
 		if hasPrefix(r.Key(), prefix) {
@@ -186,7 +187,7 @@ func eachSorted(now mapCut, prefix string, f func(Entry) bool) {
 	})
 	slices.SortFunc(found, func(a, b kvmsg.Record) int { return bytes.Compare(a.Key(), b.Key()) })
 	for _, r := range found {
-		if !f(entryOf(r, now.deadlines)) {
+		if !f(entryOf(r, now.Deadlines)) {
 			return
 		}
 	}

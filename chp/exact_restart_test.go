@@ -108,14 +108,14 @@ func TestExactAcrossRestart(t *testing.T) {
 func TestNewMapIsAnotherMap(t *testing.T) {
 	t.Parallel()
 	a, stop := serveUntil(t, ServerOptions{Log: openLog(t, t.TempDir())})
-	first := a.sequencer.state.id
+	first := a.sequencer.state.ID
 	stop()
 	dir := t.TempDir()
 	b, stop := serveUntil(t, ServerOptions{Log: openLog(t, dir)})
-	second := b.sequencer.state.id
+	second := b.sequencer.state.ID
 	stop()
 	c, stop := serveUntil(t, ServerOptions{Log: openLog(t, dir)})
-	third := c.sequencer.state.id
+	third := c.sequencer.state.ID
 	stop()
 	if first == second || second != third {
 		t.Errorf("%x, %x, then again %x", first, second, third)

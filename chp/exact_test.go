@@ -432,13 +432,13 @@ func TestSameMapOnAnotherServer(t *testing.T) {
 			}
 		}
 	}})
-	second.setMapID(first.sequencer.state.id)
+	second.setMapID(first.sequencer.state.ID)
 	first.sequencer.mu.Lock()
-	origins := first.sequencer.state.clients.Portions()
+	origins := first.sequencer.state.Clients.Portions()
 	first.sequencer.mu.Unlock()
 	second.sequencer.mu.Lock()
 	for _, portion := range origins {
-		if !second.sequencer.state.clients.Add(portion) {
+		if !second.sequencer.state.Clients.Add(portion) {
 			t.Error("the origins were refused")
 		}
 	}
@@ -516,7 +516,7 @@ func TestDroppedUpdateLeavesNoGap(t *testing.T) {
 	}
 	server.sequencer.mu.Lock()
 	defer server.sequencer.mu.Unlock()
-	for _, p := range server.sequencer.state.clients.ByID {
+	for _, p := range server.sequencer.state.Clients.ByID {
 		if len(p.Skips) != 0 {
 			t.Errorf("the server misses %v", p.Skips)
 		}

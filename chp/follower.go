@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/state"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -25,11 +26,11 @@ type follower struct {
 	fail   context.CancelCauseFunc
 	dealer *sockets.Dealer
 
-	base    *base     // the map that is being received, or nil
-	copying bool      // a copy of the map has begun and is not installed
-	follows bool      // this server has the active server's map
-	head    batchHead // of the batch that is being received; count is 0 between batches
-	wire    []byte    // the updates of that batch so far, if it arrives in several parts
+	base    *base      // the map that is being received, or nil
+	copying bool       // a copy of the map has begun and is not installed
+	follows bool       // this server has the active server's map
+	head    state.Head // of the batch that is being received; count is 0 between batches
+	wire    []byte     // the updates of that batch so far, if it arrives in several parts
 	spans   []buf.Span
 	news    bool // updates were received and not yet acknowledged
 }
@@ -37,7 +38,7 @@ type follower struct {
 // base is a map that is being received.
 type base struct {
 	baseHead
-	state *mapState
+	state *state.State
 	most  int64  // bound of its bytes, or 0
 	early uint64 // early.count when the transfer began
 	seen  seenUpdates
@@ -62,11 +63,11 @@ var errBase = errors.New("chp: the active server's map exceeds this server's Max
 // outranks reports whether this server's map is not to be replaced by another one.
 func (s *Server) outranks(h *baseHead) bool {
 	q := &s.sequencer
-	var theirs reigns
-	theirs.set(h.reigns)
+	var theirs state.Reigns
+	theirs.Set(h.reigns)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return compareReigns(q.state.terms.accepted(), theirs.accepted()) > 0
+	return state.Compare(q.state.Terms.Accepted(), theirs.Accepted()) > 0
 }
 
 // follow follows the active server until ctx ends, and reconnects when the connection
@@ -136,7 +137,7 @@ func (f *follower) follow(ctx, serving context.Context) error {
 	}
 	q := &s.sequencer
 	q.mu.Lock()
-	asks := followRequest{mapID: q.state.id, reign: q.state.terms.newest.id, last: q.state.terms.newest.last}
+	asks := followRequest{mapID: q.state.ID, reign: q.state.Terms.Newest.ID, last: q.state.Terms.Newest.Last}
 	q.mu.Unlock()
 	err = f.dealer.Send(f.ctx, []byte(nameFollow), asks.append(nil))
 	var b sockets.Batch
@@ -221,7 +222,7 @@ func (f *follower) receive(wire []byte, spans []sockets.Span) error {
 			n++
 		}
 		if f.base == nil {
-			n = min(n, int(f.head.count)-len(f.spans))
+			n = min(n, int(f.head.Count)-len(f.spans))
 			if n <= 0 {
 				return errFollow
 			}
@@ -242,14 +243,14 @@ func (f *follower) receive(wire []byte, spans []sockets.Span) error {
 		}
 	}
 	q.mu.Lock()
-	last := q.state.terms.newest.last
+	last := q.state.Terms.Newest.Last
 	q.mu.Unlock()
 	return f.dealer.Send(f.ctx, []byte(nameHave), binary.BigEndian.AppendUint64(nil, uint64(last)))
 }
 
 // control handles a message of two frames.
 func (f *follower) control(name string, body []byte) error {
-	if len(f.spans) > 0 || f.head.count > 0 {
+	if len(f.spans) > 0 || f.head.Count > 0 {
 		return errFollow // in the middle of a batch
 	}
 	switch name {
@@ -274,22 +275,22 @@ func (f *follower) control(name string, body []byte) error {
 			return errOlder
 		}
 		f.copying = true
-		f.base = &base{baseHead: h, state: newMapState(0)}
-		f.base.state.id = h.mapID
-		f.base.state.restoreTerms(h.reigns)
+		f.base = &base{baseHead: h, state: state.New(0)}
+		f.base.state.ID = h.mapID
+		f.base.state.RestoreTerms(h.reigns)
 		q := &f.server.sequencer
 		q.mu.Lock()
 		f.base.early = q.early.count
 		if q.maxBytes > 0 {
 			// The server's own map may be larger, if the limit has been lowered, and records
 			// on their way say how old they are.
-			f.base.most = max(q.maxBytes, int64(q.state.store.LiveBytes())) / 4 * 5
+			f.base.most = max(q.maxBytes, int64(q.state.Store.LiveBytes())) / 4 * 5
 		}
 		q.mu.Unlock()
 		f.server.log.Info("copying the active server's map")
 		return nil
 	case nameOrigins:
-		if f.base == nil || f.base.state.restore(section{kind: sectionClients, body: body}, 0) != nil {
+		if f.base == nil || f.base.state.Restore(state.Section{Kind: state.KindClients, Body: body}, 0) != nil {
 			return errFollow
 		}
 		return nil
@@ -311,7 +312,7 @@ func (f *follower) control(name string, body []byte) error {
 		}
 		return f.dealer.Send(f.ctx, []byte(nameProof), f.server.pair.proofs.prove(body))
 	case nameBatch:
-		h, ok := parseBatchHead(body)
+		h, ok := state.ParseHead(body)
 		if !ok || f.base != nil {
 			return errFollow
 		}
@@ -325,14 +326,14 @@ func (f *follower) control(name string, body []byte) error {
 // applied as a whole.
 func (f *follower) records(wire []byte, spans []sockets.Span) error {
 	if f.base != nil {
-		f.base.state.restoreRecords(wire, spans, timer.Now())
+		f.base.state.RestoreRecords(wire, spans, timer.Now())
 		f.base.seen.published(wire, spans)
-		if most := f.base.most; most > 0 && int64(f.base.state.store.LiveBytes()) > most {
+		if most := f.base.most; most > 0 && int64(f.base.state.Store.LiveBytes()) > most {
 			return errBase
 		}
 		return nil
 	}
-	if whole := len(f.spans) == 0 && len(spans) == int(f.head.count); !whole {
+	if whole := len(f.spans) == 0 && len(spans) == int(f.head.Count); !whole {
 		for _, s := range spans {
 			start := len(f.wire)
 			f.wire = append(f.wire, wire[s.Start:s.End]...)
@@ -341,13 +342,13 @@ func (f *follower) records(wire []byte, spans []sockets.Span) error {
 		if len(f.wire) > maxPartial {
 			return errFollow
 		}
-		if len(f.spans) < int(f.head.count) {
+		if len(f.spans) < int(f.head.Count) {
 			return nil
 		}
 		wire, spans = f.wire, f.spans
 	}
 	h := f.head
-	f.head = batchHead{}
+	f.head = state.Head{}
 	q := &f.server.sequencer
 	if err := q.room(f.ctx); err != nil {
 		return err
@@ -370,25 +371,25 @@ const (
 )
 
 // followed applies a batch of the active server.
-func (q *sequencer) followed(h batchHead, wire []byte, spans []sockets.Span) error {
+func (q *sequencer) followed(h state.Head, wire []byte, spans []sockets.Span) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	// Within a reign there are no gaps.
-	newest := q.state.terms.newest
-	if h.first <= newest.last || h.reign < newest.id || h.reign == newest.id && h.first != newest.last+1 ||
-		kvmsg.Record(wire[spans[0].Start:]).Seq() != h.first {
+	newest := q.state.Terms.Newest
+	if h.First <= newest.Last || h.Reign < newest.ID || h.Reign == newest.ID && h.First != newest.Last+1 ||
+		kvmsg.Record(wire[spans[0].Start:]).Seq() != h.First {
 		return errFollow
 	}
-	e := entry{batchHead: h, wire: wire, spans: spans, stamped: true}
-	out := q.state.apply(&e)
-	q.arm(out, h.at)
-	q.published.Store(h.last()) // first, as in publish
-	q.watches.push(h.last(), out.pieces)
+	e := state.Entry{Head: h, Wire: wire, Spans: spans, Stamped: true}
+	out := q.state.Apply(&e)
+	q.arm(out, h.At)
+	q.published.Store(h.Last()) // first, as in publish
+	q.watches.push(h.Last(), out.Pieces)
 	if q.disk.on() {
-		q.disk.append(h, out.pieces)
+		q.disk.append(h, out.Pieces)
 	}
-	q.tail.add(h, out.pieces)
-	if h.counter == 0 { // not from a client of this package
+	q.tail.add(h, out.Pieces)
+	if h.Counter == 0 { // not from a client of this package
 		q.early.published(wire, spans, timer.Now())
 	}
 	return nil
@@ -406,7 +407,7 @@ func (s *Server) install(ctx context.Context, b *base) error {
 		q.mu.Lock()
 		index := q.disk.index // nothing is appended meanwhile
 		q.mu.Unlock()
-		if err := q.save(ctx, b.state.image(), index); err != nil {
+		if err := q.save(ctx, b.state.Image(), index); err != nil {
 			return err
 		}
 		q.disk.grown.Store(0)
@@ -420,7 +421,7 @@ func (s *Server) install(ctx context.Context, b *base) error {
 	q.early.copied(b.early, &b.seen, timer.Now())
 	q.mu.Unlock()
 	s.pair.copied.Store(true)
-	s.log.Info("copied the active server's map", "keys", b.state.store.Len(), "sequence", b.state.last())
+	s.log.Info("copied the active server's map", "keys", b.state.Store.Len(), "sequence", b.state.Last())
 	return nil
 }
 
@@ -431,12 +432,12 @@ func (s *Server) install(ctx context.Context, b *base) error {
 func (s *Server) reportDivergence(h *baseHead) {
 	q := &s.sequencer
 	q.mu.Lock()
-	after, newest := int64(0), q.state.terms.newest
-	if h.mapID == q.state.id {
-		after = common(q.state.terms.history(), h.reigns)
+	after, newest := int64(0), q.state.Terms.Newest
+	if h.mapID == q.state.ID {
+		after = state.Common(q.state.Terms.History(), h.reigns)
 	}
 	q.mu.Unlock()
-	if newest.last <= after || after == 0 && s.Len() == 0 {
+	if newest.Last <= after || after == 0 && s.Len() == 0 {
 		return
 	}
 	if told := &s.pair.diverged; told.newest == newest && told.after <= after {
@@ -449,21 +450,21 @@ func (s *Server) reportDivergence(h *baseHead) {
 // divergence identifies the last reported updates: those of one history after a
 // sequence.
 type divergence struct {
-	newest reign
+	newest state.Reign
 	after  int64
 }
 
 // diverged reports the updates after a sequence.
-func (s *Server) diverged(newest reign, after int64) {
+func (s *Server) diverged(newest state.Reign, after int64) {
 	q := &s.sequencer
 	c := q.cut()
 	defer c.Release()
-	lost := Divergence{Epoch: termOf(newest.id), After: after, Last: newest.last, Entries: func(yield func(Entry) bool) {
+	lost := Divergence{Epoch: state.TermOf(newest.ID), After: after, Last: newest.Last, Entries: func(yield func(Entry) bool) {
 		c.Records(func(r kvmsg.Record) bool {
 			if r.Seq() <= after {
 				return true
 			}
-			return yield(entryOf(r, c.deadlines))
+			return yield(entryOf(r, c.Deadlines))
 		})
 	}}
 	s.log.Warn("discarded updates that only this server has", "epoch", lost.Epoch, "after", lost.After, "last", lost.Last)

@@ -30,11 +30,11 @@ func (p pairServer) runOut() {
 	q := &p.sequencer
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	c := q.state.cut()
+	c := q.state.Cut()
 	defer c.Release()
 	c.Records(func(r kvmsg.Record) bool {
-		if c.deadlines.Remaining(r) > 0 {
-			c.deadlines.Set(kvmsg.HashKey(r.Key()), r.Seq(), timer.Now()-time.Second)
+		if c.Deadlines.Remaining(r) > 0 {
+			c.Deadlines.Set(kvmsg.HashKey(r.Key()), r.Seq(), timer.Now()-time.Second)
 		}
 		return true
 	})

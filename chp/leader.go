@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/state"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -139,7 +140,7 @@ func (f *following) run(ctx context.Context, r followRequest) error {
 		if n == 0 {
 			more = q.tail.more()
 		} else {
-			f.sent = part.batches[n-1].last()
+			f.sent = part.batches[n-1].Last()
 		}
 		f.position += uint64(n)
 		if q.tail.most > 0 && q.follower == f {
@@ -162,7 +163,7 @@ func (f *following) run(ctx context.Context, r followRequest) error {
 		pieces := part.pieces
 		for i := range part.batches {
 			b := &part.batches[i]
-			body = b.batchHead.append(body[:0])
+			body = b.Head.Append(body[:0])
 			head = appendControl(head[:0], nameBatch, body)
 			if err == nil {
 				err = f.send(ctx, head, 1, nil)
@@ -218,25 +219,25 @@ func (f *following) standsStill(most, look time.Duration) bool {
 func (f *following) sendBase(ctx context.Context) error {
 	q := &f.server.sequencer
 	q.mu.Lock()
-	c := q.state.image()
-	h := baseHead{f.server.pair.thisRun, c.id, c.terms}
-	f.position, f.sent, f.base, f.hasMap = q.tail.end(), q.state.terms.newest.last, q.state.terms.newest.last, false
+	c := q.state.Image()
+	h := baseHead{f.server.pair.thisRun, c.ID, c.Terms}
+	f.position, f.sent, f.base, f.hasMap = q.tail.end(), q.state.Terms.Newest.Last, q.state.Terms.Newest.Last, false
 	if q.follower == f {
-		q.tail.keepFrom(f.position, q.state.store.LiveBytes())
+		q.tail.keepFrom(f.position, q.state.Store.LiveBytes())
 	}
 	q.mu.Unlock()
 	defer c.Release()
 	if err := f.control(ctx, nameBase, h.append(nil)); err != nil {
 		return err
 	}
-	for p := range c.sections(basePortion) {
+	for p := range c.Sections(basePortion) {
 		var err error
-		switch p.kind {
-		case sectionMap, sectionTerms: // in the head
-		case sectionClients:
-			err = f.control(ctx, nameOrigins, p.body)
-		case sectionRecords:
-			err = f.send(ctx, p.body, int(p.count), nil)
+		switch p.Kind {
+		case state.KindMap, state.KindTerms: // in the head
+		case state.KindClients:
+			err = f.control(ctx, nameOrigins, p.Body)
+		case state.KindRecords:
+			err = f.send(ctx, p.Body, int(p.Count), nil)
 		}
 		if err != nil {
 			return err
@@ -251,13 +252,13 @@ const basePortion = 64 << 10
 // resume returns the position in the tail after a follower's last update, and false if
 // the follower needs the whole map. mu must be held.
 func (q *sequencer) resume(r followRequest) (position uint64, ok bool) {
-	if r.mapID != q.state.id {
+	if r.mapID != q.state.ID {
 		return 0, false
 	}
 	if position, ok = q.tail.behind(r.reign, r.last); ok {
 		return position, true
 	}
-	return q.tail.end(), q.state.terms.newest == reign{r.reign, r.last}
+	return q.tail.end(), q.state.Terms.Newest == state.Reign{ID: r.reign, Last: r.last}
 }
 
 // hears handles a message of the other server: FOLLOW, PROOF, HAVE or BYE.
@@ -318,7 +319,7 @@ func (q *sequencer) acknowledged(peer *sockets.Peer, sequence int64) (waits bool
 		q.commits.acked, f.idle = f.have, 0
 	}
 	if !q.commits.peer && q.acks > 1 && f.hasMap && !f.gone && !f.bye &&
-		(q.state.terms.newest.last-f.have < caughtUp || f.behind > looksPerTimeout) {
+		(q.state.Terms.Newest.Last-f.have < caughtUp || f.behind > looksPerTimeout) {
 		q.commits.peer, f.behind, waits = true, 0, true
 		q.noteWaits()
 	}

@@ -116,7 +116,7 @@ func (p *pair) standing() []byte {
 	q := &p.server.sequencer
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return appendStanding(nil, standing{q.state.terms.accepted(), p.thisRun, q.source})
+	return appendStanding(nil, standing{q.state.Terms.Accepted(), p.thisRun, q.source})
 }
 
 // lookEvery returns the interval at which run looks at the other server.
@@ -240,12 +240,12 @@ func (p *pair) lead(ctx context.Context, took uint64) {
 	q := &s.sequencer
 	q.mu.Lock()
 	if q.passive {
-		q.state.terms.begin(took)
-		q.state.skipTo(firstSequence(time.Now()))
-		q.published.Store(q.state.last())
+		q.state.Terms.Begin(took)
+		q.state.SkipTo(firstSequence(time.Now()))
+		q.published.Store(q.state.Last())
 		q.passive, q.source = false, 0
 		q.halt(haltIsolated, p.isolation.holds())
-		q.state.deadlines.Spare(q.state.last(), s.opts.ExpiryGrace)
+		q.state.Deadlines.Spare(q.state.Last(), s.opts.ExpiryGrace)
 		p.takesEarly = true
 	}
 	q.halt(haltHandover, false)
@@ -296,7 +296,7 @@ func (p *pair) yield() {
 	// After the clients are disconnected: this ends the waits of snapshots and
 	// progress reports for the updates that were dropped above.
 	q.mu.Lock()
-	q.published.Store(q.state.last())
+	q.published.Store(q.state.Last())
 	q.wakeWaiters()
 	q.mu.Unlock()
 }
@@ -342,7 +342,7 @@ func (p *pair) judge(ctx context.Context, look bool) {
 		s.log.Warn("disconnected the other server, which does not read", "remote", f.peer.RemoteAddr())
 	}
 	switch {
-	case f.have >= q.state.terms.newest.last && !f.gone: // updates wait for the disk only
+	case f.have >= q.state.Terms.Newest.Last && !f.gone: // updates wait for the disk only
 		f.idle = 0
 	case look && !p.isolation.freezes():
 		f.idle++
@@ -486,7 +486,7 @@ func (p *pair) handover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err = p.drain(ctx, f, func() bool { return f.have == q.state.terms.newest.last }); err == nil {
+	if err = p.drain(ctx, f, func() bool { return f.have == q.state.Terms.Newest.Last }); err == nil {
 		p.drained.Store(true)
 		soon, cancel := context.WithTimeout(ctx, max(2*p.timeout, drainLeast))
 		err = p.node.Handover(soon) // the other server may have ended just now

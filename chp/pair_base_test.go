@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/state"
 	"fmt"
 	"slices"
 	"strings"
@@ -77,13 +78,13 @@ func TestPairBaseUnderWrites(t *testing.T) {
 			if bases++; !ok || bases > 1 {
 				t.Fatalf("the map is sent %d times", bases)
 			}
-			last = h.reigns[len(h.reigns)-1].last
+			last = h.reigns[len(h.reigns)-1].Last
 		case nameBatch:
-			h, ok := parseBatchHead(m[1])
-			if !ok || h.first != last+1 {
-				t.Fatalf("batch from %d on after %d", h.first, last)
+			h, ok := state.ParseHead(m[1])
+			if !ok || h.First != last+1 {
+				t.Fatalf("batch from %d on after %d", h.First, last)
 			}
-			last = h.last()
+			last = h.Last()
 		}
 	}
 	f.have(last)
@@ -95,8 +96,8 @@ func TestPairBaseUnderWrites(t *testing.T) {
 	}()
 	for m, err := f.Recv(ctx); ; m, err = f.Recv(ctx) {
 		must(t, err)
-		if h, ok := parseBatchHead(m[1]); len(m) == 2 && ok {
-			f.have(h.last())
+		if h, ok := state.ParseHead(m[1]); len(m) == 2 && ok {
+			f.have(h.Last())
 			break
 		}
 	}
@@ -133,18 +134,18 @@ func TestPairKeepsNewerMap(t *testing.T) {
 	must(t, err)
 	defer func() { must(t, s.Close()) }()
 	q := &s.sequencer
-	q.state.terms.set([]reign{{1 << reignBits, 10}, {2 << reignBits, 20}})
+	q.state.Terms.Set([]state.Reign{{ID: 1 << state.ReignBits, Last: 10}, {ID: 2 << state.ReignBits, Last: 20}})
 	for _, c := range []struct {
 		what  string
-		has   []reign
+		has   []state.Reign
 		keeps bool
 	}{
-		{"the same", q.state.terms.history(), false},
-		{"more", append(q.state.terms.history(), reign{3 << reignBits, 30}), false},
-		{"an earlier state", q.state.terms.history()[:1], true},
-		{"an earlier state, and expired keys", []reign{{1 << reignBits, 10}, {1<<reignBits + 5, 90}}, true},
-		{"less of the reign", []reign{{1 << reignBits, 10}, {2 << reignBits, 19}}, true},
-		{"nothing", []reign{{}}, true},
+		{"the same", q.state.Terms.History(), false},
+		{"more", append(q.state.Terms.History(), state.Reign{ID: 3 << state.ReignBits, Last: 30}), false},
+		{"an earlier state", q.state.Terms.History()[:1], true},
+		{"an earlier state, and expired keys", []state.Reign{{ID: 1 << state.ReignBits, Last: 10}, {ID: 1<<state.ReignBits + 5, Last: 90}}, true},
+		{"less of the reign", []state.Reign{{ID: 1 << state.ReignBits, Last: 10}, {ID: 2 << state.ReignBits, Last: 19}}, true},
+		{"nothing", []state.Reign{{}}, true},
 	} {
 		if got := s.outranks(&baseHead{reigns: c.has}); got != c.keeps {
 			t.Errorf("a map that is %s: kept %v", c.what, got)
@@ -180,12 +181,12 @@ func TestPairBackupBoundsTheMapThatItCopies(t *testing.T) {
 // TestBaseHead: the head of a map is read as it was written, and nothing else is taken for one.
 func TestBaseHead(t *testing.T) {
 	t.Parallel()
-	h := []reign{{1, 10}, {2, 20}}
+	h := []state.Reign{{ID: 1, Last: 10}, {ID: 2, Last: 20}}
 	b := baseHead{run: 3, mapID: [ledger.MapIDSize]byte{1, 2}, reigns: h}
 	if got, ok := parseBaseHead(b.append(nil)); !ok || got.run != b.run || got.mapID != b.mapID || !slices.Equal(got.reigns, h) {
 		t.Errorf("%v, %v", got, ok)
 	}
-	for _, bad := range []string{"", "0123456789abcdef", "0123456789abcdef01234567", "0123456789abcdef0123456789", string(appendReigns(make([]byte, 8+ledger.MapIDSize), []reign{{1, -1}})), string(make([]byte, 8+ledger.MapIDSize+(maxReigns+1)*reignSize))} {
+	for _, bad := range []string{"", "0123456789abcdef", "0123456789abcdef01234567", "0123456789abcdef0123456789", string(state.AppendReigns(make([]byte, 8+ledger.MapIDSize), []state.Reign{{ID: 1, Last: -1}})), string(make([]byte, 8+ledger.MapIDSize+(state.MaxReigns+1)*state.ReignSize))} {
 		if _, ok := parseBaseHead([]byte(bad)); ok {
 			t.Errorf("%d bytes are taken for a BASE", len(bad))
 		}

@@ -2,6 +2,7 @@ package chp
 
 import (
 	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/state"
 	"context"
 	"crypto/ed25519"
 	"encoding/binary"
@@ -63,7 +64,7 @@ func (f *wireFollower) follow(s pairServer) {
 	f.t.Helper()
 	q := &s.sequencer
 	q.mu.Lock()
-	r := followRequest{q.state.id, q.state.terms.newest.id, q.state.terms.newest.last}
+	r := followRequest{q.state.ID, q.state.Terms.Newest.ID, q.state.Terms.Newest.Last}
 	q.mu.Unlock()
 	f.say(nameFollow, r.append(nil))
 }
@@ -103,7 +104,7 @@ func activePrimary(t testing.TB) (pairServer, *Client) {
 func (p pairServer) newest() int64 {
 	p.sequencer.mu.Lock()
 	defer p.sequencer.mu.Unlock()
-	return p.sequencer.state.terms.newest.last
+	return p.sequencer.state.Terms.Newest.Last
 }
 
 // holds says whether updates wait for the follower, and if so makes them wait for the
@@ -167,9 +168,9 @@ func TestPairLeadAgain(t *testing.T) {
 		done <- err
 	}()
 	eventually(t, "the update is held", func() bool { return s.holds(forEver) })
-	published, last := s.Sequence(), s.sequencer.state.last()
+	published, last := s.Sequence(), s.sequencer.state.Last()
 	s.pair.lead(ctx, 0)
-	if p, l := s.Sequence(), s.sequencer.state.last(); p != published || l != last {
+	if p, l := s.Sequence(), s.sequencer.state.Last(); p != published || l != last {
 		t.Errorf("published %d, last %d; before the new reign %d, %d", p, l, published, last)
 	}
 	f.have(s.newest())
@@ -189,7 +190,7 @@ func TestPairGivesUpRestlessFollower(t *testing.T) {
 	has := s.newest()
 	q := &s.sequencer
 	q.mu.Lock()
-	asks := followRequest{q.state.id, q.state.terms.newest.id, has}
+	asks := followRequest{q.state.ID, q.state.Terms.Newest.ID, has}
 	q.mu.Unlock()
 	set := make(chan error, 1)
 	go func() {
@@ -364,23 +365,23 @@ func TestPairCopyThatIsNotKept(t *testing.T) {
 	s, err := NewServer(bo)
 	must(t, err)
 	defer func() { must(t, s.Close()) }()
-	before := s.sequencer.state.id
+	before := s.sequencer.state.ID
 	b := &base{
-		baseHead: baseHead{mapID: [ledger.MapIDSize]byte{1}, reigns: []reign{{1, 5}}},
-		state:    newMapState(0),
+		baseHead: baseHead{mapID: [ledger.MapIDSize]byte{1}, reigns: []state.Reign{{ID: 1, Last: 5}}},
+		state:    state.New(0),
 	}
-	b.state.id = b.mapID
-	b.state.restoreTerms(b.reigns)
+	b.state.ID = b.mapID
+	b.state.RestoreTerms(b.reigns)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.install(over, b); err == nil {
 		t.Error("the copy was kept without the log")
 	}
-	if s.sequencer.state.id != before || s.pair.copied.Load() {
+	if s.sequencer.state.ID != before || s.pair.copied.Load() {
 		t.Error("the server has a map that its log does not have")
 	}
 	must(t, s.install(t.Context(), b))
-	if s.sequencer.state.id != b.mapID || s.Sequence() != 5 {
+	if s.sequencer.state.ID != b.mapID || s.Sequence() != 5 {
 		t.Error("the copy is not installed")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/state"
 	"clustermap/internal/election"
 )
 
@@ -24,7 +25,7 @@ import (
 // modelUpdate is an update in a log.
 type modelUpdate struct {
 	number int // identifies it
-	reign
+	state.Reign
 	client bool // made by a client; the others delete a key that has expired
 	acked  bool // the client was told
 }
@@ -32,7 +33,7 @@ type modelUpdate struct {
 // modelServer is a server of the modelled pair.
 type modelServer struct {
 	machine   election.Machine
-	reigns    reigns
+	reigns    state.Reigns
 	isolation isolation
 	log       []modelUpdate
 	run       uint64
@@ -124,7 +125,7 @@ func (w *modelPair) clone() *modelPair {
 	c := *w
 	for i := range c.servers {
 		s := &c.servers[i]
-		s.log, s.reigns.earlier = slices.Clone(s.log), slices.Clone(s.reigns.earlier)
+		s.log, s.reigns.Earlier = slices.Clone(s.log), slices.Clone(s.reigns.Earlier)
 		c.links[i] = slices.Clone(c.links[i])
 	}
 	c.history = slices.Clone(c.history)
@@ -138,14 +139,14 @@ func (w *modelPair) start(i int) {
 	role := election.RolePrimary + election.Role(i)
 	epoch := s.machine.Epoch
 	if w.memory {
-		s.log, s.reigns, epoch = nil, reigns{}, 0
+		s.log, s.reigns, epoch = nil, state.Reigns{}, 0
 	}
 	w.runs++
 	*s = modelServer{
 		machine: election.NewMachine(role, modelTimeout*time.Millisecond, w.time(), epoch),
 		reigns:  s.reigns, log: s.log, run: w.runs, up: true, apart: s.apart, lost: s.lost, began: w.now,
 	}
-	s.reigns.interim = false
+	s.reigns.Interim = false
 	if w.mutation != modelEpochs {
 		s.machine.Compare, s.machine.Copied = compareStandings, hasCopied
 	}
@@ -154,7 +155,7 @@ func (w *modelPair) start(i int) {
 
 func (w *modelPair) payload(i int) []byte {
 	s := &w.servers[i]
-	return appendStanding(nil, standing{s.reigns.accepted(), s.run, s.source})
+	return appendStanding(nil, standing{s.reigns.Accepted(), s.run, s.source})
 }
 
 // linked reports whether the servers reach each other.
@@ -198,7 +199,7 @@ func (w *modelPair) step(i int, step func(m election.Machine) election.Machine) 
 			if before.State == election.StatePassive {
 				took = s.machine.Epoch
 			}
-			s.reigns.begin(took)
+			s.reigns.Begin(took)
 			s.active, s.source, s.follows, s.copied, s.idle = true, 0, false, true, 0
 			s.alone = true
 		}
@@ -334,7 +335,7 @@ func (w *modelPair) follow() {
 			w.discard(s, a)
 		}
 		s.log = slices.Clone(a.log)
-		s.reigns.set(a.reigns.history())
+		s.reigns.Set(a.reigns.History())
 		s.source, s.follows, s.copied = a.run, true, true
 		w.acknowledge(1 - i)
 		w.acknowledge(i)
@@ -403,17 +404,17 @@ func (w *modelPair) update(i int, client bool) bool {
 		return false
 	}
 	if client || w.mutation == modelExpiry {
-		s.reigns.count()
+		s.reigns.Count()
 	}
 	w.numbers++
 	w.sequence++
-	u := modelUpdate{number: w.numbers, reign: reign{s.reigns.present, w.sequence}, client: client}
+	u := modelUpdate{number: w.numbers, Reign: state.Reign{ID: s.reigns.Present, Last: w.sequence}, client: client}
 	inStep := w.inStep(i)
 	u.acked = inStep || s.alone
-	s.reigns.advance(u.id, u.last)
+	s.reigns.Advance(u.ID, u.Last)
 	s.log = append(s.log, u)
 	if inStep {
-		other.reigns.advance(u.id, u.last)
+		other.reigns.Advance(u.ID, u.Last)
 		other.log = append(other.log, u)
 	}
 	return true
@@ -550,17 +551,17 @@ func (w *modelPair) key() uint64 {
 	}
 	for i := range w.servers {
 		s := &w.servers[i]
-		flag(s.up, s.active, s.apart, s.follows, s.alone, s.copied, s.down, s.reigns.interim, s.source == w.servers[1-i].run, s.machine.Epoch > w.servers[1-i].machine.Epoch, s.machine.Epoch < w.servers[1-i].machine.Epoch)
+		flag(s.up, s.active, s.apart, s.follows, s.alone, s.copied, s.down, s.reigns.Interim, s.source == w.servers[1-i].run, s.machine.Epoch > w.servers[1-i].machine.Epoch, s.machine.Epoch < w.servers[1-i].machine.Epoch)
 		b = append(b, byte(s.machine.State), byte(s.machine.Peer.State), byte(s.isolation.state))
 		for _, u := range s.log {
 			if _, ok := names[u.number]; !ok {
 				names[u.number] = byte(len(names))
 			}
-			if _, ok := ids[u.id]; !ok {
-				ids[u.id] = byte(len(ids))
+			if _, ok := ids[u.ID]; !ok {
+				ids[u.ID] = byte(len(ids))
 			}
-			b = append(b, names[u.number], ids[u.id], byte(termOf(u.id)))
-			flag(u.client, u.acked, u.id&reignTook != 0)
+			b = append(b, names[u.number], ids[u.ID], byte(state.TermOf(u.ID)))
+			flag(u.client, u.acked, u.ID&state.ReignTook != 0)
 		}
 		b = append(b, '|')
 	}

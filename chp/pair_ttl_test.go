@@ -23,7 +23,7 @@ func TestPairTimesToLive(t *testing.T) {
 	must(t, err)
 	q := &primary.sequencer
 	q.mu.Lock()
-	q.tail.batches[len(q.tail.batches)-1].at -= time.Hour // it was made an hour ago
+	q.tail.batches[len(q.tail.batches)-1].At -= time.Hour // it was made an hour ago
 	q.mu.Unlock()
 
 	left := func(s pairServer) (longest time.Duration) {

@@ -2,6 +2,7 @@ package chp
 
 import (
 	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/state"
 	"encoding/binary"
 	"fmt"
 	"strconv"
@@ -25,7 +26,7 @@ import (
 //	         …        KVPUBs, with the remaining times to live
 //	         ORIGINS  the clients whose updates are in it: see origins
 //	         DONE     empty: the map is complete
-//	         BATCH    batchHead: its KVPUBs follow
+//	         BATCH    Head: its KVPUBs follow
 //	         …
 //	passive  HAVE     8 bytes, the sequence up to which it has everything
 //	         BYE      empty: it ends, and the active one should not wait for it
@@ -108,12 +109,12 @@ func parseFollowRequest(b []byte) (r followRequest, ok bool) {
 type baseHead struct {
 	run    uint64 // of the active server
 	mapID  [ledger.MapIDSize]byte
-	reigns []reign // oldest first; the last one ends with the last update of the cut
+	reigns []state.Reign // oldest first; the last one ends with the last update of the cut
 }
 
 func (h *baseHead) append(dst []byte) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, h.run)
-	return appendReigns(append(dst, h.mapID[:]...), h.reigns)
+	return state.AppendReigns(append(dst, h.mapID[:]...), h.reigns)
 }
 
 func parseBaseHead(b []byte) (h baseHead, ok bool) {
@@ -122,7 +123,7 @@ func parseBaseHead(b []byte) (h baseHead, ok bool) {
 	}
 	h.run = binary.BigEndian.Uint64(b)
 	h.mapID = [ledger.MapIDSize]byte(b[8:])
-	h.reigns, ok = parseReigns(b[8+ledger.MapIDSize:])
+	h.reigns, ok = state.ParseReigns(b[8+ledger.MapIDSize:])
 	return h, ok
 }
 

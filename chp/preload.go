@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/state"
 	"context"
 	"iter"
 
@@ -17,12 +18,12 @@ func (q *sequencer) preload(entries iter.Seq2[Entry, error], maxValue int) error
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var batch entry
+	var batch state.Entry
 	apply := func() error {
-		batch.first, batch.count, batch.at = q.state.last()+1, uint32(len(batch.spans)), timer.Now()
-		q.state.apply(&batch)
-		batch.wire, batch.spans = batch.wire[:0], batch.spans[:0]
-		q.published.Store(q.state.last())
+		batch.First, batch.Count, batch.At = q.state.Last()+1, uint32(len(batch.Spans)), timer.Now()
+		q.state.Apply(&batch)
+		batch.Wire, batch.Spans = batch.Wire[:0], batch.Spans[:0]
+		q.published.Store(q.state.Last())
 		if q.mapRoom() < 0 {
 			return kvmsg.ErrMapFull
 		}
@@ -44,16 +45,16 @@ func (q *sequencer) preload(entries iter.Seq2[Entry, error], maxValue int) error
 		if len(props) > 0 {
 			tag |= kvmsg.TagProperties
 		}
-		start := len(batch.wire)
-		batch.wire = kvmsg.AppendRecord(batch.wire, e.Key, 0, nil, props, e.Value)
-		batch.spans = append(batch.spans, sockets.Span{Start: uint32(start), End: uint32(len(batch.wire)), Tag: tag})
-		if len(batch.wire) > preloadBatch {
+		start := len(batch.Wire)
+		batch.Wire = kvmsg.AppendRecord(batch.Wire, e.Key, 0, nil, props, e.Value)
+		batch.Spans = append(batch.Spans, sockets.Span{Start: uint32(start), End: uint32(len(batch.Wire)), Tag: tag})
+		if len(batch.Wire) > preloadBatch {
 			if err := apply(); err != nil {
 				return err
 			}
 		}
 	}
-	if len(batch.spans) > 0 {
+	if len(batch.Spans) > 0 {
 		return apply()
 	}
 	return nil
@@ -81,7 +82,7 @@ func validEntry(e Entry, maxValue int) error {
 // fill fills the map before the server listens: from the log or, if that is empty, with
 // the keys of Preload, which are then appended to the log.
 func (q *sequencer) fill(o *ServerOptions) error {
-	defer func() { q.restored = q.state.last() }()
+	defer func() { q.restored = q.state.Last() }()
 	if err := q.replay(o); err != nil {
 		return err
 	}
@@ -92,7 +93,7 @@ func (q *sequencer) fill(o *ServerOptions) error {
 		_ = q.disk.close()
 		return err
 	}
-	if q.disk.on() && q.state.store.Len() > 0 {
+	if q.disk.on() && q.state.Store.Len() > 0 {
 		return q.appendAll()
 	}
 	return nil
@@ -108,7 +109,7 @@ func (q *sequencer) appendAll() error {
 		}
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.disk.append(batchHead{first: kvmsg.Record(p.Wire()).Seq(), count: uint32(p.Records), at: timer.Now()}, []store.Piece{p})
+		q.disk.append(state.Head{First: kvmsg.Record(p.Wire()).Seq(), Count: uint32(p.Records), At: timer.Now()}, []store.Piece{p})
 		return true
 	})
 	return q.disk.group.Flush(context.Background())

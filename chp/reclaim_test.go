@@ -50,7 +50,7 @@ func TestH25_MemoryComesBackWhileIdle(t *testing.T) {
 	eventually(t, "the server's log shrinks", func() bool {
 		s.sequencer.mu.Lock()
 		defer s.sequencer.mu.Unlock()
-		return s.sequencer.state.store.Tidied()
+		return s.sequencer.state.Store.Tidied()
 	})
 	eventually(t, "the replica's log shrinks", func() bool {
 		c.mu.Lock()
@@ -80,11 +80,11 @@ func TestH9_HeartbeatsDuringMassExpiry(t *testing.T) {
 	q := &s.sequencer
 	due := timer.Now()
 	for i := range n {
-		seq := q.state.last() + 1
-		q.state.skipTo(seq)
+		seq := q.state.Last() + 1
+		q.state.SkipTo(seq)
 		key := fmt.Appendf(nil, "/session/%07d", i)
-		q.state.store.Put(key, seq, nil, []byte("ttl=1\n"), []byte("v"))
-		q.state.deadlines.Set(kvmsg.HashKey(key), seq, due)
+		q.state.Store.Put(key, seq, nil, []byte("ttl=1\n"), []byte("v"))
+		q.state.Deadlines.Set(kvmsg.HashKey(key), seq, due)
 	}
 	sub, err := sockets.NewSub(sockets.Options{RecvHWM: -1, RecvHWMBytes: -1})
 	must(t, err)

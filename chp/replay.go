@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/state"
 	"fmt"
 	"time"
 
@@ -33,7 +34,7 @@ func (q *sequencer) replay(o *ServerOptions) error {
 	defer q.mu.Unlock()
 	r := replayer{q: q, begun: time.Now(), tell: o.OnReplay}
 	r.told = r.begun
-	begin := q.state.last()
+	begin := q.state.Last()
 	done, err := o.Log.Replay(r.entry)
 	if err != nil {
 		return fmt.Errorf("chp: the log cannot be replayed: %w", err)
@@ -41,8 +42,8 @@ func (q *sequencer) replay(o *ServerOptions) error {
 	if r.some {
 		q.base = 0 // the map is not new
 	}
-	q.state.skipTo(max(r.last, begin))
-	q.published.Store(q.state.last())
+	q.state.SkipTo(max(r.last, begin))
+	q.published.Store(q.state.Last())
 	r.progress.Done, r.progress.Replayed = true, done
 	r.report(time.Now())
 
@@ -54,7 +55,7 @@ func (q *sequencer) replay(o *ServerOptions) error {
 	q.commits.disk, q.commits.durable = o.Sync.IsAlways(), done.Last
 	q.noteWaits()
 	if !r.named {
-		return q.disk.appendMapID(q.state.id)
+		return q.disk.appendMapID(q.state.ID)
 	}
 	return nil
 }
@@ -88,7 +89,7 @@ func (r *replayer) entry(e commit.Entry) error {
 		r.named = true
 		return nil
 	case kindReigns:
-		r.last, r.index, r.reigned = q.state.terms.newest.last, e.Index, true
+		r.last, r.index, r.reigned = q.state.Terms.Newest.Last, e.Index, true
 		r.some = r.some || r.last > 0
 		return nil
 	}
@@ -100,14 +101,14 @@ func (r *replayer) entry(e commit.Entry) error {
 	// Not later than now, if the wall clock has been set back since.
 	at := timer.Now() + min(time.Until(e.When()), 0)
 	if n := len(r.spans); r.reigned {
-		q.state.restoreRecords(l.wire, r.spans, at)
+		q.state.RestoreRecords(l.wire, r.spans, at)
 	} else if n > 0 {
 		last := kvmsg.Record(l.wire[r.spans[n-1].Start:]).Seq()
 		if e.Index == r.index {
 			last = max(last, r.last) // the records of a checkpoint are not ordered
 		}
-		l.sent.reign, l.sent.first, l.sent.count, l.sent.at = e.Epoch, last-int64(n)+1, uint32(n), at
-		q.state.apply(&entry{batchHead: l.sent, wire: l.wire, spans: r.spans, stamped: true})
+		l.sent.Reign, l.sent.First, l.sent.Count, l.sent.At = e.Epoch, last-int64(n)+1, uint32(n), at
+		q.state.Apply(&state.Entry{Head: l.sent, Wire: l.wire, Spans: r.spans, Stamped: true})
 		r.last = last
 	}
 	if e.Index > r.index && r.index > 0 {

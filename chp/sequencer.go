@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/state"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -40,10 +41,10 @@ type sequencer struct {
 	unfit     []sockets.Span // scratch of fitting
 	own       []sockets.Span // scratch of acceptLocal
 
-	current atomic.Pointer[mapState] // state, for readers
+	current atomic.Pointer[state.State] // state, for readers
 
 	mu    sync.Mutex
-	state *mapState
+	state *state.State
 	dead  expiry
 	hugz  []byte // the wire form of the heartbeat, without its sequence; nil if none is sent
 
@@ -94,16 +95,16 @@ func (q *sequencer) init(publisher publisher, maxBytes int64, refused *refusals)
 	q.publisher, q.maxBytes, q.refused = publisher, maxBytes, refused
 	q.armed = make(chan struct{}, 1)
 	q.base = firstSequence(time.Now())
-	q.setState(newMapState(q.base))
-	rand.Read(q.state.id[:]) // never fails
+	q.setState(state.New(q.base))
+	rand.Read(q.state.ID[:]) // never fails
 	q.hugz = zmtp.AppendMessage(nil, []byte("HUGZ"), make([]byte, 8), nil, nil, nil)
 }
 
 // setState replaces the map. Everything in it counts as published. mu must be held.
-func (q *sequencer) setState(s *mapState) {
+func (q *sequencer) setState(s *state.State) {
 	q.state = s
 	q.current.Store(s)
-	q.published.Store(s.last())
+	q.published.Store(s.Last())
 }
 
 // accept numbers, applies and publishes a batch that checkUpdates has checked. It
@@ -117,7 +118,7 @@ func (q *sequencer) accept(b *sockets.Batch, from sender) (unfit []sockets.Span,
 	if q.halted != 0 {
 		return nil, 0, false
 	}
-	if q.passive && from.numbered && q.state.clients.Miss(from.id, wire, spans) {
+	if q.passive && from.numbered && q.state.Clients.Miss(from.id, wire, spans) {
 		b.Peer().Disconnect(errNotActive) // so that the client sends them again
 	}
 	if q.passive || !q.early.empty() {
@@ -133,7 +134,7 @@ func (q *sequencer) accept(b *sockets.Batch, from sender) (unfit []sockets.Span,
 func (q *sequencer) acceptNow(wire []byte, spans []sockets.Span, from sender) (unfit []sockets.Span, repeated int) {
 	if from.numbered {
 		all := len(spans)
-		spans = q.state.clients.Once(from.id, wire, spans, q.state.last())
+		spans = q.state.Clients.Once(from.id, wire, spans, q.state.Last())
 		if repeated = all - len(spans); repeated > 0 {
 			q.repeated.Add(uint64(repeated))
 		}
@@ -145,16 +146,16 @@ func (q *sequencer) acceptNow(wire []byte, spans []sockets.Span, from sender) (u
 		spans = q.fitting(wire, spans)
 		unfit = q.unfit
 		if from.numbered {
-			q.state.clients.Refuse(from.id, wire, unfit, ReasonMapFull)
+			q.state.Clients.Refuse(from.id, wire, unfit, ReasonMapFull)
 		}
 		if len(spans) == 0 {
 			return unfit, repeated
 		}
 	}
-	q.state.terms.count()
-	e := entry{batchHead: batchHead{id: from.id, at: timer.Now()}, wire: wire, spans: spans}
+	q.state.Terms.Count()
+	e := state.Entry{Head: state.Head{Client: from.id, At: timer.Now()}, Wire: wire, Spans: spans}
 	if from.numbered {
-		e.counter = uint64(kvmsg.Record(wire[spans[len(spans)-1].Start:]).Seq())
+		e.Counter = uint64(kvmsg.Record(wire[spans[len(spans)-1].Start:]).Seq())
 	}
 	q.apply(&e)
 	q.updates.Add(uint64(len(spans)))
@@ -163,30 +164,30 @@ func (q *sequencer) acceptNow(wire []byte, spans []sockets.Span, from sender) (u
 
 // apply numbers and applies updates, and publishes them unless they must be committed
 // first. mu must be held.
-func (q *sequencer) apply(e *entry) {
-	e.reign, e.first, e.count = q.state.terms.present, q.state.last()+1, uint32(len(e.spans))
-	out := q.state.apply(e)
-	q.arm(out, e.at)
+func (q *sequencer) apply(e *state.Entry) {
+	e.Reign, e.First, e.Count = q.state.Terms.Present, q.state.Last()+1, uint32(len(e.Spans))
+	out := q.state.Apply(e)
+	q.arm(out, e.At)
 	var index uint64
 	if q.disk.on() {
-		if index = q.disk.append(e.batchHead, out.pieces); index == notLogged {
+		if index = q.disk.append(e.Head, out.Pieces); index == notLogged {
 			// With every policy: nobody may see an update that a restart does not bring back.
 			q.commits.disk = true
 			q.noteWaits()
 		}
 	}
-	q.tail.add(e.batchHead, out.pieces)
+	q.tail.add(e.Head, out.Pieces)
 	if q.commits.waits() || !q.held.empty() {
-		q.held.add(e.last(), index, out.pieces, e.spans)
+		q.held.add(e.Last(), index, out.Pieces, e.Spans)
 		q.commit()
 		return
 	}
-	q.publish(e.last(), out.pieces, e.spans)
+	q.publish(e.Last(), out.Pieces, e.Spans)
 }
 
 // arm wakes the clock if an entry that was made at a time has set the first deadline.
-func (q *sequencer) arm(out outcome, at time.Duration) {
-	if out.timed {
+func (q *sequencer) arm(out state.Outcome, at time.Duration) {
+	if out.Timed {
 		q.armedAt = at
 		signal(q.armed)
 	}
@@ -246,9 +247,9 @@ func (q *sequencer) expire(now time.Time) (more bool, size int) {
 		return false, 0 // the active server expires keys
 	}
 	d := &q.dead
-	d.wire, d.spans, more = q.state.expired(timer.At(now), expirePortion, d.wire[:0], d.spans[:0])
+	d.wire, d.spans, more = q.state.Expired(timer.At(now), expirePortion, d.wire[:0], d.spans[:0])
 	if len(d.spans) > 0 {
-		q.apply(&entry{batchHead: batchHead{at: timer.Now()}, wire: d.wire, spans: d.spans})
+		q.apply(&state.Entry{Head: state.Head{At: timer.Now()}, Wire: d.wire, Spans: d.spans})
 		q.expired.Add(uint64(len(d.spans)))
 		size = len(d.wire)
 	}
@@ -272,7 +273,7 @@ const (
 func (q *sequencer) tidy() (more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.state.store.Tidy(tidyPortion)
+	return q.state.Store.Tidy(tidyPortion)
 }
 
 // tidyPortion is the number of bytes of the log that compaction checks under one hold
@@ -283,7 +284,7 @@ const tidyPortion = 256 << 10
 func (q *sequencer) timers() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.state.deadlines.Len()
+	return q.state.Deadlines.Len()
 }
 
 // armedSince returns when the times to live began that were the first in the timing wheel
@@ -295,23 +296,23 @@ func (q *sequencer) armedSince() time.Duration {
 }
 
 // cut returns a cut of the map with its sequence.
-func (q *sequencer) cut() mapCut {
+func (q *sequencer) cut() state.Cut {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.state.cut()
+	return q.state.Cut()
 }
 
-func (q *sequencer) cutKey(key []byte) (mapCut, []store.Position) {
+func (q *sequencer) cutKey(key []byte) (state.Cut, []store.Position) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	c, list := q.state.store.CutKey(key)
-	c.Sequence = q.state.last()
-	return mapCut{c, &q.state.deadlines}, list
+	c, list := q.state.Store.CutKey(key)
+	c.Sequence = q.state.Last()
+	return state.Cut{Cut: c, Deadlines: &q.state.Deadlines}, list
 }
 
 // logSize returns the size of the log in bytes.
 func (q *sequencer) logSize() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.state.store.LogBytes()
+	return q.state.Store.LogBytes()
 }

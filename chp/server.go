@@ -237,7 +237,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	defer close(s.ended)
 
 	if s.pair == nil { // otherwise lead does it
-		s.sequencer.state.deadlines.Spare(s.sequencer.restored, s.opts.ExpiryGrace)
+		s.sequencer.state.Deadlines.Spare(s.sequencer.restored, s.opts.ExpiryGrace)
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { s.runCollector(running) })
@@ -335,7 +335,7 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 func (s *Server) Sequence() int64 { return s.sequencer.published.Load() }
 
 // Len returns the number of keys.
-func (s *Server) Len() int { return s.sequencer.current.Load().store.Len() }
+func (s *Server) Len() int { return s.sequencer.current.Load().Store.Len() }
 
 // Get returns a copy of the value of key, and whether the key exists. It takes no lock.
 func (s *Server) Get(key string) ([]byte, bool) { return s.AppendGet(nil, key) }
@@ -343,7 +343,7 @@ func (s *Server) Get(key string) ([]byte, bool) { return s.AppendGet(nil, key) }
 // AppendGet appends the value of key to dst and reports whether the key exists. It
 // takes no lock, and allocates only to grow dst.
 func (s *Server) AppendGet(dst []byte, key string) ([]byte, bool) {
-	value, _, ok := s.sequencer.current.Load().store.Get(bytesOf(key), dst)
+	value, _, ok := s.sequencer.current.Load().Store.Get(bytesOf(key), dst)
 	return value, ok
 }
 
@@ -374,7 +374,7 @@ func (s *Server) Stats() ServerStats {
 	q := &s.sequencer
 	q.mu.Lock() // a batch is published before it is counted
 	defer q.mu.Unlock()
-	st.Keys, st.MapBytes, st.Sequence = q.state.store.Len(), int64(q.state.store.LiveBytes()), q.published.Load()
+	st.Keys, st.MapBytes, st.Sequence = q.state.Store.Len(), int64(q.state.Store.LiveBytes()), q.published.Load()
 	st.Updates, st.Repeated, st.Expired = q.updates.Load(), q.repeated.Load(), q.expired.Load()
 	st.Lagged, st.Refused = q.watches.lagged.Load(), s.refused.counts()
 	return st

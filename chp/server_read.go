@@ -11,7 +11,7 @@ import (
 func (s *Server) Lookup(key string) (Entry, Presence) {
 	now := s.sequencer.current.Load()
 	var e Entry
-	if !now.store.View(bytesOf(key), func(r kvmsg.Record) { e = copyEntry(r, &now.deadlines) }) {
+	if !now.Store.View(bytesOf(key), func(r kvmsg.Record) { e = copyEntry(r, &now.Deadlines) }) {
 		return Entry{}, PresenceAbsent
 	}
 	return e, PresenceFound

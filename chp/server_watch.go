@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/state"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -40,7 +41,7 @@ func (s *Server) Watch(subtrees ...string) (*Watch, error) {
 	if q.closed {
 		return nil, ErrClosed
 	}
-	now := newStateView(q.state.store, &q.state.deadlines, q.state.last())
+	now := newStateView(q.state.Store, &q.state.Deadlines, q.state.Last())
 	l := &localWatch{Watch: w}
 	if !q.held.empty() { // the last held batch ends with now.seq
 		l.initial = now // push queues it when everything in it is published
@@ -87,11 +88,11 @@ func (w *localWatch) start() {
 
 // restart queues the replacement of the map old, which has no writer any more, by
 // another one.
-func (l *watchers) restart(old, now *mapState) {
+func (l *watchers) restart(old, now *state.State) {
 	if len(l.list) == 0 {
 		return
 	}
-	before, after := newStateView(old.store, &old.deadlines, 0), newStateView(now.store, &now.deadlines, now.last())
+	before, after := newStateView(old.Store, &old.Deadlines, 0), newStateView(now.Store, &now.Deadlines, now.Last())
 	for _, w := range l.list {
 		w.restart(before, after)
 	}
@@ -128,5 +129,5 @@ func (s *Server) unwatch(w *Watch) {
 func (s *Server) lag() { s.sequencer.watches.lagged.Add(1) }
 
 func (s *Server) remaining(r kvmsg.Record) (ttl time.Duration) {
-	return s.sequencer.current.Load().deadlines.Remaining(r)
+	return s.sequencer.current.Load().Deadlines.Remaining(r)
 }

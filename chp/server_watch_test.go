@@ -247,7 +247,7 @@ func TestServerWatchClose(t *testing.T) {
 	if _, err := s.Watch(); !errors.Is(err, ErrClosed) {
 		t.Errorf("a watch after Close: %v", err)
 	}
-	noReferences(t, s.sequencer.state.store)
+	noReferences(t, s.sequencer.state.Store)
 }
 
 // A watch of a server that never served ends with it.

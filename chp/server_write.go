@@ -342,7 +342,7 @@ func (q *sequencer) flush() (written, error) {
 	return q.writtenNow(), nil
 }
 
-func (q *sequencer) writtenNow() written { return written{q.state.last(), q.terms} }
+func (q *sequencer) writtenNow() written { return written{q.state.Last(), q.terms} }
 
 // published waits until an update is published.
 func (s *Server) published(ctx context.Context, w written) error {
@@ -386,7 +386,7 @@ func (q *sequencer) outcome(w written) (more <-chan struct{}, err error) {
 func (q *sequencer) endTerm() {
 	q.terms++
 	q.kept = q.published.Load()
-	q.lost = q.lost || q.kept < q.state.last()
+	q.lost = q.lost || q.kept < q.state.Last()
 }
 
 // shut refuses updates of this process and ends the watches.

@@ -324,7 +324,7 @@ func TestServerSetSyncEnds(t *testing.T) {
 	q := &s.sequencer
 	q.mu.Lock()
 	q.endTerm() // as pair.yield does
-	q.published.Store(q.state.last())
+	q.published.Store(q.state.Last())
 	q.wakeWaiters()
 	q.mu.Unlock()
 	if err := <-synced; !errors.Is(err, ErrUncertain) || !errors.Is(err, ErrStandby) {
@@ -471,7 +471,7 @@ func TestServerSetIsDurable(t *testing.T) {
 	s, stop := serveUntil(t, ServerOptions{Log: openLog(t, dir), Sync: commit.Always(), Logger: quiet()})
 	_, err := s.SetSync(ctx, "/synced", []byte("1"))
 	must(t, err)
-	if s.Sequence() != s.sequencer.state.last() {
+	if s.Sequence() != s.sequencer.state.Last() {
 		t.Error("SetSync did not wait for the disk")
 	}
 	must(t, s.Set(ctx, "/set", []byte("2"), WithTTL(time.Hour)))

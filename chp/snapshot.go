@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/state"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -87,7 +88,7 @@ type answer struct {
 
 // pinnedCut is a cut that chains read. snapshotter.mu guards users and moved.
 type pinnedCut struct {
-	mapCut
+	state.Cut
 	bytes int       // of its segments
 	users int       // chains, the round that made it, and trim
 	moved time.Time // when a client last acquired a parcel
@@ -135,7 +136,7 @@ func (n *snapshotter) add(ctx context.Context, r request) error {
 	a.joiner = j
 	j.answers = append(j.answers, a)
 	signal(j.wake)
-	if c := n.latest[r.want]; c != nil && !c.cut.ended && c.cut.Sequence == n.server.sequencer.current.Load().last() {
+	if c := n.latest[r.want]; c != nil && !c.cut.ended && c.cut.Sequence == n.server.sequencer.current.Load().Last() {
 		// The map has not changed since the cut.
 		n.begin(c, a)
 		n.mu.Unlock()
@@ -307,8 +308,8 @@ func (n *snapshotter) remove(a *answer) {
 }
 
 // pin registers a cut, with one use by the caller.
-func (n *snapshotter) pin(c mapCut) *pinnedCut {
-	h := &pinnedCut{mapCut: c, bytes: c.Bytes(), users: 1, moved: time.Now()}
+func (n *snapshotter) pin(c state.Cut) *pinnedCut {
+	h := &pinnedCut{Cut: c, bytes: c.Bytes(), users: 1, moved: time.Now()}
 	n.mu.Lock()
 	n.pinned[h] = true
 	if len(n.pinned) == 1 {
@@ -347,7 +348,7 @@ func (n *snapshotter) trim() {
 	if len(cuts) == 0 {
 		return
 	}
-	store := n.server.sequencer.current.Load().store
+	store := n.server.sequencer.current.Load().Store
 	limit := n.mayOutlive(cuts)
 	var gone []*sockets.Peer
 	for left := slices.Clone(cuts); outlived(store, left) > limit; {

@@ -112,9 +112,9 @@ func put(t testing.TB, s *Server, key, value string) {
 	q := &s.sequencer
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	next := q.state.last() + 1
-	q.state.store.Put([]byte(key), next, nil, nil, []byte(value))
-	q.state.skipTo(next)
+	next := q.state.Last() + 1
+	q.state.Store.Put([]byte(key), next, nil, nil, []byte(value))
+	q.state.SkipTo(next)
 	q.published.Store(next)
 }
 
@@ -471,7 +471,7 @@ func TestCutsAreBounded(t *testing.T) {
 				cuts = append(cuts, h)
 			}
 			n.mu.Unlock()
-			kept := outlived(s.sequencer.state.store, cuts)
+			kept := outlived(s.sequencer.state.Store, cuts)
 			for _, h := range cuts {
 				n.release(h)
 			}

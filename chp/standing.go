@@ -1,19 +1,22 @@
 package chp
 
-import "encoding/binary"
+import (
+	"clustermap/chp/internal/state"
+	"encoding/binary"
+)
 
 // standing is the payload of a server's state messages to the other server of its pair.
 // It describes the server's map.
 type standing struct {
-	accepted reign  // of the last update of a client; zero if there was none
-	run      uint64 // of this server
-	source   uint64 // run of the active server that it copies or has last copied; 0 if it is active itself
+	accepted state.Reign // of the last update of a client; zero if there was none
+	run      uint64      // of this server
+	source   uint64      // run of the active server that it copies or has last copied; 0 if it is active itself
 }
 
-const standingSize = reignSize + 8 + 8
+const standingSize = state.ReignSize + 8 + 8
 
 func appendStanding(dst []byte, s standing) []byte {
-	dst = appendReigns(dst, []reign{s.accepted})
+	dst = state.AppendReigns(dst, []state.Reign{s.accepted})
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, s.run), s.source)
 }
 
@@ -22,12 +25,12 @@ func parseStanding(b []byte) (s standing, ok bool) {
 	if len(b) != standingSize {
 		return s, false
 	}
-	h, ok := parseReigns(b[:reignSize])
+	h, ok := state.ParseReigns(b[:state.ReignSize])
 	if !ok {
 		return s, false
 	}
 	s.accepted = h[0]
-	s.run, s.source = binary.BigEndian.Uint64(b[reignSize:]), binary.BigEndian.Uint64(b[reignSize+8:])
+	s.run, s.source = binary.BigEndian.Uint64(b[state.ReignSize:]), binary.BigEndian.Uint64(b[state.ReignSize+8:])
 	return s, s.run != 0
 }
 
@@ -44,7 +47,7 @@ func compareStandings(own, peer []byte) int {
 	if !aok || !bok {
 		return 0
 	}
-	return compareReigns(a.accepted, b.accepted)
+	return state.Compare(a.accepted, b.accepted)
 }
 
 // hasCopied reports whether the other server copies its map from this run of the active

@@ -2,6 +2,7 @@ package chp
 
 import (
 	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/state"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,7 +14,7 @@ import (
 
 // storedEntry is the content of an entry of the log.
 type storedEntry struct {
-	sent  batchHead      // of kindSent: id and counter
+	sent  state.Head     // of kindSent: id and counter
 	wire  []byte         // updates
 	spans []sockets.Span // of the updates
 }
@@ -23,15 +24,15 @@ var errEntry = errors.New("chp: invalid entry")
 // parseStored parses an entry. If it is a section of the state, it is added to a state. The
 // updates' spans use the memory of the given ones. An entry of a newer version is a [*commit.FormatError], and an invalid one, although its checksum is
 // right, a [*commit.CorruptError].
-func parseStored(e *commit.Entry, to *mapState, spans []sockets.Span) (l storedEntry, err error) {
+func parseStored(e *commit.Entry, to *state.State, spans []sockets.Span) (l storedEntry, err error) {
 	ok := true
 	l.wire = e.Records
 	switch e.Kind {
 	case kindOrigins, kindMapID, kindReigns:
-		ok = to.restore(section{kind: sectionKind(e.Kind), body: e.Records}, 0) == nil
+		ok = to.Restore(state.Section{Kind: state.Kind(e.Kind), Body: e.Records}, 0) == nil
 	case kindSent:
 		if ok = len(l.wire) >= sentHeadSize; ok {
-			l.sent.id, l.sent.counter = ledger.ID(l.wire), binary.BigEndian.Uint64(l.wire[len(l.sent.id):])
+			l.sent.Client, l.sent.Counter = ledger.ID(l.wire), binary.BigEndian.Uint64(l.wire[len(l.sent.Client):])
 			l.wire = l.wire[sentHeadSize:]
 			l.spans, ok = kvmsg.SpansOf(l.wire, spans[:0])
 		}
@@ -53,7 +54,7 @@ func parseStored(e *commit.Entry, to *mapState, spans []sockets.Span) (l storedE
 func EntryCheck() func(commit.Entry) error {
 	var spans []sockets.Span
 	return func(e commit.Entry) error {
-		l, err := parseStored(&e, new(mapState), spans)
+		l, err := parseStored(&e, new(state.State), spans)
 		if l.spans != nil {
 			spans = l.spans
 		}

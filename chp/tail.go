@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/state"
 	"clustermap/internal/store"
 )
 
@@ -31,7 +32,7 @@ type tail struct {
 
 // tailBatch is a batch in the tail.
 type tailBatch struct {
-	batchHead
+	state.Head
 	pieces int    // number of pieces
 	piece  uint64 // number of the first one, counted since the start
 	bytes  int    // memory
@@ -49,12 +50,12 @@ const (
 func (t *tail) end() uint64 { return t.begin + uint64(len(t.batches)-t.first) }
 
 // add appends a batch.
-func (t *tail) add(h batchHead, pieces []store.Piece) {
+func (t *tail) add(h state.Head, pieces []store.Piece) {
 	if !t.on {
 		return
 	}
 	b := tailBatch{
-		batchHead: h, pieces: len(pieces), piece: t.ended + uint64(len(t.pieces)-t.piece),
+		Head: h, pieces: len(pieces), piece: t.ended + uint64(len(t.pieces)-t.piece),
 		bytes: heldBytes, before: t.total,
 	}
 	for _, p := range pieces {
@@ -123,8 +124,8 @@ func (t *tail) caughtUp(position uint64) {
 // if the tail does not reach back so far.
 func (t *tail) behind(reign uint64, last int64) (position uint64, ok bool) {
 	for i := len(t.batches) - 1; i >= t.first; i-- {
-		if b := &t.batches[i]; b.last() <= last {
-			return t.begin + uint64(i-t.first) + 1, b.last() == last && b.reign == reign
+		if b := &t.batches[i]; b.Last() <= last {
+			return t.begin + uint64(i-t.first) + 1, b.Last() == last && b.Reign == reign
 		}
 	}
 	return 0, false

@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/state"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -11,7 +12,7 @@ import (
 )
 
 // tailPieces applies a batch of the given number of updates, and returns its pieces.
-func tailPieces(t testing.TB, m *store.Map, first int64, updates, value int) (batchHead, []store.Piece) {
+func tailPieces(t testing.TB, m *store.Map, first int64, updates, value int) (state.Head, []store.Piece) {
 	t.Helper()
 	var wire []byte
 	for i := range updates {
@@ -21,7 +22,7 @@ func tailPieces(t testing.TB, m *store.Map, first int64, updates, value int) (ba
 	if !ok {
 		t.Fatal("not records")
 	}
-	return batchHead{reign: 1, first: first, count: uint32(updates)}, m.Apply(wire, spans, first, nil)
+	return state.Head{Reign: 1, First: first, Count: uint32(updates)}, m.Apply(wire, spans, first, nil)
 }
 
 // TestTail: a read from a position returns the updates added from there on; the updates
@@ -38,7 +39,7 @@ func TestTail(t *testing.T) {
 	held := false
 	for round := range 5_000 {
 		h, pieces := tailPieces(t, m, next, 1+random.IntN(20), random.IntN(200))
-		next = h.last() + 1
+		next = h.Last() + 1
 		q.add(h, pieces)
 		if q.bytes > max(q.size, q.most) && q.end()-q.begin > 1 {
 			t.Fatalf("%d bytes of %d, %d", q.bytes, q.size, q.most)
@@ -60,8 +61,8 @@ func TestTail(t *testing.T) {
 			bytes := 0
 			pieces := part.pieces
 			for _, b := range part.batches {
-				if b.first != want {
-					t.Fatalf("round %d: batch %d, want %d", round, b.first, want)
+				if b.First != want {
+					t.Fatalf("round %d: batch %d, want %d", round, b.First, want)
 				}
 				for _, p := range pieces[:b.pieces] {
 					if seq := kvmsg.Record(p.Wire()).Seq(); seq != want {
@@ -71,8 +72,8 @@ func TestTail(t *testing.T) {
 					p.Segment.Release()
 				}
 				pieces = pieces[b.pieces:]
-				if want != b.last()+1 {
-					t.Fatalf("round %d: updates up to %d, want %d", round, want-1, b.last())
+				if want != b.Last()+1 {
+					t.Fatalf("round %d: updates up to %d, want %d", round, want-1, b.Last())
 				}
 				bytes += b.bytes
 			}

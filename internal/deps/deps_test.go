@@ -8,8 +8,9 @@
 //	internal/visible ◀── chp, patterns, internal/command, cmd
 //	internal/lograte, sockets ◀── internal/peerlog ◀── chp, patterns/majordomo, internal/command
 //	zmtp ◀── internal/queue ◀── sockets
-//	internal/kvmsg ◀── internal/store ◀── chp
-//	                   internal/timer ◀── chp
+//	internal/kvmsg ◀── internal/store ◀── chp/internal/state ◀── chp
+//	internal/kvmsg ◀── internal/timer ◀── chp/internal/state ◀── chp
+//	internal/kvmsg ◀── chp/internal/ledger ◀── chp/internal/state
 //	                        sockets ◀── patterns/binarystar ◀── chp
 //	                        sockets ◀── patterns/blackbox
 //	                        sockets ◀── patterns/freelance ◀── cmd
@@ -117,7 +118,20 @@ var rules = []struct {
 	},
 	{
 		path: "internal/timer",
-		std:  []string{"net", "os"},
+		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg"},
+		std:  []string{"net", "os/exec"},
+	},
+	{
+		path: "chp/internal/ledger",
+		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "zmtp"},
+		std:  []string{"net/http", "os/exec"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
+	},
+	{
+		path: "chp/internal/state",
+		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "chp/internal/ledger", "zmtp"},
+		std:  []string{"net/http", "os/exec"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2"}, // zmtp's and the store's
 	},
 	{
 		path: "chp/commit",

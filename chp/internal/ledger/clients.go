@@ -5,9 +5,9 @@ import (
 	"slices"
 	"sort"
 
+	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/mutate"
-	"clustermap/sockets"
 	"clustermap/zmtp"
 )
 
@@ -153,7 +153,7 @@ func (p *Progress) skip(first, last uint64, reason kvmsg.Reason) {
 // Once removes the updates of a client that were accepted before, marks the others as
 // accepted and returns them in the memory of spans. Their numbers increase, or are all
 // 0. at is the sequence of the map's last update.
-func (o *Clients) Once(id ID, wire []byte, spans []sockets.Span, at int64) []sockets.Span {
+func (o *Clients) Once(id ID, wire []byte, spans []buf.Span, at int64) []buf.Span {
 	number := func(i int) uint64 { return uint64(kvmsg.Record(wire[spans[i].Start:spans[i].End]).Seq()) }
 	if len(spans) == 0 || number(0) == 0 {
 		return spans
@@ -185,7 +185,7 @@ func (o *Clients) Once(id ID, wire []byte, spans []sockets.Span, at int64) []soc
 }
 
 // Refuse records that updates that Once returned are not applied, for a reason.
-func (o *Clients) Refuse(id ID, wire []byte, spans []sockets.Span, reason kvmsg.Reason) {
+func (o *Clients) Refuse(id ID, wire []byte, spans []buf.Span, reason kvmsg.Reason) {
 	p := o.use(id)
 	for _, span := range spans {
 		if n := uint64(kvmsg.Record(wire[span.Start:span.End]).Seq()); n > 0 {
@@ -198,7 +198,7 @@ func (o *Clients) Refuse(id ID, wire []byte, spans []sockets.Span, reason kvmsg.
 // soon becomes active again, it must not accept later updates from the same connection
 // before the client has sent these again: they would count as skipped. Miss reports
 // whether the updates have numbers.
-func (o *Clients) Miss(id ID, wire []byte, spans []sockets.Span) bool {
+func (o *Clients) Miss(id ID, wire []byte, spans []buf.Span) bool {
 	if len(spans) == 0 {
 		return false
 	}

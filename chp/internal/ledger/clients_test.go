@@ -7,24 +7,24 @@ import (
 	"slices"
 	"testing"
 
+	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/testenv"
-	"clustermap/sockets"
 	"clustermap/zmtp"
 )
 
 // numberedBatch is a batch of updates with the given order numbers.
-func numberedBatch(numbers ...uint64) (wire []byte, spans []sockets.Span) {
+func numberedBatch(numbers ...uint64) (wire []byte, spans []buf.Span) {
 	for _, n := range numbers {
 		start := len(wire)
 		wire = kvmsg.AppendRecord(wire, []byte("k"), int64(n), nil, nil, []byte("v"))
-		spans = append(spans, sockets.Span{Start: uint32(start), End: uint32(len(wire))})
+		spans = append(spans, buf.Span{Start: uint32(start), End: uint32(len(wire))})
 	}
 	return wire, spans
 }
 
 // numbersOf returns the order numbers of a batch.
-func numbersOf(wire []byte, spans []sockets.Span) (numbers []uint64) {
+func numbersOf(wire []byte, spans []buf.Span) (numbers []uint64) {
 	for _, s := range spans {
 		numbers = append(numbers, uint64(kvmsg.Record(wire[s.Start:s.End]).Seq()))
 	}
@@ -172,7 +172,7 @@ func TestNumbersAreEnough(t *testing.T) {
 				}
 				c.queue, n = c.queue[size:], n-size
 				wire, spans := numberedBatch(arrived...)
-				var fit, unfit []sockets.Span
+				var fit, unfit []buf.Span
 				for _, span := range o.Once(id, wire, spans, 0) {
 					if number := uint64(kvmsg.Record(wire[span.Start:span.End]).Seq()); r.IntN(30) == 0 {
 						unfit = append(unfit, span)

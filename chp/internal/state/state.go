@@ -1,0 +1,193 @@
+package state
+
+import (
+	"clustermap/chp/internal/ledger"
+	"iter"
+	"sync/atomic"
+	"time"
+
+	"clustermap/internal/buf"
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/store"
+	"clustermap/internal/timer"
+)
+
+// State is the replicated map: all that two servers have alike which have applied the
+// same entries. It changes only by Apply, and by Restore while it is being received.
+//
+// Methods and fields are for one goroutine at a time, which the owner guarantees with its
+// mutex, except for what readers of the store and the deadlines may do, and Last.
+type State struct {
+	ID        [ledger.MapIDSize]byte // the identity of the map: servers with the same one have a common past
+	Store     *store.Map
+	Deadlines timer.Deadlines
+	Clients   ledger.Clients // the progress of each client
+	Terms     Reigns         // and the present one
+
+	sequence atomic.Int64  // of the last update
+	pieces   []store.Piece // scratch
+}
+
+// New returns an empty map whose first update gets the sequence after one.
+func New(sequence int64) *State {
+	s := &State{Store: store.New(store.Options{})}
+	s.sequence.Store(sequence)
+	return s
+}
+
+// Entry is a batch of updates, which is applied as a whole.
+type Entry struct {
+	Head
+	Wire  []byte     // with the updates in the form of records, at spans
+	Spans []buf.Span // with the keys' hashes as tags
+
+	// Stamped says that the updates have their sequences, as those of another server or of
+	// a log. Otherwise Apply gives them the sequences from first on.
+	Stamped bool
+}
+
+// Outcome is what an entry has changed.
+type Outcome struct {
+	Pieces []store.Piece // the updates in the log, until the next call of apply
+	Timed  bool          // no key had a deadline before, and now one has
+}
+
+// Last returns the sequence of the last update. Any goroutine may call it.
+func (s *State) Last() int64 { return s.sequence.Load() }
+
+// Apply applies an entry. It is deterministic: the state depends only on the entries and
+// their order. e and its bytes are the caller's again when it returns.
+func (s *State) Apply(e *Entry) Outcome {
+	stamp := e.First
+	if e.Stamped {
+		stamp = 0
+	}
+	if e.Counter > 0 {
+		s.Clients.Note(e.Client, e.Counter, len(e.Spans), e.First-1)
+	}
+	s.pieces = s.Store.Apply(e.Wire, e.Spans, stamp, s.pieces[:0])
+	timed := s.Deadlines.Apply(e.Wire, e.Spans, stamp, e.At)
+	last := e.Last()
+	s.sequence.Store(last)
+	s.Terms.Advance(e.Reign, last)
+	return Outcome{s.pieces, timed}
+}
+
+// SkipTo makes the next update get at least the sequence after one.
+func (s *State) SkipTo(sequence int64) { s.sequence.Store(max(s.Last(), sequence)) }
+
+// expiredProperties marks the deletion of an expired key, for all clients. Its UUID is
+// empty, because no client sent it. Other peers ignore unknown properties.
+// A client's deletion loses the property (kvmsg.FromClient).
+var expiredProperties = []byte(kvmsg.PropertyCause + "=expired\n")
+
+// Expired appends the deletions of keys whose time to live ends up to now to wire and
+// spans, which an entry then applies: until it does, the keys are there, without a
+// deadline. It stops after some steps (timer.Deadlines.Expire), and then reports that there
+// is more.
+func (s *State) Expired(now time.Duration, steps int, wire []byte, spans []buf.Span) (_ []byte, _ []buf.Span, more bool) {
+	var key []byte
+	more = s.Deadlines.Expire(now, steps, func(hash uint64, seq int64) {
+		var ok bool
+		if key, ok = s.Store.KeyOf(hash, seq, key[:0]); !ok {
+			return // set again or deleted since
+		}
+		start := len(wire)
+		wire = kvmsg.AppendRecord(wire, key, 0, nil, expiredProperties, nil)
+		spans = append(spans, buf.Span{Start: uint32(start), End: uint32(len(wire)), Tag: hash | kvmsg.TagDelete | kvmsg.TagProperties})
+	})
+	return wire, spans, more
+}
+
+// Cut is the keys and values at one moment, with the sequence of the last update.
+// Reading it needs no lock. Its owner must release it.
+type Cut struct {
+	*store.Cut
+	Deadlines *timer.Deadlines // as they are now
+}
+
+// Cut returns a cut of the keys and values.
+func (s *State) Cut() Cut {
+	c := s.Store.Cut()
+	c.Sequence = s.Last()
+	return Cut{c, &s.Deadlines}
+}
+
+// Image is the whole state at one moment. Its owner must release it.
+type Image struct {
+	Cut
+	ID      [ledger.MapIDSize]byte
+	Terms   []Reign // oldest first
+	clients [][]byte
+}
+
+// Image returns the whole state. It copies the progress of all clients, up to about 10 MB.
+func (s *State) Image() *Image {
+	return &Image{s.Cut(), s.ID, s.Terms.History(), s.Clients.Portions()}
+}
+
+// A state is stored and sent in sections, in this order: one with the identity of the map,
+// one with the terms, the clients in portions, and the records in portions. Each has a
+// kind and a body:
+//
+//	map       the identity, 16 bytes
+//	terms     see appendReigns
+//	clients   see origins.portions
+//	records   updates in wire form, with the remaining time to live; of each key at most one
+//
+// A log on disk has each in an entry of its own, and the servers of a pair in messages;
+// WriteTo has them one after the other.
+type Section struct {
+	Kind  Kind
+	Count uint32 // of the records
+	Body  []byte // valid until the next one
+}
+
+// Kind is the kind of a section. The numbers are those of entries in the log.
+type Kind uint32
+
+const (
+	KindRecords Kind = 0
+	KindClients Kind = 2
+	KindMap     Kind = 3
+	KindTerms   Kind = 4
+)
+
+// Sections returns the state in sections; those of records have about size bytes. A cut of
+// a map alone, without an identity, terms or clients, has no sections of them.
+func (c *Image) Sections(size int) iter.Seq[Section] {
+	return func(yield func(Section) bool) {
+		if c.ID != [ledger.MapIDSize]byte{} && !yield(Section{Kind: KindMap, Body: c.ID[:]}) {
+			return
+		}
+		if len(c.Terms) > 0 && !yield(Section{Kind: KindTerms, Body: AppendReigns(nil, c.Terms)}) {
+			return
+		}
+		for _, portion := range c.clients {
+			if !yield(Section{Kind: KindClients, Body: portion}) {
+				return
+			}
+		}
+		p := Section{Kind: KindRecords, Body: make([]byte, 0, size+size/4)}
+		goOn := true
+		flush := func() {
+			if p.Count > 0 {
+				goOn = yield(p)
+			}
+			p.Count, p.Body = 0, p.Body[:0]
+		}
+		c.Records(func(r kvmsg.Record) bool {
+			if len(p.Body)+len(r)+kvmsg.AgedGrowth > size {
+				flush()
+			}
+			if goOn {
+				p.Body = kvmsg.AppendAged(p.Body, r, c.Deadlines.Remaining(r))
+				p.Count++
+			}
+			return goOn
+		})
+		if goOn {
+			flush()
+		}
+	}
+}

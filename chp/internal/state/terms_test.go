@@ -1,0 +1,129 @@
+package state
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestReigns: two servers find their common updates by the newest reign that both know,
+// however many there were.
+func TestReigns(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		a, b []Reign
+		want int64
+	}{
+		{[]Reign{{1, 10}}, []Reign{{1, 10}}, 10},
+		{[]Reign{{1, 10}}, []Reign{{1, 7}, {2, 20}}, 7},
+		{[]Reign{{1, 7}, {2, 20}}, []Reign{{1, 10}}, 7},
+		{[]Reign{{1, 7}, {2, 20}, {4, 30}}, []Reign{{1, 7}, {2, 15}, {3, 40}}, 15},
+		{[]Reign{{2, 20}}, []Reign{{1, 7}, {3, 40}}, 0},
+		{[]Reign{{0, 0}}, []Reign{{0, 0}}, 0},
+	} {
+		if got := Common(c.a, c.b); got != c.want {
+			t.Errorf("%v and %v: %d, want %d", c.a, c.b, got, c.want)
+		}
+	}
+	var q struct{ Reigns Reigns }
+	for i := range uint64(3 * MaxReigns) {
+		q.Reigns.Advance(i+1, int64(10*i+5))
+		q.Reigns.Advance(i+1, int64(10*i+10))
+	}
+	h := q.Reigns.History()
+	if n := len(h); n != MaxReigns || h[n-1] != (Reign{3 * MaxReigns, 30 * MaxReigns}) || h[n-2] != (Reign{3*MaxReigns - 1, 30*MaxReigns - 10}) {
+		t.Errorf("%d reigns, the last ones %v", n, h[n-2:])
+	}
+	if got, ok := ParseReigns(AppendReigns(nil, h)); !ok || !slices.Equal(got, h) {
+		t.Errorf("%v, %v", got, ok)
+	}
+	for _, bad := range []string{"", "0123456789abcdef0", string(AppendReigns(nil, []Reign{{1, -1}})), string(make([]byte, (MaxReigns+1)*ReignSize))} {
+		if _, ok := ParseReigns([]byte(bad)); ok {
+			t.Errorf("%d bytes are taken for reigns", len(bad))
+		}
+	}
+}
+
+// TestReignNumbers: the reign of a later update has the higher number, and interims, of
+// which the numbers stay within the term, come between.
+func TestReignNumbers(t *testing.T) {
+	t.Parallel()
+	var q struct{ Reigns Reigns }
+	for i := range uint64(1000) {
+		before := q.Reigns.Newest
+		q.Reigns.Begin(i % 2 * i)
+		if i%3 > 0 { // it expires something first
+			q.Reigns.Advance(q.Reigns.Present, before.Last+1)
+			if got := q.Reigns.Accepted(); i > 0 && Compare(got, before) != 0 {
+				t.Fatalf("an interim of the server counts: %v after %v", got, before)
+			}
+		}
+		q.Reigns.Count()
+		q.Reigns.Advance(q.Reigns.Present, before.Last+2)
+		got := q.Reigns.Accepted()
+		if got != q.Reigns.Newest || TermOf(got.ID) != i+1 || Compare(got, before) <= 0 || Compare(before, got) >= 0 || got.ID <= before.ID {
+			t.Fatalf("%x after %x", got, before)
+		}
+		q.Reigns.Count()
+		if q.Reigns.Present != got.ID {
+			t.Fatal("a second update begins another reign")
+		}
+	}
+	// As many interims, of a server that restarts again and again, as anybody sees.
+	id := uint64(reignRandom)
+	for range 100 {
+		next := interimAfter(id, 0)
+		if next <= id || TermOf(next) != 0 {
+			t.Fatalf("%x after %x", next, id)
+		}
+		id = next
+	}
+}
+
+// TestCompareReigns: the later term counts, within a reign the sequence, of one term the
+// server that took over, of two that did the later one, and then who began first.
+func TestCompareReigns(t *testing.T) {
+	t.Parallel()
+	const term = 1 << ReignBits
+	for _, c := range []struct {
+		what string
+		a, b Reign
+		want int
+	}{
+		{"nothing", Reign{}, Reign{}, 0},
+		{"something", Reign{term, 1}, Reign{}, 1},
+		{"of a server that was not of a pair", Reign{0, 1}, Reign{}, 1},
+		{"the same", Reign{term, 7}, Reign{term, 7}, 0},
+		{"more of a reign", Reign{term, 8}, Reign{term, 7}, 1},
+		{"a later term, though its sequence is lower", Reign{2 * term, 1}, Reign{term, 9}, 1},
+		{"one term, one took over", Reign{term | ReignTook, 1}, Reign{term + 1, 9}, 1},
+		{"one term, one began earlier", Reign{term + 1, 1}, Reign{term + 2, 9}, 1},
+		{"one term, both took over", Reign{term | ReignTook, 1}, Reign{term | ReignTook | 5, 9}, 1},
+		{"one term, one took over later", Reign{reignAfter(0, 8), 1}, Reign{reignAfter(0, 7), 9}, 1},
+		{"one term, one that began later took over later", Reign{reignAfter(0, 8), 9}, Reign{reignAfter(0, 7), 1}, 1},
+		{"one term, one took over later, and its bits begin again", Reign{reignAfter(0, 5<<tookBits+1), 9}, Reign{reignAfter(0, 5<<tookBits-1), 1}, 1},
+		{"one term, as far apart as cannot be", Reign{reignAfter(0, 1<<(tookBits-1)), 1}, Reign{reignAfter(0, 1<<tookBits), 9}, 1},
+	} {
+		if a, b := Compare(c.a, c.b), Compare(c.b, c.a); a != c.want || b != -c.want {
+			t.Errorf("%s: %d and %d", c.what, a, b)
+		}
+	}
+}
+
+// TestImpossibleReigns: terms and sequences after which there would be no others are
+// refused, wherever they come from.
+func TestImpossibleReigns(t *testing.T) {
+	t.Parallel()
+	for _, r := range []Reign{{1<<64 - 1, 1}, {(maxTerm + 1) << ReignBits, 1}, {1, -1}, {1, 1<<63 - 1}, {1, maxSequence + 1}} {
+		if _, ok := ParseReigns(AppendReigns(nil, []Reign{r})); ok {
+			t.Errorf("a history has %x", r)
+		}
+		h := Head{Reign: r.ID, First: r.Last, Count: 1}
+		if _, ok := ParseHead(h.Append(nil)); ok {
+			t.Errorf("a batch has %x", r)
+		}
+	}
+	h := Head{Reign: 1, First: maxSequence, Count: 1<<32 - 1}
+	if _, ok := ParseHead(h.Append(nil)); ok {
+		t.Error("a batch ends above all sequences")
+	}
+}
