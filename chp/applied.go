@@ -49,9 +49,8 @@ func (s *Server) setMapID(id [ledger.MapIDSize]byte) {
 	s.sequencer.mu.Unlock()
 }
 
-// applied returns the APPLIED message for a client, in wire form. It may be sent when
-// everything up to sequence is published.
-func (s *Server) applied(id ledger.ID) (wire []byte, sequence int64) {
+// applied returns the APPLIED message for a client, in wire form.
+func (s *Server) applied(id ledger.ID) (wire []byte) {
 	q := &s.sequencer
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -59,12 +58,13 @@ func (s *Server) applied(id ledger.ID) (wire []byte, sequence int64) {
 	if mutate.NoRepeatCheck {
 		a.Known, a.Counter = true, 0
 	}
-	return ledger.AppendReply(nil, a), q.state.Last()
+	return ledger.AppendReply(nil, a)
 }
 
-// appliedSoon waits until the message that applied returns may be sent, and returns it.
+// appliedSoon returns the message of applied when all updates that are ordered now are
+// published: the client is to hear of those that it has sent.
 func (s *Server) appliedSoon(ctx context.Context, id ledger.ID) ([]byte, error) {
-	wire, sequence := s.applied(id)
+	sequence := s.sequencer.written().last
 	for more := s.sequencer.unpublished(sequence); more != nil; more = s.sequencer.unpublished(sequence) {
 		select {
 		case <-more:
@@ -72,5 +72,5 @@ func (s *Server) appliedSoon(ctx context.Context, id ledger.ID) ([]byte, error) 
 			return nil, ctx.Err()
 		}
 	}
-	return wire, nil
+	return s.applied(id), nil
 }

@@ -15,6 +15,13 @@ func (q *sequencer) mapRoom() int64 {
 	return q.maxBytes - int64(q.state.Store.LiveBytes())
 }
 
+// fits reports whether updates can be ordered now. If the map may have no room for all of
+// them, those that are held must be in it first. mu must be held.
+func (q *sequencer) fits(spans []sockets.Span) bool {
+	q.tight = q.maxBytes > 0 && !q.held.empty() && int64(extent(spans)) > q.mapRoom()-int64(q.held.bytes)
+	return !q.tight
+}
+
 // mapBytes returns the bytes of the live records.
 func (q *sequencer) mapBytes() int64 {
 	q.mu.Lock()

@@ -57,6 +57,9 @@ func (q *sequencer) checkpoint(ctx context.Context) error {
 	defer q.saving.Unlock()
 	q.mu.Lock()
 	c, index := q.state.Image(), q.disk.index
+	if !q.held.empty() {
+		index = q.held.oldest().index - 1
+	}
 	q.disk.grown.Store(0)
 	q.mu.Unlock()
 	return q.save(ctx, c, index)

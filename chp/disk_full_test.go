@@ -45,20 +45,20 @@ func TestNothingIsPublishedAfterTheLogFailed(t *testing.T) {
 			q.apply(&state.Entry{Head: state.Head{At: timer.Now()}, Wire: wire, Spans: []sockets.Span{{End: uint32(size), Tag: tag}}})
 		}
 		set()
-		eventually(t, "the first update is published", func() bool { return q.published.Load() == q.state.Last() })
-		before := q.published.Load()
+		eventually(t, "the first update is published", func() bool { return s.Sequence() == s.ordered() })
+		before := s.Sequence()
 		log.full.Store(true)
 		for q.disk.group.Err() == nil {
 			// These may be published, as long as the log has not failed.
 			set()
-			before = q.published.Load()
+			before = s.Sequence()
 			runtime.Gosched()
 		}
-		before = max(before, q.published.Load())
+		before = max(before, s.Sequence())
 		for range 3 {
 			set()
 		}
-		if got := q.published.Load(); got > before {
+		if got := s.Sequence(); got > before {
 			t.Errorf("%v: %d updates are published after the log has failed", policy, got-before)
 		}
 		if err := s.Close(); !errors.Is(err, commit.ErrFull) {

@@ -26,7 +26,7 @@ func TestCheckpointKeepsHistory(t *testing.T) {
 				q := &s.sequencer
 				set := func(reign uint64) {
 					q.mu.Lock()
-					q.state.Terms.Present = reign
+					q.order.reigns.Present = reign
 					q.mu.Unlock()
 					for i := range keys {
 						must(t, c.Set(ctx, fmt.Sprintf("/%d", i), []byte("v")))

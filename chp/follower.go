@@ -67,7 +67,7 @@ func (s *Server) outranks(h *baseHead) bool {
 	theirs.Set(h.reigns)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return state.Compare(q.state.Terms.Accepted(), theirs.Accepted()) > 0
+	return state.Compare(q.order.reigns.Accepted(), theirs.Accepted()) > 0
 }
 
 // follow follows the active server until ctx ends, and reconnects when the connection
@@ -137,7 +137,7 @@ func (f *follower) follow(ctx, serving context.Context) error {
 	}
 	q := &s.sequencer
 	q.mu.Lock()
-	asks := followRequest{mapID: q.state.ID, reign: q.state.Terms.Newest.ID, last: q.state.Terms.Newest.Last}
+	asks := followRequest{mapID: q.state.ID, reign: q.order.reigns.Newest.ID, last: q.order.reigns.Newest.Last}
 	q.mu.Unlock()
 	err = f.dealer.Send(f.ctx, []byte(nameFollow), asks.append(nil))
 	var b sockets.Batch
@@ -261,6 +261,7 @@ func (f *follower) control(name string, body []byte) error {
 		q := &f.server.sequencer
 		q.mu.Lock()
 		q.source = binary.BigEndian.Uint64(body)
+		q.linkHeld()
 		q.mu.Unlock()
 		f.server.pair.copied.Store(true)
 		f.news, f.follows = true, true
@@ -376,15 +377,15 @@ func (q *sequencer) followed(h state.Head, wire []byte, spans []sockets.Span) er
 	defer q.mu.Unlock()
 	// Within a reign there are no gaps.
 	newest := q.state.Terms.Newest
-	if h.First <= newest.Last || h.Reign < newest.ID || h.Reign == newest.ID && h.First != newest.Last+1 ||
+	if !q.held.empty() || h.First <= newest.Last || h.Reign < newest.ID || h.Reign == newest.ID && h.First != newest.Last+1 ||
 		kvmsg.Record(wire[spans[0].Start:]).Seq() != h.First {
 		return errFollow
 	}
 	e := state.Entry{Head: h, Wire: wire, Spans: spans, Stamped: true}
 	out := q.state.Apply(&e)
+	q.order.follow(&h)
 	q.arm(out, h.At)
-	q.published.Store(h.Last()) // first, as in publish
-	q.watches.push(h.Last(), out.Pieces)
+	q.watches.push(out.Pieces)
 	if q.disk.on() {
 		q.disk.append(h, out.Pieces)
 	}

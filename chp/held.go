@@ -2,14 +2,17 @@ package chp
 
 import (
 	"context"
+	"slices"
 
+	"clustermap/chp/internal/state"
+	"clustermap/internal/kvmsg"
 	"clustermap/internal/mutate"
 	"clustermap/internal/store"
 	"clustermap/sockets"
 )
 
-// held has the batches that are applied but not committed, and so not published. The
-// oldest is first.
+// held has the batches that are ordered and not committed: they are in the log, and neither
+// in the map nor published. The oldest is first.
 //
 // The caller of add bounds it: see sequencer.room. The slices are reused.
 type held struct {
@@ -21,7 +24,7 @@ type held struct {
 
 // heldBatch is one batch of updates in the log. It retains the segments of its pieces.
 type heldBatch struct {
-	last   int64  // sequence of its last update
+	state.Head
 	index  uint64 // of its entry in the log on disk, 0 without one
 	pieces []store.Piece
 	spans  []sockets.Span
@@ -42,14 +45,20 @@ const (
 // empty reports whether no batch is held.
 func (h *held) empty() bool { return h.first == len(h.batches) }
 
+// size returns the number of batches.
+func (h *held) size() int { return len(h.batches) - h.first }
+
+// oldest returns the oldest batch.
+func (h *held) oldest() *heldBatch { return &h.batches[h.first] }
+
 // add appends a batch.
-func (h *held) add(last int64, index uint64, pieces []store.Piece, spans []sockets.Span) {
+func (h *held) add(head state.Head, index uint64, pieces []store.Piece, spans []sockets.Span) {
 	var b heldBatch
 	if n := len(h.spare); n > 0 {
 		b = h.spare[n-1]
 		h.spare = h.spare[:n-1]
 	}
-	b.last, b.index = last, index
+	b.Head, b.index = head, index
 	b.pieces, b.spans, b.bytes = append(b.pieces[:0], pieces...), append(b.spans[:0], spans...), heldBytes+spanBytes*len(spans)
 	for _, p := range pieces {
 		p.Segment.Retain()
@@ -80,6 +89,32 @@ func (h *held) drop() {
 	}
 }
 
+// clear releases all batches.
+func (h *held) clear() {
+	for !h.empty() {
+		h.drop()
+	}
+}
+
+// filter removes the spans of keys that a held batch updates.
+func (h *held) filter(spans []sockets.Span) []sockets.Span {
+	if h.empty() || len(spans) == 0 {
+		return spans
+	}
+	updated := make(map[uint64]bool, len(spans))
+	for _, s := range spans {
+		updated[s.Tag&^kvmsg.TagFlags] = false
+	}
+	for i := h.first; i < len(h.batches); i++ {
+		for _, s := range h.batches[i].spans {
+			if _, ok := updated[s.Tag&^kvmsg.TagFlags]; ok {
+				updated[s.Tag&^kvmsg.TagFlags] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(spans, func(s sockets.Span) bool { return updated[s.Tag&^kvmsg.TagFlags] })
+}
+
 // commits says which updates are committed and may be published: those that the disk
 // and the other server of the pair have, as far as the server waits for them. By
 // default it waits for neither.
@@ -93,27 +128,38 @@ type commits struct {
 // has reports whether a batch is committed.
 func (c *commits) has(b *heldBatch) bool {
 	disk := !c.disk || b.index <= c.durable || mutate.PublishEarly
-	peer := !c.peer || b.last <= c.acked || mutate.PublishAlone
+	peer := !c.peer || b.Last() <= c.acked || mutate.PublishAlone
 	return disk && peer
 }
 
 // waits reports whether updates must wait for anything.
 func (c *commits) waits() bool { return c.disk || c.peer }
 
-// commit publishes the held batches that are committed. mu must be held.
+// commit puts the held batches that are committed into the map and publishes them. A passive
+// server commits nothing. mu must be held.
 func (q *sequencer) commit() {
 	some := false
-	for !q.held.empty() {
-		b := &q.held.batches[q.held.first]
+	for !q.passive && !q.held.empty() {
+		b := q.held.oldest()
 		if !q.commits.has(b) {
 			break
 		}
-		q.publish(b.last, b.pieces, b.spans)
+		q.publish(&b.Head, b.pieces, b.spans)
 		q.held.drop()
 		some = true
 	}
 	if some {
 		q.wakeWaiters()
+	}
+}
+
+// linkHeld puts the held batches of a passive server into its map: the active server has
+// them. mu must be held.
+func (q *sequencer) linkHeld() {
+	for !q.held.empty() {
+		b := q.held.oldest()
+		q.link(&b.Head, b.pieces, b.spans)
+		q.held.drop()
 	}
 }
 
@@ -135,14 +181,11 @@ func (q *sequencer) wakeWaiters() {
 }
 
 // unpublished returns a channel that is closed when more is published, or nil if
-// everything up to a sequence is published.
+// everything that was ordered before is published, or the server publishes nothing.
 func (q *sequencer) unpublished(sequence int64) <-chan struct{} {
-	if q.published.Load() >= sequence {
-		return nil
-	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.published.Load() >= sequence {
+	if q.passive || q.held.empty() || q.state.Last() >= sequence {
 		return nil
 	}
 	return q.more()
@@ -190,7 +233,7 @@ func (q *sequencer) full() <-chan struct{} {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.held.bytes < maxHeld && q.halted == 0 {
+	if q.halted == 0 && (q.passive || q.held.bytes < maxHeld && !(q.tight && !q.held.empty())) {
 		return nil
 	}
 	return q.more()

@@ -69,10 +69,7 @@ func (j *joiner) run(ctx context.Context) {
 		if a == nil {
 			err = j.await(ctx, j.wake)
 		} else if err = j.await(ctx, a.ready); err == nil {
-			if err = j.awaitCommit(ctx, a.chain.cut.Sequence); err == nil {
-				err = j.sendApplied(ctx, a)
-			}
-			if err == nil {
+			if err = j.sendApplied(ctx, a); err == nil {
 				err = j.send(ctx, a.chain)
 			}
 			if err == nil {
@@ -88,18 +85,6 @@ func (j *joiner) run(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// awaitCommit waits until the updates in a cut are published: no client may see them
-// before.
-func (j *joiner) awaitCommit(ctx context.Context, sequence int64) error {
-	q := &j.snapshots.server.sequencer
-	for more := q.unpublished(sequence); more != nil; more = q.unpublished(sequence) {
-		if err := j.await(ctx, more); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // fail drops the client's answers, and disconnects the client if it has stalled.

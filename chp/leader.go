@@ -221,7 +221,8 @@ func (f *following) sendBase(ctx context.Context) error {
 	q.mu.Lock()
 	c := q.state.Image()
 	h := baseHead{f.server.pair.thisRun, c.ID, c.Terms}
-	f.position, f.sent, f.base, f.hasMap = q.tail.end(), q.state.Terms.Newest.Last, q.state.Terms.Newest.Last, false
+	f.position = q.tail.end() - uint64(q.held.size()) // what is held follows the map
+	f.sent, f.base, f.hasMap = q.state.Terms.Newest.Last, q.state.Terms.Newest.Last, false
 	if q.follower == f {
 		q.tail.keepFrom(f.position, q.state.Store.LiveBytes())
 	}
@@ -258,7 +259,7 @@ func (q *sequencer) resume(r followRequest) (position uint64, ok bool) {
 	if position, ok = q.tail.behind(r.reign, r.last); ok {
 		return position, true
 	}
-	return q.tail.end(), q.state.Terms.Newest == state.Reign{ID: r.reign, Last: r.last}
+	return q.tail.end(), q.order.reigns.Newest == state.Reign{ID: r.reign, Last: r.last}
 }
 
 // hears handles a message of the other server: FOLLOW, PROOF, HAVE or BYE.
@@ -319,7 +320,7 @@ func (q *sequencer) acknowledged(peer *sockets.Peer, sequence int64) (waits bool
 		q.commits.acked, f.idle = f.have, 0
 	}
 	if !q.commits.peer && q.acks > 1 && f.hasMap && !f.gone && !f.bye &&
-		(q.state.Terms.Newest.Last-f.have < caughtUp || f.behind > looksPerTimeout) {
+		(q.order.reigns.Newest.Last-f.have < caughtUp || f.behind > looksPerTimeout) {
 		q.commits.peer, f.behind, waits = true, 0, true
 		q.noteWaits()
 	}

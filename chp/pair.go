@@ -116,7 +116,7 @@ func (p *pair) standing() []byte {
 	q := &p.server.sequencer
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return appendStanding(nil, standing{q.state.Terms.Accepted(), p.thisRun, q.source})
+	return appendStanding(nil, standing{q.order.reigns.Accepted(), p.thisRun, q.source})
 }
 
 // lookEvery returns the interval at which run looks at the other server.
@@ -240,13 +240,16 @@ func (p *pair) lead(ctx context.Context, took uint64) {
 	q := &s.sequencer
 	q.mu.Lock()
 	if q.passive {
-		q.state.Terms.Begin(took)
-		q.state.SkipTo(firstSequence(time.Now()))
-		q.published.Store(q.state.Last())
+		q.order.reigns.Begin(took)
+		q.order.last = max(q.order.last, firstSequence(time.Now()))
+		if q.held.empty() {
+			q.state.SkipTo(q.order.last)
+		}
 		q.passive, q.source = false, 0
 		q.halt(haltIsolated, p.isolation.holds())
-		q.state.Deadlines.Spare(q.state.Last(), s.opts.ExpiryGrace)
+		q.state.Deadlines.Spare(q.order.last, s.opts.ExpiryGrace)
 		p.takesEarly = true
+		q.commit()
 	}
 	q.halt(haltHandover, false)
 	q.mu.Unlock()
@@ -274,12 +277,7 @@ func (p *pair) yield() {
 		q.passive = true
 		q.endTerm()
 	}
-	for !q.held.empty() {
-		// Never published, but this server's map has it until it gets the active one's.
-		b := &q.held.batches[q.held.first]
-		q.watches.push(b.last, b.pieces)
-		q.held.drop()
-	}
+	// What is held stays so, until the active server says whether it has it (follower.control).
 	q.commits.peer = false
 	q.halt(haltHandover|haltIsolated, false)
 	f := q.follower
@@ -293,10 +291,9 @@ func (p *pair) yield() {
 	if was {
 		p.server.members.disconnectAll(errNotActive)
 	}
-	// After the clients are disconnected: this ends the waits of snapshots and
-	// progress reports for the updates that were dropped above.
+	// After the clients are disconnected: this ends the waits of progress reports for held
+	// updates.
 	q.mu.Lock()
-	q.published.Store(q.state.Last())
 	q.wakeWaiters()
 	q.mu.Unlock()
 }
@@ -342,7 +339,7 @@ func (p *pair) judge(ctx context.Context, look bool) {
 		s.log.Warn("disconnected the other server, which does not read", "remote", f.peer.RemoteAddr())
 	}
 	switch {
-	case f.have >= q.state.Terms.Newest.Last && !f.gone: // updates wait for the disk only
+	case f.have >= q.order.reigns.Newest.Last && !f.gone: // updates wait for the disk only
 		f.idle = 0
 	case look && !p.isolation.freezes():
 		f.idle++
@@ -486,7 +483,7 @@ func (p *pair) handover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err = p.drain(ctx, f, func() bool { return f.have == q.state.Terms.Newest.Last }); err == nil {
+	if err = p.drain(ctx, f, func() bool { return f.have == q.order.reigns.Newest.Last }); err == nil {
 		p.drained.Store(true)
 		soon, cancel := context.WithTimeout(ctx, max(2*p.timeout, drainLeast))
 		err = p.node.Handover(soon) // the other server may have ended just now

@@ -135,6 +135,7 @@ func TestPairKeepsNewerMap(t *testing.T) {
 	defer func() { must(t, s.Close()) }()
 	q := &s.sequencer
 	q.state.Terms.Set([]state.Reign{{ID: 1 << state.ReignBits, Last: 10}, {ID: 2 << state.ReignBits, Last: 20}})
+	q.orderAfter()
 	for _, c := range []struct {
 		what  string
 		has   []state.Reign

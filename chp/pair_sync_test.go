@@ -20,7 +20,7 @@ func TestPairInSync(t *testing.T) {
 	must(t, err)
 	q := &s.sequencer
 	q.mu.Lock()
-	r := followRequest{q.state.ID, q.state.Terms.Newest.ID, q.state.Terms.Newest.Last}
+	r := followRequest{q.state.ID, q.order.reigns.Newest.ID, q.order.reigns.Newest.Last}
 	q.mu.Unlock()
 	_, err = c.SetSync(ctx, "/b", []byte("1"))
 	must(t, err)
@@ -50,7 +50,7 @@ func TestPairCatchesUp(t *testing.T) {
 	has := s.newest()
 	q := &s.sequencer
 	q.mu.Lock()
-	r := followRequest{q.state.ID, q.state.Terms.Newest.ID, has}
+	r := followRequest{q.state.ID, q.order.reigns.Newest.ID, has}
 	q.mu.Unlock()
 	for range caughtUp {
 		must(t, c.Set(ctx, "/b", []byte("1")))
@@ -110,7 +110,7 @@ func TestPairWaitsForOwnDisk(t *testing.T) {
 	eventually(t, "the follower has it", func() bool {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		return q.follower.have == q.state.Terms.Newest.Last
+		return q.follower.have == q.order.reigns.Newest.Last
 	})
 	for range 2 * looksPerTimeout {
 		s.pair.judge(ctx, true)

@@ -90,7 +90,7 @@ func (p pairServer) inSync() bool {
 	q := &p.sequencer
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.commits.peer && q.held.empty() && q.follower.have == q.state.Terms.Newest.Last
+	return q.commits.peer && q.held.empty() && q.follower.have == q.order.reigns.Newest.Last
 }
 
 func (p pairServer) active() bool { return p.pair.active.Load() }

@@ -23,7 +23,7 @@ func (q *sequencer) preload(entries iter.Seq2[Entry, error], maxValue int) error
 		batch.First, batch.Count, batch.At = q.state.Last()+1, uint32(len(batch.Spans)), timer.Now()
 		q.state.Apply(&batch)
 		batch.Wire, batch.Spans = batch.Wire[:0], batch.Spans[:0]
-		q.published.Store(q.state.Last())
+		q.orderAfter()
 		if q.mapRoom() < 0 {
 			return kvmsg.ErrMapFull
 		}

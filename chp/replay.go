@@ -43,7 +43,7 @@ func (q *sequencer) replay(o *ServerOptions) error {
 		q.base = 0 // the map is not new
 	}
 	q.state.SkipTo(max(r.last, begin))
-	q.published.Store(q.state.Last())
+	q.orderAfter()
 	r.progress.Done, r.progress.Replayed = true, done
 	r.report(time.Now())
 

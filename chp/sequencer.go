@@ -19,19 +19,19 @@ import (
 // sequencer numbers all updates. A batch of updates goes through these steps:
 //
 //	order    the updates get their sequences
-//	apply    they are copied to the log, and the index points to them
+//	append   they are copied to the log of the store
 //	commit   everything that must store them has them: the log on disk, the other
 //	         server of a pair, or nothing
-//	publish  they are passed to the publisher
+//	link     the map has them: the index points to them
+//	publish  they are passed to the publisher and to the watches
 //
-// All changes of the map happen under the mutex, which is locked once per batch. So the
-// publisher's order is the order of the sequences, and a cut made under the mutex is
-// between two batches. If nothing has to be waited for, the four steps are one.
+// All of it happens under the mutex, which is locked once per batch. So the publisher's
+// order is the order of the sequences, and a cut made under the mutex is between two
+// batches. If nothing has to be waited for, the steps are one.
 //
-// Updates are applied before they are committed because the log has the bytes that the
-// disk, the other server and the subscribers get. They are not visible to clients
-// before that: the batches are held, a heartbeat carries the sequence of the last
-// published update, and a snapshot waits until everything in its cut is published.
+// Updates are appended before they are committed because the log has the bytes that the
+// disk, the other server and the subscribers get. Until they are committed they are held,
+// and nobody sees them: what is in the map is published, and what is published is in the map.
 //
 // Nothing under the mutex waits for a peer or a disk.
 type sequencer struct {
@@ -44,7 +44,8 @@ type sequencer struct {
 	current atomic.Pointer[state.State] // state, for readers
 
 	mu    sync.Mutex
-	state *state.State
+	state *state.State // of all that is committed
+	order order
 	dead  expiry
 	hugz  []byte // the wire form of the heartbeat, without its sequence; nil if none is sent
 
@@ -60,7 +61,8 @@ type sequencer struct {
 	follower *following // the other server, or nil if it does not follow
 	early    early      // updates that came before the active server published them
 
-	held     held          // applied and not yet published
+	held     held          // ordered and not yet committed
+	tight    bool          // updates wait until the map has the held ones, which may fill it
 	commits  commits       // the commits that the held updates wait for
 	progress chan struct{} // closed when some were published; nil if no goroutine waits
 	terms    uint64        // how often the server has stopped being the active one
@@ -73,11 +75,10 @@ type sequencer struct {
 	restored int64 // sequence of the last update from the log or Preload
 
 	// Written under mu, read by any goroutine.
-	published atomic.Int64 // the sequence of the last update that was published
-	waiting   atomic.Bool  // updates may have to wait: to be committed, or because they are halted
-	waiters   atomic.Int64 // goroutines whose updates wait until the sequencer accepts them
-	updates   atomic.Uint64
-	expired   atomic.Uint64
+	waiting atomic.Bool  // updates may have to wait: to be committed, or because they are halted
+	waiters atomic.Int64 // goroutines whose updates wait until the sequencer accepts them
+	updates atomic.Uint64
+	expired atomic.Uint64
 
 	armed   chan struct{} // wakes the clock when the first TTL comes
 	armedAt time.Duration // see armedSince
@@ -100,11 +101,30 @@ func (q *sequencer) init(publisher publisher, maxBytes int64, refused *refusals)
 	q.hugz = zmtp.AppendMessage(nil, []byte("HUGZ"), make([]byte, 8), nil, nil, nil)
 }
 
-// setState replaces the map. Everything in it counts as published. mu must be held.
+// setState replaces the map, and orders what follows it. mu must be held.
 func (q *sequencer) setState(s *state.State) {
+	q.held.clear() // of the map before
 	q.state = s
 	q.current.Store(s)
-	q.published.Store(s.Last())
+	q.orderAfter()
+}
+
+// orderAfter orders what follows the state. mu must be held.
+func (q *sequencer) orderAfter() {
+	q.order.last = q.state.Last()
+	q.order.reigns.Set(q.state.Terms.History())
+}
+
+// order is where the sequencer is: it is ahead of the state by the held updates.
+type order struct {
+	last   int64        // sequence of the last update
+	reigns state.Reigns // and the present one
+}
+
+// follow records that a batch is ordered.
+func (o *order) follow(h *state.Head) {
+	o.last = h.Last()
+	o.reigns.Advance(h.Reign, h.Last())
 }
 
 // accept numbers, applies and publishes a batch that checkUpdates has checked. It
@@ -126,6 +146,9 @@ func (q *sequencer) accept(b *sockets.Batch, from sender) (unfit []sockets.Span,
 			return nil, 0, true
 		}
 	}
+	if !q.fits(spans) {
+		return nil, 0, false
+	}
 	unfit, repeated = q.acceptNow(wire, spans, from)
 	return unfit, repeated, true
 }
@@ -134,7 +157,7 @@ func (q *sequencer) accept(b *sockets.Batch, from sender) (unfit []sockets.Span,
 func (q *sequencer) acceptNow(wire []byte, spans []sockets.Span, from sender) (unfit []sockets.Span, repeated int) {
 	if from.numbered {
 		all := len(spans)
-		spans = q.state.Clients.Once(from.id, wire, spans, q.state.Last())
+		spans = q.state.Clients.Once(from.id, wire, spans)
 		if repeated = all - len(spans); repeated > 0 {
 			q.repeated.Add(uint64(repeated))
 		}
@@ -152,7 +175,7 @@ func (q *sequencer) acceptNow(wire []byte, spans []sockets.Span, from sender) (u
 			return unfit, repeated
 		}
 	}
-	q.state.Terms.Count()
+	q.order.reigns.Count()
 	e := state.Entry{Head: state.Head{Client: from.id, At: timer.Now()}, Wire: wire, Spans: spans}
 	if from.numbered {
 		e.Counter = uint64(kvmsg.Record(wire[spans[len(spans)-1].Start:]).Seq())
@@ -162,27 +185,47 @@ func (q *sequencer) acceptNow(wire []byte, spans []sockets.Span, from sender) (u
 	return unfit, repeated
 }
 
-// apply numbers and applies updates, and publishes them unless they must be committed
-// first. mu must be held.
+// apply orders updates, and publishes them unless they must be committed first. mu must be
+// held.
 func (q *sequencer) apply(e *state.Entry) {
-	e.Reign, e.First, e.Count = q.state.Terms.Present, q.state.Last()+1, uint32(len(e.Spans))
-	out := q.state.Apply(e)
-	q.arm(out, e.At)
+	e.Reign, e.First, e.Count = q.order.reigns.Present, q.order.last+1, uint32(len(e.Spans))
+	q.order.follow(&e.Head)
+	if !q.disk.on() && !q.commits.waits() && q.held.empty() {
+		out := q.state.Apply(e)
+		q.tail.add(e.Head, out.Pieces)
+		q.arm(out, e.At)
+		q.send(out.Pieces, e.Spans)
+		return
+	}
+	pieces := q.state.Append(e)
 	var index uint64
 	if q.disk.on() {
-		if index = q.disk.append(e.Head, out.Pieces); index == notLogged {
+		if index = q.disk.append(e.Head, pieces); index == notLogged {
 			// With every policy: nobody may see an update that a restart does not bring back.
 			q.commits.disk = true
 			q.noteWaits()
 		}
 	}
-	q.tail.add(e.Head, out.Pieces)
+	q.tail.add(e.Head, pieces)
 	if q.commits.waits() || !q.held.empty() {
-		q.held.add(e.Last(), index, out.Pieces, e.Spans)
+		q.held.add(e.Head, index, pieces, e.Spans)
 		q.commit()
 		return
 	}
-	q.publish(e.Last(), out.Pieces, e.Spans)
+	q.publish(&e.Head, pieces, e.Spans)
+}
+
+// link puts a batch that was appended into the map, and passes it to the watches. mu must be
+// held.
+func (q *sequencer) link(h *state.Head, pieces []store.Piece, spans []sockets.Span) {
+	q.arm(q.state.Link(h, pieces, spans), h.At)
+	q.watches.push(pieces)
+}
+
+// publish is link for an active server, which also passes the batch to the publisher.
+func (q *sequencer) publish(h *state.Head, pieces []store.Piece, spans []sockets.Span) {
+	q.arm(q.state.Link(h, pieces, spans), h.At)
+	q.send(pieces, spans)
 }
 
 // arm wakes the clock if an entry that was made at a time has set the first deadline.
@@ -193,11 +236,10 @@ func (q *sequencer) arm(out state.Outcome, at time.Duration) {
 	}
 }
 
-// publish passes pieces of the log to the publisher and to the watches of this process.
-// spans are their messages, in order, and last is the sequence of the last one.
-func (q *sequencer) publish(last int64, pieces []store.Piece, spans []sockets.Span) {
-	q.published.Store(last) // first, so that it includes every update that callers have seen
-	q.watches.push(last, pieces)
+// send passes pieces of the log, which are in the map, to the publisher and to the watches
+// of this process. spans are their messages, in order. mu must be held.
+func (q *sequencer) send(pieces []store.Piece, spans []sockets.Span) {
+	q.watches.push(pieces)
 	for _, p := range pieces {
 		// The publisher's policy is to disconnect, so this does not wait; it
 		// fails only once the publisher is closed.
@@ -213,7 +255,7 @@ func (q *sequencer) heartbeat() {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	binary.BigEndian.PutUint64(q.hugz[hugzSequence:], uint64(q.published.Load()))
+	binary.BigEndian.PutUint64(q.hugz[hugzSequence:], uint64(q.state.Last()))
 	_ = q.publisher.SendWire(context.Background(), q.hugz, 1, nil) // as in publish
 }
 
@@ -248,6 +290,7 @@ func (q *sequencer) expire(now time.Time) (more bool, size int) {
 	}
 	d := &q.dead
 	d.wire, d.spans, more = q.state.Expired(timer.At(now), expirePortion, d.wire[:0], d.spans[:0])
+	d.spans = q.held.filter(d.spans) // those get another deadline, or none, when they are linked
 	if len(d.spans) > 0 {
 		q.apply(&state.Entry{Head: state.Head{At: timer.Now()}, Wire: d.wire, Spans: d.spans})
 		q.expired.Add(uint64(len(d.spans)))

@@ -332,7 +332,7 @@ func (s *Server) close() {
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // Sequence returns the sequence of the last published update.
-func (s *Server) Sequence() int64 { return s.sequencer.published.Load() }
+func (s *Server) Sequence() int64 { return s.sequencer.current.Load().Last() }
 
 // Len returns the number of keys.
 func (s *Server) Len() int { return s.sequencer.current.Load().Store.Len() }
@@ -374,7 +374,7 @@ func (s *Server) Stats() ServerStats {
 	q := &s.sequencer
 	q.mu.Lock() // a batch is published before it is counted
 	defer q.mu.Unlock()
-	st.Keys, st.MapBytes, st.Sequence = q.state.Store.Len(), int64(q.state.Store.LiveBytes()), q.published.Load()
+	st.Keys, st.MapBytes, st.Sequence = q.state.Store.Len(), int64(q.state.Store.LiveBytes()), q.state.Last()
 	st.Updates, st.Repeated, st.Expired = q.updates.Load(), q.repeated.Load(), q.expired.Load()
 	st.Lagged, st.Refused = q.watches.lagged.Load(), s.refused.counts()
 	return st

@@ -28,8 +28,7 @@ func (s *Server) Range(f func(key, value []byte) bool) {
 // All returns an iterator over all entries, in no particular order. It iterates over the
 // map at the moment when the loop begins: updates that are applied meanwhile do not show,
 // and do not wait for the loop. Overwritten values keep their memory until the loop ends.
-// Like Get, it includes updates that are not yet published because they wait for the log
-// on disk or for the other server of a pair.
+// Like Get, it has what is published.
 //
 // Key, Value and Properties are lent for the body of the loop: they are valid until it ends, and must
 // not be changed. The body may call all methods of the server.

@@ -22,8 +22,6 @@ import (
 // On a server of a pair a watch continues when the server becomes active or passive. A
 // passive server reports the active one's updates as they arrive. When it replaces its
 // map by a copy of the active one's, the watch reports the differences with CauseResync.
-// These can undo an update of the time just before this server stopped being active,
-// which the other server never received.
 //
 // The events wait in a queue that ServerOptions.WatchQueue bounds. The server does not
 // wait for a watch: one that is not read fast enough ends with ErrLagged. All watches
@@ -42,48 +40,24 @@ func (s *Server) Watch(subtrees ...string) (*Watch, error) {
 		return nil, ErrClosed
 	}
 	now := newStateView(q.state.Store, &q.state.Deadlines, q.state.Last())
-	l := &localWatch{Watch: w}
-	if !q.held.empty() { // the last held batch ends with now.seq
-		l.initial = now // push queues it when everything in it is published
-	} else {
-		w.restart(nil, now)
-		now.release()
-	}
-	q.watches.list = append(q.watches.list, l)
+	w.restart(nil, now)
+	now.release()
+	q.watches.list = append(q.watches.list, w)
 	return w, nil
 }
 
 // watchers are the watches of a server's own process. The sequencer's mutex guards
 // them, except for lagged.
 type watchers struct {
-	list   []*localWatch
+	list   []*Watch
 	lagged atomic.Uint64 // watches that ended with ErrLagged
 }
 
-// localWatch is a watch of a server. initial is the state with which it begins, until
-// everything in that state is published; then nil.
-type localWatch struct {
-	*Watch
-	initial *stateView
-}
-
-// push queues a batch of updates that are published now. last is the sequence of the
-// last one.
-func (l *watchers) push(last int64, pieces []store.Piece) {
+// push queues a batch of updates that are published now.
+func (l *watchers) push(pieces []store.Piece) {
 	for _, w := range l.list {
-		if w.initial == nil {
-			w.push(pieces)
-		} else if last >= w.initial.seq { // this batch is the last one in it
-			w.start()
-		}
+		w.push(pieces)
 	}
-}
-
-// start queues the initial state.
-func (w *localWatch) start() {
-	w.restart(nil, w.initial)
-	w.initial.release()
-	w.initial = nil
 }
 
 // restart queues the replacement of the map old, which has no writer any more, by
@@ -102,18 +76,14 @@ func (l *watchers) restart(old, now *state.State) {
 
 // remove removes a watch, if it is there.
 func (l *watchers) remove(w *Watch) {
-	i := slices.IndexFunc(l.list, func(l *localWatch) bool { return l.Watch == w })
-	if i < 0 {
-		return
+	if i := slices.Index(l.list, w); i >= 0 {
+		l.list = slices.Delete(l.list, i, i+1)
 	}
-	l.list[i].initial.release()
-	l.list = slices.Delete(l.list, i, i+1)
 }
 
 // stop ends all watches with ErrClosed.
 func (l *watchers) stop() {
 	for _, w := range l.list {
-		w.initial.release()
 		w.queue.stop(ErrClosed)
 	}
 	l.list = nil

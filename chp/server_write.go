@@ -16,9 +16,10 @@ import (
 // as the options say, and is published to all clients. The rules for key, value and
 // options are those of [Client.Set]. Set does not retain key or value.
 //
-// When Set returns, the update has its place in the server's order, and Get returns its
-// value or that of a later update. Without a log or a pair it is also published. Set
-// does not wait for a disk or for the other server: see SetSync and Flush.
+// When Set returns, the update has its place in the server's order. Get returns its value, or
+// that of a later update, once it is committed and published: with a log of commit.Always
+// when it is on disk, and in a pair that is in sync when the other server has it; otherwise
+// at once. Set does not wait for that: see SetSync and Flush.
 //
 // Set waits, as clients do, while slow subscribers, the log, or the other server of a
 // pair cannot keep up (see ServerOptions.SlowestIntake), and during a handover. If the
@@ -290,6 +291,9 @@ func (q *sequencer) acceptLocal(wire []byte, spans []sockets.Span) (w written, u
 	case q.halted != 0 || q.held.bytes >= maxHeld:
 		return written{}, 0, true, nil
 	}
+	if !q.fits(spans) {
+		return written{}, 0, true, nil
+	}
 	q.own = append(q.own[:0], spans...) // acceptNow changes them
 	refused, _ := q.acceptNow(wire, q.own, sender{})
 	if cap(q.own) > keepOwn {
@@ -342,7 +346,12 @@ func (q *sequencer) flush() (written, error) {
 	return q.writtenNow(), nil
 }
 
-func (q *sequencer) writtenNow() written { return written{q.state.Last(), q.terms} }
+func (q *sequencer) writtenNow() written {
+	if q.passive { // what is held is not published by this server
+		return written{q.state.Last(), q.terms}
+	}
+	return written{q.order.last, q.terms}
+}
 
 // published waits until an update is published.
 func (s *Server) published(ctx context.Context, w written) error {
@@ -373,7 +382,7 @@ func (q *sequencer) outcome(w written) (more <-chan struct{}, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case q.terms == w.term && q.published.Load() >= w.last, q.terms == w.term+1 && q.kept >= w.last:
+	case q.terms == w.term && q.state.Last() >= w.last, q.terms == w.term+1 && q.kept >= w.last:
 		return nil, nil
 	case q.terms != w.term:
 		return nil, errUnpublished
@@ -385,8 +394,8 @@ func (q *sequencer) outcome(w written) (more <-chan struct{}, err error) {
 // published. mu must be held.
 func (q *sequencer) endTerm() {
 	q.terms++
-	q.kept = q.published.Load()
-	q.lost = q.lost || q.kept < q.state.Last()
+	q.kept = q.state.Last()
+	q.lost = q.lost || q.kept < q.order.last
 }
 
 // shut refuses updates of this process and ends the watches.

@@ -183,7 +183,7 @@ func hold(s *Server) (release func()) {
 		q := &s.sequencer
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.commits.peer, q.commits.acked = on, q.published.Load()
+		q.commits.peer, q.commits.acked = on, q.state.Last()
 		q.noteWaits()
 		q.commit()
 		q.wakeWaiters()
@@ -191,6 +191,9 @@ func hold(s *Server) (release func()) {
 	set(true)
 	return func() { set(false) }
 }
+
+// ordered returns the sequence of the last update that a server has ordered.
+func (s *Server) ordered() int64 { return s.sequencer.written().last }
 
 // SetSync and Flush wait until an update is published; Set does not.
 func TestServerSetSyncWaits(t *testing.T) {
@@ -200,8 +203,8 @@ func TestServerSetSyncWaits(t *testing.T) {
 	release := hold(s)
 	base := s.Sequence()
 	must(t, s.Set(ctx, "/a", []byte("1")))
-	if v, _ := s.Get("/a"); string(v) != "1" || s.Sequence() != base {
-		t.Errorf("value %q, sequence %d; want 1, %d", v, s.Sequence(), base)
+	if v, ok := s.Get("/a"); ok || s.Sequence() != base {
+		t.Errorf("value %q, sequence %d; want none, %d", v, s.Sequence(), base)
 	}
 	soon, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
@@ -219,10 +222,13 @@ func TestServerSetSyncWaits(t *testing.T) {
 		}
 		synced <- seq
 	}()
-	eventually(t, "the update is applied", func() bool { v, _ := s.Get("/a"); return string(v) == "3" })
+	eventually(t, "the update is ordered", func() bool { return s.ordered() == base+3 })
 	release()
 	if seq := <-synced; seq != base+3 {
 		t.Errorf("sequence %d, want %d", seq, base+3)
+	}
+	if v, _ := s.Get("/a"); string(v) != "3" {
+		t.Errorf("value %q when it is published", v)
 	}
 	must(t, s.Flush(ctx))
 }
@@ -312,19 +318,19 @@ func TestServerSetSyncEnds(t *testing.T) {
 	defer hold(s)()
 	synced := make(chan error, 1)
 	set := func() {
+		last := s.ordered()
 		before, _ := s.Get("/a")
 		next := append(before, 'x')
 		go func() {
 			_, err := s.SetSync(ctx, "/a", next)
 			synced <- err
 		}()
-		eventually(t, "the update is applied", func() bool { v, _ := s.Get("/a"); return len(v) == len(next) })
+		eventually(t, "the update is ordered", func() bool { return s.ordered() > last })
 	}
 	set()
 	q := &s.sequencer
 	q.mu.Lock()
 	q.endTerm() // as pair.yield does
-	q.published.Store(q.state.Last())
 	q.wakeWaiters()
 	q.mu.Unlock()
 	if err := <-synced; !errors.Is(err, ErrUncertain) || !errors.Is(err, ErrStandby) {

@@ -26,7 +26,7 @@ func TestSlowFollowerSlowsIntake(t *testing.T) {
 	f := dialFollower(t, primary, func(o *sockets.Options) { o.RecvHWM, o.RecvHWMBytes = 1, 1 })
 	q := &primary.sequencer
 	q.mu.Lock()
-	r := followRequest{mapID: q.state.ID, reign: q.state.Terms.Newest.ID, last: q.state.Terms.Newest.Last}
+	r := followRequest{mapID: q.state.ID, reign: q.order.reigns.Newest.ID, last: q.order.reigns.Newest.Last}
 	q.mu.Unlock()
 	f.say(nameFollow, r.append(nil))
 	eventually(t, "it follows", func() bool {

@@ -115,7 +115,7 @@ func put(t testing.TB, s *Server, key, value string) {
 	next := q.state.Last() + 1
 	q.state.Store.Put([]byte(key), next, nil, nil, []byte(value))
 	q.state.SkipTo(next)
-	q.published.Store(next)
+	q.orderAfter()
 }
 
 // idle waits until a server holds nothing for snapshots.

@@ -146,8 +146,8 @@ func (s *Server) pairStatus(st *Status) {
 	case p.active.Load():
 		st.State = ServerActive
 		if f := q.follower; f != nil && !f.gone {
-			st.Lag = max(q.state.Terms.Newest.Last-f.have, 0)
-			st.InSync = q.commits.peer && f.have >= min(q.published.Load(), q.state.Terms.Newest.Last)
+			st.Lag = max(q.order.reigns.Newest.Last-f.have, 0)
+			st.InSync = q.commits.peer && f.have >= q.state.Terms.Newest.Last
 		} else {
 			st.Lag = -1
 		}

@@ -40,6 +40,49 @@ type target struct {
 //
 // Apply appends the pieces of the log that hold the messages, in order, to out.
 func (s *Map) Apply(wire []byte, spans []buf.Span, firstSeq int64, out []Piece) []Piece {
+	return s.copyIn(wire, spans, firstSeq, out, true)
+}
+
+// Append is the first half of Apply: the messages are in the log and in the pieces, and not
+// in the map, until Link. Until then a cut does not have them, and they do not count as
+// live.
+func (s *Map) Append(wire []byte, spans []buf.Span, firstSeq int64, out []Piece) []Piece {
+	return s.copyIn(wire, spans, firstSeq, out, false)
+}
+
+// Link is the second half of Apply, for the pieces of one call of Append. Pieces must be
+// linked in the order in which they were appended. spans has the records in them, with the
+// tags that Append was given; of the positions only the distances between Start and End
+// matter.
+func (s *Map) Link(pieces []Piece, spans []buf.Span) {
+	var part [applyBatch]buf.Span
+	for _, p := range pieces {
+		off := p.off
+		for left := p.Records; left > 0; {
+			n := min(left, applyBatch)
+			for i, span := range spans[:n] {
+				end := off + span.End - span.Start
+				part[i] = buf.Span{Start: off, End: end, Tag: span.Tag}
+				off = end
+			}
+			s.link(p.Segment, 0, part[:n], 0)
+			spans, left = spans[n:], left-n
+		}
+		s.log.linked(p)
+	}
+	s.publish()
+}
+
+// Truncate drops the pieces of calls of Append that were not linked: the records never were
+// in the map.
+func (s *Map) Truncate(pieces []Piece) {
+	for _, p := range pieces {
+		s.log.linked(p)
+	}
+}
+
+// copyIn is Apply, or Append if the records are not to be linked.
+func (s *Map) copyIn(wire []byte, spans []buf.Span, firstSeq int64, out []Piece, link bool) []Piece {
 	if len(spans) == 0 {
 		return out
 	}
@@ -71,7 +114,11 @@ func (s *Map) Apply(wire []byte, spans []buf.Span, firstSeq int64, out []Piece) 
 			from, to := part[0].Start, part[len(part)-1].End
 			copy(seg.buf[seg.used:], wire[from:to])
 			seg.used += to - from
-			s.link(seg, off-start, part, firstSeq)
+			if link {
+				s.link(seg, off-start, part, firstSeq)
+			} else {
+				seg.stamp(off-start, part, firstSeq)
+			}
 			if firstSeq > 0 {
 				firstSeq += int64(len(part))
 			}
@@ -83,9 +130,7 @@ func (s *Map) Apply(wire []byte, spans []buf.Span, firstSeq int64, out []Piece) 
 		} else {
 			out = append(out, Piece{Segment: seg, off: off, end: seg.used, Records: n})
 		}
-		if seg.sealed && seg.live == 0 {
-			s.log.retire(seg) // a deletion too large to share a segment
-		}
+		s.log.retireDead(seg) // a deletion too large to share a segment
 	}
 	s.publish()
 	return out

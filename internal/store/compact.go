@@ -107,14 +107,15 @@ func (s *Map) Tidied() bool {
 	return l.bytes <= l.limit() && l.retiredSize <= l.spare() && l.freeSize <= l.keep() && l.burst <= maxSegment
 }
 
-// chooseVictim selects the sealed segment with the smallest share of live bytes.
+// chooseVictim selects the sealed segment with the smallest share of live bytes. Records
+// that are not linked cannot be moved, since pieces refer to them.
 func (s *Map) chooseVictim() bool {
 	v := &s.log.victim
 	// A segment that is three quarters live is not worth copying. One that was made for a
 	// single record is fuller than that, so each victim makes the log smaller.
 	best := 0.75
 	s.log.each(func(seg *Segment) {
-		if share := float64(seg.bytes) / float64(len(seg.buf)); seg.sealed && share < best {
+		if share := float64(seg.bytes) / float64(len(seg.buf)); seg.sealed && seg.unlinked == 0 && share < best {
 			best, v.seg = share, seg
 		}
 	})

@@ -237,7 +237,19 @@ func (l *log) exchange(size int) {
 // seal ends appending to s.
 func (l *log) seal(s *Segment) {
 	s.sealed = true
-	if s.live == 0 {
+	l.retireDead(s)
+}
+
+// linked records that the records of a piece that Append has returned are linked, or
+// dropped.
+func (l *log) linked(p Piece) {
+	p.Segment.unlinked -= int32(p.Records)
+	l.retireDead(p.Segment)
+}
+
+// retireDead retires s if it is full and has no record that is live or may still be linked.
+func (l *log) retireDead(s *Segment) {
+	if s.live == 0 && s.unlinked == 0 && s.sealed {
 		l.retire(s)
 	}
 }
@@ -246,9 +258,7 @@ func (l *log) seal(s *Segment) {
 func (l *log) bury(s *Segment, offset uint32, size int) {
 	s.unmark(offset, size)
 	l.live -= size
-	if s.live == 0 && s.sealed {
-		l.retire(s)
-	}
+	l.retireDead(s)
 }
 
 // retire removes s, which has no live records, from the segments in use.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"clustermap/internal/buf"
 	"math/bits"
 	"sync/atomic"
 
@@ -57,10 +58,11 @@ type Segment struct {
 	bytes    int    // of those records
 	blocks   []block
 	anchored uint32 // all blocks below this one have an anchor or no record
+	unlinked int32  // records that Append has copied and Link has not linked
 	shared   bool   // a cut uses blocks too: copy them before the next change
 	sealed   bool   // nothing more is appended
 
-	_ [48]byte
+	_ [40]byte
 
 	refs atomic.Int64 // references, without that of the store
 }
@@ -111,6 +113,23 @@ func (s *Segment) anchor(offset uint32) {
 		s.anchored = n + 1
 		s.blocks[n].anchor = uint16(offset & (blockSize - 1))
 	}
+}
+
+// stamp sets the sequences of records that have been copied, from seq on, unless seq is 0,
+// and counts them as not linked. Their positions are those of spans and shift.
+func (s *Segment) stamp(shift uint32, spans []buf.Span, seq int64) {
+	if s.shared {
+		s.thaw()
+	}
+	for i := range spans {
+		off := spans[i].Start + shift
+		s.anchor(off)
+		if seq > 0 {
+			s.record(off).SetSeq(seq)
+			seq++
+		}
+	}
+	s.unlinked += int32(len(spans))
 }
 
 // mark marks the record of size bytes at offset as live.

@@ -23,7 +23,7 @@ import (
 //     of the bytes, and never through the index.
 //  3. live and bytes of a segment count those bits and the bytes of their records;
 //     log.live is the sum of bytes, keys that of live.
-//  4. A sealed segment without live records is retired. A retired segment is not
+//  4. A sealed segment without live records, and without any that may still be linked, is retired. A retired segment is not
 //     appended to, pinned by a new cut, or returned as a piece.
 //  5. The bytes of a record never change once its slot or piece is known to others. The
 //     sequence is set before that.
@@ -187,9 +187,7 @@ func (s *Map) Put(key []byte, seq int64, uuid, props, value []byte) Piece {
 	hash := kvmsg.HashKey(key)
 	if len(value) == 0 {
 		s.unset(hash, key)
-		if p.Segment.sealed && p.Segment.live == 0 {
-			s.log.retire(p.Segment)
-		}
+		s.log.retireDead(p.Segment)
 	} else {
 		s.set(hash, p.Segment, p.off, size)
 	}

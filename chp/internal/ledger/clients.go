@@ -41,10 +41,11 @@ const maxOrigins = 1 << 16
 // Progress is the progress of one client.
 type Progress struct {
 	ID         ID
-	Counter    uint64 // all numbers up to this one were accepted or skipped
-	At         int64  // sequence of the map when the last one was accepted
-	Skips      []Skip // numbers that were not applied, in order
-	missed     uint64 // if above counter: the first number that was not accepted, see miss
+	Counter    uint64 // all numbers up to this one are in the map, or were skipped
+	ordered    uint64 // all up to this one are ordered or skipped; not below Counter
+	At         int64  // sequence of the map before the last one in it
+	Skips      []Skip // numbers that were not applied, in order, up to ordered
+	missed     uint64 // if above ordered: the first number that was not accepted, see Miss
 	Prev, next *Progress
 }
 
@@ -98,18 +99,50 @@ func (o *Clients) use(id ID) *Progress {
 
 func (o *Clients) unlink(p *Progress) { p.Prev.next, p.next.Prev = p.next, p.Prev }
 
-// Note sets a client's counter from a log or the active server: updates of its updates
-// were applied as one batch after sequence at. If that leaves numbers out, some of them
-// were skipped. A counter that is not above the present one changes nothing.
+// Note records that updates of a client, the last one with the number counter, are in the map
+// as one batch, after the sequence at. If that leaves numbers out that are not known to be
+// skipped, some of them were. A counter that is not above the present one changes nothing.
 func (o *Clients) Note(id ID, counter uint64, updates int, at int64) {
 	p := o.use(id)
 	if counter <= p.Counter {
 		return
 	}
-	if counter-p.Counter != uint64(updates) {
+	if missing := counter - p.Counter - uint64(updates); missing != 0 && missing != p.skippedBetween(p.Counter, counter) {
 		p.skip(p.Counter+1, counter, SkipSome)
 	}
 	p.Counter, p.At = counter, max(p.At, at)
+	p.ordered = max(p.ordered, counter)
+	p.settle()
+}
+
+// settle moves the counter past numbers that were skipped and follow it.
+func (p *Progress) settle() {
+	for _, s := range p.Skips {
+		if s.first <= p.Counter+1 && s.Last > p.Counter {
+			p.Counter = s.Last
+		}
+	}
+}
+
+// skippedBetween returns how many numbers above after and up to last are known to be skipped.
+func (p *Progress) skippedBetween(after, last uint64) (n uint64) {
+	for _, s := range p.Skips {
+		if first, end := max(s.first, after+1), min(s.Last, last); first <= end {
+			n += end - first + 1
+		}
+	}
+	return n
+}
+
+// settled returns the skipped numbers up to the counter.
+func (p *Progress) settled() []Skip {
+	n := sort.Search(len(p.Skips), func(i int) bool { return p.Skips[i].first > p.Counter })
+	if n == 0 || p.Skips[n-1].Last <= p.Counter {
+		return p.Skips[:n]
+	}
+	all := slices.Clone(p.Skips[:n])
+	all[n-1].Last = p.Counter
+	return all
 }
 
 // Reply returns what the server tells a client about its progress, for the map with an
@@ -117,7 +150,7 @@ func (o *Clients) Note(id ID, counter uint64, updates int, at int64) {
 func (o *Clients) Reply(id ID, mapID [MapIDSize]byte) *Reply {
 	a := &Reply{MapID: mapID, Forgotten: o.Forgotten}
 	if p := o.find(id); p != nil {
-		a.Known, a.Counter, a.Skips = true, p.Counter, p.Skips
+		a.Known, a.Counter, a.Skips = true, p.Counter, p.settled()
 	}
 	return a
 }
@@ -150,10 +183,11 @@ func (p *Progress) skip(first, last uint64, reason kvmsg.Reason) {
 	}
 }
 
-// Once removes the updates of a client that were accepted before, marks the others as
-// accepted and returns them in the memory of spans. Their numbers increase, or are all
-// 0. at is the sequence of the map's last update.
-func (o *Clients) Once(id ID, wire []byte, spans []buf.Span, at int64) []buf.Span {
+// Once removes the updates of a client that were ordered before, marks the others as
+// ordered and returns them in the memory of spans. They must be either refused, or in the
+// map, by Refuse and Note, before later ones of the client are. Their numbers increase, or
+// are all 0.
+func (o *Clients) Once(id ID, wire []byte, spans []buf.Span) []buf.Span {
 	number := func(i int) uint64 { return uint64(kvmsg.Record(wire[spans[i].Start:spans[i].End]).Seq()) }
 	if len(spans) == 0 || number(0) == 0 {
 		return spans
@@ -161,17 +195,17 @@ func (o *Clients) Once(id ID, wire []byte, spans []buf.Span, at int64) []buf.Spa
 	p := o.use(id)
 	last := number(len(spans) - 1)
 	if mutate.NoRepeatCheck {
-		p.Counter = max(p.Counter, last)
+		p.ordered = max(p.ordered, last)
 		return spans
 	}
-	if last <= p.Counter || p.missed > p.Counter && number(0) > p.missed {
+	if last <= p.ordered || p.missed > p.ordered && number(0) > p.missed {
 		return nil
 	}
-	if number(0) <= p.Counter {
-		spans = spans[sort.Search(len(spans), func(i int) bool { return number(i) > p.Counter }):]
+	if number(0) <= p.ordered {
+		spans = spans[sort.Search(len(spans), func(i int) bool { return number(i) > p.ordered }):]
 	}
-	if last-p.Counter != uint64(len(spans)) { // some were refused before they came here
-		next := p.Counter + 1
+	if last-p.ordered != uint64(len(spans)) { // some were refused before they came here
+		next := p.ordered + 1
 		for i := range spans {
 			n := number(i)
 			if n > next {
@@ -180,7 +214,7 @@ func (o *Clients) Once(id ID, wire []byte, spans []buf.Span, at int64) []buf.Spa
 			next = n + 1
 		}
 	}
-	p.Counter, p.At = last, at
+	p.ordered = last
 	return spans
 }
 
@@ -192,6 +226,7 @@ func (o *Clients) Refuse(id ID, wire []byte, spans []buf.Span, reason kvmsg.Reas
 			p.skip(n, n, reason)
 		}
 	}
+	p.settle()
 }
 
 // Miss records that updates were not accepted because the server is not active. If it
@@ -206,7 +241,7 @@ func (o *Clients) Miss(id ID, wire []byte, spans []buf.Span) bool {
 	if n == 0 {
 		return false
 	}
-	if p := o.use(id); p.missed <= p.Counter || n < p.missed {
+	if p := o.use(id); p.missed <= p.ordered || n < p.missed {
 		p.missed = n
 	}
 	return true

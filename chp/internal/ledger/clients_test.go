@@ -59,7 +59,7 @@ func TestOriginsTakeEachNumberOnce(t *testing.T) {
 		{b, nil, nil},
 	} {
 		wire, spans := numberedBatch(test.sent...)
-		if got := numbersOf(wire, o.Once(test.id, wire, spans, 0)); !slices.Equal(got, test.want) {
+		if got := numbersOf(wire, o.Once(test.id, wire, spans)); !slices.Equal(got, test.want) {
 			t.Errorf("%d: of %d it took %d, want %d", i, test.sent, got, test.want)
 		}
 	}
@@ -80,7 +80,7 @@ func TestMissedUpdatesComeAgain(t *testing.T) {
 		wire, spans := numberedBatch(numbers...)
 		if missed {
 			o.Miss(id, wire, spans)
-		} else if got := len(o.Once(id, wire, spans, 0)); got != want {
+		} else if got := len(o.Once(id, wire, spans)); got != want {
 			t.Errorf("of %d it took %d, want %d", numbers, got, want)
 		}
 	}
@@ -91,6 +91,7 @@ func TestMissedUpdatesComeAgain(t *testing.T) {
 	take(false, rangeOf(5, 14), 10) // the client has connected again
 	take(false, rangeOf(15, 16), 2)
 	take(true, rangeOf(17, 20), 0)
+	o.Note(id, 16, 16, 50)
 	o.Note(id, 30, 14, 100) // another server took them
 	take(false, rangeOf(31, 40), 10)
 	if p := o.find(id); len(p.Skips) > 0 {
@@ -146,19 +147,43 @@ func TestSkips(t *testing.T) {
 	}
 }
 
-// A client and a server, and connections between them that break and deliver late:
-// every update is applied once and in order, and nothing that was refused counts as
+// A client and a server, connections between them that break and deliver late, updates that
+// are in the map only some time after they were ordered, and servers that take over without
+// those: every update is applied once and in order, and nothing that was refused counts as
 // applied.
 func TestNumbersAreEnough(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		var o Clients
+		o := new(Clients)
 		var id ID
 		type connection struct{ queue []uint64 }
 		var old []*connection
 		var now *connection
 		applied, refused := []uint64{}, map[uint64]bool{}
+		var ordered [][]uint64 // batches that are not in the map yet
+		commit := func(n int) {
+			for _, batch := range ordered[:n] {
+				o.Note(id, batch[len(batch)-1], len(batch), int64(len(applied)))
+				applied = append(applied, batch...)
+			}
+			ordered = ordered[n:]
+		}
+		takeOver := func() {
+			next := new(Clients)
+			for _, portion := range o.Portions() {
+				if !next.Add(portion) {
+					t.Fatal("the clients were refused")
+				}
+			}
+			o, ordered = next, nil
+			p := o.find(id)
+			for n := range refused {
+				if p == nil || n > p.Counter {
+					delete(refused, n) // it comes again
+				}
+			}
+		}
 		deliver := func(c *connection, n int) {
 			for n = min(n, len(c.queue)); n > 0; {
 				size := 1 + r.IntN(n)
@@ -173,7 +198,7 @@ func TestNumbersAreEnough(t *testing.T) {
 				c.queue, n = c.queue[size:], n-size
 				wire, spans := numberedBatch(arrived...)
 				var fit, unfit []buf.Span
-				for _, span := range o.Once(id, wire, spans, 0) {
+				for _, span := range o.Once(id, wire, spans) {
 					if number := uint64(kvmsg.Record(wire[span.Start:span.End]).Seq()); r.IntN(30) == 0 {
 						unfit = append(unfit, span)
 						refused[number] = true
@@ -184,7 +209,14 @@ func TestNumbersAreEnough(t *testing.T) {
 				if len(unfit) > 0 {
 					o.Refuse(id, wire, unfit, kvmsg.ReasonMapFull)
 				}
-				applied = append(applied, numbersOf(wire, fit)...)
+				if len(fit) > 0 {
+					ordered = append(ordered, numbersOf(wire, fit))
+				}
+				if late := seed%3 > 0; !late {
+					commit(len(ordered))
+				} else {
+					commit(r.IntN(len(ordered) + 1))
+				}
 			}
 		}
 		var sent uint64
@@ -203,6 +235,10 @@ func TestNumbersAreEnough(t *testing.T) {
 		for range 300 {
 			switch r.IntN(8) {
 			case 0:
+				if seed%3 == 2 && r.IntN(3) == 0 {
+					takeOver()
+					old, now = nil, nil // connections to the other server
+				}
 				connect()
 			case 1, 2:
 				if len(old) > 0 {
@@ -224,8 +260,9 @@ func TestNumbersAreEnough(t *testing.T) {
 		for _, c := range old {
 			deliver(c, len(c.queue))
 		}
+		commit(len(ordered))
 		p := o.find(id)
-		message := appliedOf(p)
+		message := o.Reply(id, [MapIDSize]byte{})
 		next := 0
 		for n := uint64(1); n <= p.Counter; n++ {
 			is := next < len(applied) && applied[next] == n
@@ -367,7 +404,7 @@ func TestOnceAllocatesNothing(t *testing.T) {
 			kvmsg.Record(wire[s.Start:s.End]).SetSeq(int64(next))
 			next++
 		}
-		if len(o.Once(id, wire, spans, 0)) != len(spans) {
+		if len(o.Once(id, wire, spans)) != len(spans) {
 			t.Fatal("some were taken for repetitions")
 		}
 	}); n != 0 {

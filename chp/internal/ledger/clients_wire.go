@@ -33,8 +33,9 @@ func (o *Clients) Portions() (all [][]byte) {
 			dst = append(dst, p.ID[:]...)
 			dst = binary.BigEndian.AppendUint64(dst, p.Counter)
 			dst = binary.BigEndian.AppendUint64(dst, uint64(p.At))
-			dst = append(dst, byte(len(p.Skips)))
-			dst = appendSkips(dst, p.Skips)
+			skips := p.settled()
+			dst = append(dst, byte(len(skips)))
+			dst = appendSkips(dst, skips)
 			if len(dst) > originsPortion {
 				all = append(all, dst)
 				dst = begin()
@@ -61,6 +62,7 @@ func (o *Clients) Add(b []byte) bool {
 		}
 		p := o.use(ID(b))
 		p.Counter = binary.BigEndian.Uint64(b[16:])
+		p.ordered = max(p.ordered, p.Counter)
 		p.At = int64(binary.BigEndian.Uint64(b[24:]))
 		p.Skips = nil
 		for s := b[fixed : fixed+n*skipSize]; len(s) > 0; s = s[skipSize:] {

@@ -62,15 +62,76 @@ func (s *State) Apply(e *Entry) Outcome {
 	if e.Stamped {
 		stamp = 0
 	}
-	if e.Counter > 0 {
-		s.Clients.Note(e.Client, e.Counter, len(e.Spans), e.First-1)
-	}
+	s.note(&e.Head)
 	s.pieces = s.Store.Apply(e.Wire, e.Spans, stamp, s.pieces[:0])
 	timed := s.Deadlines.Apply(e.Wire, e.Spans, stamp, e.At)
-	last := e.Last()
-	s.sequence.Store(last)
-	s.Terms.Advance(e.Reign, last)
+	s.advance(&e.Head)
 	return Outcome{s.pieces, timed}
+}
+
+// Append is the first half of Apply: the updates are in the log, with their sequences, and
+// the state is as before. The pieces are valid until the next call of Apply or Append, or
+// while their segments are retained.
+func (s *State) Append(e *Entry) []store.Piece {
+	stamp := e.First
+	if e.Stamped {
+		stamp = 0
+	}
+	s.pieces = s.Store.Append(e.Wire, e.Spans, stamp, s.pieces[:0])
+	return s.pieces
+}
+
+// Link is the second half of Apply: the updates of an entry that Append has returned as
+// pieces are in the state. Entries must be linked in the order in which they were appended.
+// spans has the records, with their tags; their positions do not matter.
+func (s *State) Link(h *Head, pieces []store.Piece, spans []buf.Span) Outcome {
+	s.note(h)
+	s.Store.Link(pieces, spans)
+	timed := false
+	for _, p := range pieces {
+		part := spans[:p.Records]
+		spans = spans[p.Records:]
+		if timedIn(part) {
+			timed = s.Deadlines.Apply(p.Wire(), placed(part), 0, h.At) || timed
+		}
+	}
+	s.advance(h)
+	return Outcome{pieces, timed}
+}
+
+// note records the progress of an entry's client.
+func (s *State) note(h *Head) {
+	if h.Counter > 0 {
+		s.Clients.Note(h.Client, h.Counter, int(h.Count), h.First-1)
+	}
+}
+
+// advance makes the last update of an entry that of the map.
+func (s *State) advance(h *Head) {
+	s.sequence.Store(h.Last())
+	s.Terms.Advance(h.Reign, h.Last())
+}
+
+// timedIn reports whether some updates delete keys or have properties: most batches have
+// none, and no effect on deadlines.
+func timedIn(spans []buf.Span) bool {
+	var flags uint64
+	for i := range spans {
+		flags |= spans[i].Tag
+	}
+	return flags&kvmsg.TagFlags != 0
+}
+
+// placed returns the spans of records that follow each other, from 0 on.
+func placed(spans []buf.Span) []buf.Span {
+	all := make([]buf.Span, len(spans))
+	at := uint32(0)
+	for i, span := range spans {
+		end := at + span.End - span.Start
+		all[i] = buf.Span{Start: at, End: end, Tag: span.Tag}
+		at = end
+	}
+	return all
 }
 
 // SkipTo makes the next update get at least the sequence after one.
