@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 // The output is the same however it is cut into writes, and text of every language passes.
@@ -46,6 +49,22 @@ func TestErrorText(t *testing.T) {
 	} {
 		if got := ErrorText(err, " | "); got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestUnknownCommand: what a mistyped command prints is plain lines of text.
+func TestUnknownCommand(t *testing.T) {
+	t.Parallel()
+	root := &cobra.Command{Use: "tool"}
+	root.AddCommand(&cobra.Command{Use: "serve", RunE: func(*cobra.Command, []string) error { return nil }})
+	for args, want := range map[string]string{
+		"serv":     "tool: unknown command \"serv\" for \"tool\"; did you mean serve?\nsee: tool --help\n",
+		"x\x1b[2J": "tool: unknown command \"x\\x1b[2J\" for \"tool\"\nsee: tool --help\n",
+	} {
+		var out, err bytes.Buffer
+		if code := execute(t.Context(), root, []string{args}, streams{strings.NewReader(""), &out, &err}); code != ExitUsage || err.String() != want || out.Len() > 0 {
+			t.Errorf("%q: exit code %d, %q, %q; want %q", args, code, err.String(), out.String(), want)
 		}
 	}
 }

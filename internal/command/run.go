@@ -60,6 +60,7 @@ func execute(ctx context.Context, root *cobra.Command, args []string, s streams)
 	if root.RunE == nil {
 		root.RunE = func(*cobra.Command, []string) error { return errors.New("no command given") }
 	}
+	root.Args = knownCommand
 	root.Version = readBuild(root.Name()).Version
 	root.SetArgs(args)
 	root.SetIn(s.in)

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -73,4 +74,18 @@ func Complete(cmd *cobra.Command, flag string, words ...cobra.Completion) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // the flag does not exist
 	}
+}
+
+// knownCommand refuses arguments of a root command: the first one is no command of it. The
+// error has one line, unlike cobra's, whose line ends would be escaped (ErrorText).
+func knownCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	root.SuggestionsMinimumDistance = max(root.SuggestionsMinimumDistance, 2)
+	text := fmt.Sprintf("unknown command %q for %q", args[0], root.CommandPath())
+	if similar := root.SuggestionsFor(args[0]); len(similar) > 0 {
+		text += "; did you mean " + strings.Join(similar, " or ") + "?"
+	}
+	return errors.New(text)
 }
