@@ -92,6 +92,9 @@ func (w *modelPair) busy(looks int) {
 				w.vote(i)
 			}
 		}
+		if w.told != nil {
+			maps.Copy(w.told, w.acknowledged())
+		}
 	}
 }
 
@@ -126,14 +129,19 @@ func (w *modelPair) setCut(cut bool) {
 		}
 		return
 	}
-	w.deaf = w.now + 1 + w.random.IntN(modelTimeout/2) // an interval
+	w.deaf = w.now + 1
+	if !w.prompt {
+		w.deaf += w.random.IntN(modelTimeout / 2) // an interval
+	}
 	for i := range w.servers {
 		w.servers[i].follows = false
 		if w.random.IntN(2) == 0 { // the connection was made anew
 			w.links[i] = nil
 		}
+		at := w.now
 		for n := range w.links[i] {
-			w.links[i][n].at = w.now + w.random.IntN(3)
+			at = max(at, w.now+w.random.IntN(3))
+			w.links[i][n].at = at
 		}
 	}
 }
@@ -169,15 +177,15 @@ func (w *modelPair) acknowledged() map[int]bool {
 
 // modelFaults is a schedule of faults of one server at a time: it is isolated, loses its
 // clients, or stands still, and the pair comes together before the next one. The links of
-// a server that is isolated do not fail at the same time, but within half the
-// time-out, and work again within the time that the other server has for an answer.
+// a server that is isolated do not fail at the same time, but within half the time-out:
+// then the other server may take over, and one that clients still reach would serve, too.
 func modelFaults(seed uint64, m modelMutation) *modelPair {
 	random := rand.New(rand.NewPCG(seed, 3))
 	w := newModelPair(seed%2 == 0, m, random)
-	w.late = true
+	w.late, w.prompt = true, seed%4 < 2
 	for range 4 {
 		w.busy(random.IntN(2 * modelTimeout))
-		i, looks := random.IntN(2), random.IntN(3*modelTimeout)
+		i, looks := random.IntN(2), random.IntN(6*modelTimeout)
 		s, who := &w.servers[i], []string{"primary", "backup"}[i]
 		var all []modelChange
 		add := func(at int, name string, do func()) { all = append(all, modelChange{at, name, do}) }
@@ -196,6 +204,9 @@ func modelFaults(seed uint64, m modelMutation) *modelPair {
 		}
 		w.run(looks, all...)
 		acked := w.acknowledged()
+		if w.prompt && looks < 2*modelTimeout { // no message is on its way while both serve
+			w.told = acked
+		}
 		all = nil
 		switch kind {
 		case 0:
@@ -203,10 +214,12 @@ func modelFaults(seed uint64, m modelMutation) *modelPair {
 		case 1:
 			add(0, "clients reach "+who, func() { s.lost = false })
 		default:
-			add(1, "the servers reach each other, and updates arrive", func() { w.stalled = false; w.setCut(false) })
+			add(1, "the servers reach each other", func() { w.setCut(false) })
+			add(1+random.IntN(modelTimeout/2), "updates arrive", func() { w.stalled = false })
 			add(random.IntN(modelTimeout), "clients reach "+who, func() { s.lost = false })
 		}
 		w.run(2*modelTimeout, all...)
+		w.told = nil
 		w.heal()
 		w.keeps(acked)
 		if w.fault != "" {
@@ -237,26 +250,40 @@ func modelDeadMachine(m modelMutation, waits bool) *modelPair {
 	return w
 }
 
-// modelReturn is the end of an isolation that was so long that the active server no longer
-// waits for the other one, which has taken over: both its links work again, and clients
-// write to it at once. What it acknowledges before it hears of the takeover is lost.
-func modelReturn(m modelMutation) *modelPair {
+// modelReturn is the end of an isolation of the active server, which has asked the other
+// one before: clients reach it and write at once, and then the servers reach each other,
+// of which the other one has taken over. What it acknowledges before it hears of that is
+// lost, be it an update that has waited since the beginning, or one of those.
+func modelReturn(m modelMutation, looks int, pending bool) *modelPair {
 	w := newModelPair(false, m, nil)
 	primary := &w.servers[0]
-	w.history = append(w.history, "isolate primary")
+	for _, w.stalled = range []bool{true, false} {
+		for range 2 * modelTimeout {
+			w.pass()
+			w.update(0, true)
+		}
+	}
+	w.history = append(w.history, fmt.Sprintf("isolate primary for %d looks", looks))
+	if w.stalled = true; pending {
+		w.update(0, true)
+	}
 	w.cut, primary.lost = true, true
-	for range freezeLooks + 4*modelTimeout {
+	for range looks {
 		w.pass()
 		w.vote(1)
 		w.update(1, true)
 	}
-	w.history = append(w.history, "all reach primary")
-	w.cut, primary.lost = false, false
-	acked := map[int]bool{}
-	for primary.active {
+	acked := w.acknowledged()
+	try := func() {
 		w.pass()
 		w.update(0, true)
 		maps.Copy(acked, w.acknowledged())
+	}
+	primary.lost = false
+	try()
+	w.cut, w.stalled, w.deaf = false, false, w.now+2
+	for range 2 * modelTimeout {
+		try()
 	}
 	w.heal()
 	w.keeps(acked)
@@ -275,7 +302,11 @@ func (w *modelPair) keeps(acked map[int]bool) {
 
 // modelDirected are the schedules that random ones do not have often enough.
 func modelDirected(m modelMutation) []*modelPair {
-	return []*modelPair{modelDeadMachine(m, false), modelDeadMachine(m, true), modelReturn(m)}
+	all := []*modelPair{modelDeadMachine(m, false), modelDeadMachine(m, true), modelReturn(m, freezeLooks+4*modelTimeout, false)}
+	for looks := modelTimeout; looks < 2*modelTimeout; looks++ {
+		all = append(all, modelReturn(m, looks, true))
+	}
+	return all
 }
 
 // TestPairModelLinks: no acknowledged update is lost if the links of a server fail, or its

@@ -79,8 +79,9 @@ type modelPair struct {
 	sequence int64
 	numbers  int
 	runs     uint64
-	random   *rand.Rand // delays of messages; nil: none
-	prompt   bool       // no delays, though random is not nil
+	random   *rand.Rand   // delays of messages; nil: none
+	prompt   bool         // no delays, though random is not nil
+	told     map[int]bool // if not nil: see busy
 	history  []string
 	fault    string
 }
@@ -179,7 +180,11 @@ func (w *modelPair) answer(i, ask int) {
 	if !w.linked() {
 		delay = modelNever
 	}
-	w.links[1-i] = append(w.links[1-i], modelMessage{m.Own(), w.now + delay, ask})
+	at, link := w.now+delay, w.links[1-i]
+	if len(link) > 0 {
+		at = max(at, link[len(link)-1].at) // in order
+	}
+	w.links[1-i] = append(link, modelMessage{m.Own(), at, ask})
 }
 
 // step makes a server's machine take a step, and the server what follows from it.
@@ -287,8 +292,7 @@ func (w *modelPair) look(i int) {
 	if ask {
 		w.ask(i)
 	}
-	if alone {
-		s.alone = true
+	if s.alone = s.alone || alone; s.alone {
 		w.acknowledge(i)
 	}
 }
@@ -304,6 +308,7 @@ func (w *modelPair) ask(i int) {
 	w.checks++
 	s := &w.servers[i]
 	s.check, s.checking, s.again = w.checks, 0, 0
+	w.links[i] = nil // what an old connection delivers later is not read; see Node.redial
 	if w.linked() {
 		w.deaf = w.now
 		w.answer(1-i, s.check)
@@ -311,8 +316,11 @@ func (w *modelPair) ask(i int) {
 	}
 }
 
-// acknowledge tells the clients that their updates are published.
+// acknowledge tells the clients that their updates are published, if they reach a server.
 func (w *modelPair) acknowledge(i int) {
+	if !w.reachable(i) {
+		return
+	}
 	for n := range w.servers[i].log {
 		w.servers[i].log[n].acked = true
 	}
@@ -356,14 +364,17 @@ func (w *modelPair) discard(s, a *modelServer) {
 	}
 }
 
-// reached reports whether clients reach a server, and counts that they try.
+// reachable reports whether clients reach a server.
+func (w *modelPair) reachable(i int) bool {
+	s := &w.servers[i]
+	return s.up && !s.apart && !s.lost && !s.stopped
+}
+
+// reached is reachable, and counts that they try.
 func (w *modelPair) reached(i int) bool {
 	s := &w.servers[i]
-	if !s.up || s.apart || s.lost || s.stopped {
-		return false
-	}
-	s.asked = true
-	return true
+	s.asked = s.asked || w.reachable(i)
+	return w.reachable(i)
 }
 
 // vote is a request of a client.
