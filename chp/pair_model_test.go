@@ -110,7 +110,7 @@ const (
 
 const (
 	modelTimeout = looksPerTimeout // looks; the interval is half of it
-	modelNever   = 1 << 40         // looks
+	modelNever   = 1 << 30         // looks
 )
 
 func newModelPair(memory bool, m modelMutation, random *rand.Rand) *modelPair {

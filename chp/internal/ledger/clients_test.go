@@ -280,8 +280,6 @@ func TestNumbersAreEnough(t *testing.T) {
 	}
 }
 
-func appliedOf(p *Progress) *Reply { return &Reply{Counter: p.Counter, Skips: p.Skips} }
-
 // The number of remembered clients is bounded. The client that has sent nothing for
 // longest is forgotten first, and the last sequence of all forgotten ones is kept.
 func TestOriginsAreBounded(t *testing.T) {
