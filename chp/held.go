@@ -245,8 +245,6 @@ func (q *sequencer) hasRoom() bool { return q.full() == nil && q.disk.room(ended
 // room waits until another batch of updates can be accepted.
 func (q *sequencer) room(ctx context.Context) error {
 	if more := q.full(); more != nil {
-		q.waiters.Add(1)
-		defer q.waiters.Add(-1)
 		for ; more != nil; more = q.full() {
 			select {
 			case <-more:

@@ -15,17 +15,18 @@ import (
 //
 // The silence of the other server alone says nothing: it may have ended. But if nothing
 // arrives from anybody, this server may be the isolated one. It then pings its clients,
-// which may only be waiting, and holds updates until something arrives, and, since the
-// network works again, for as long as the other server needs to answer on a new
-// connection. After that it knows, until the other server is
-// heard again: the other server does not run, or cannot be reached.
+// which may only be waiting, and holds updates until something arrives, however long that
+// takes, and, since the network works again, for as long as the other server needs to
+// answer on a new connection. After that it knows, until the other server is heard again:
+// the other server does not run, or cannot be reached.
 //
 // A server that was not alone before does not go on alone without such an answer, either.
 type isolation struct {
-	state isolationState
-	quiet int  // looks in which nothing arrived
-	fresh int  // looks for which an answer of the other server counts
-	other bool // something arrived since the other server was asked
+	state  isolationState
+	quiet  int  // looks in which nothing arrived, up to quietLooks
+	fresh  int  // looks for which an answer of the other server counts
+	before bool // something arrived just before the other server was asked
+	other  bool // something arrived since then
 }
 
 type isolationState uint8
@@ -41,16 +42,10 @@ const (
 	isolationExcluded
 )
 
-const (
-	// quietLooks is the number of looks after which silence is suspicious. Updates wait
-	// for the other server for longer, and with the default options an idle client of this
-	// package sends something sooner.
-	quietLooks = looksPerTimeout * 3 / 4
-	// freezeLooks bounds the time in which nothing arrives and the server still waits for
-	// that: clients may wait without sending anything for what it has accepted already. By
-	// default it is longer than clients of this package wait for a sign of life.
-	freezeLooks = 3 * looksPerTimeout
-)
+// quietLooks is the number of looks after which silence is suspicious. Updates wait
+// for the other server for longer, and with the default options an idle client of this
+// package sends something sooner.
+const quietLooks = looksPerTimeout * 3 / 4
 
 // checkTime returns the time that the other server has for an answer: much more than a
 // network takes.
@@ -61,7 +56,6 @@ type sight struct {
 	heard   bool // the other server, within little more than the interval
 	down    bool // the other server's machine says that it does not run
 	arrived bool // anything from anybody, or the server is busy by itself
-	waits   bool // updates that have arrived before wait
 }
 
 // look counts a look, and reports whether to ask the other server: see answered.
@@ -75,41 +69,49 @@ func (i *isolation) look(s sight) (ask bool) {
 	case s.down:
 		i.state = isolationExcluded
 	case i.state == isolationExcluded:
-	case s.arrived || s.waits && i.quiet >= freezeLooks:
-		if i.state == isolationSuspected {
-			ask = i.check()
-			i.other = true
-			return ask
-		}
+	case s.arrived:
+		suspected, again := i.state == isolationSuspected, i.before
 		i.quiet = 0
-	default:
-		if i.quiet++; i.quiet >= quietLooks {
-			i.state = isolationSuspected
+		if suspected {
+			// A client that never sends anything in time is heard a second time after a
+			// question without an answer.
+			ask, i.other = i.check(), again
+		}
+	case i.state == isolationNone:
+		if i.quiet++; i.quiet == quietLooks {
+			i.state, i.before = isolationSuspected, false
 		}
 	}
-	return false
+	return ask
 }
 
 // check begins to ask the other server, and returns false if it is asked already.
 func (i *isolation) check() (ask bool) {
 	ask = i.state != isolationChecking
 	if ask {
-		i.state, i.quiet, i.other = isolationChecking, 0, false
+		i.state, i.before, i.other = isolationChecking, i.quiet == 0, false
+		i.quiet = 0
 	}
 	return ask
 }
 
-// answered ends a check: the other server was heard on a new connection, or was not. If
-// nothing arrived from others meanwhile, it may not have been asked at all.
-func (i *isolation) answered(heard bool) {
+// answered ends a check: the other server was heard on a new connection, or its machine said
+// that it does not run, or neither. The latter counts only if others were heard both before
+// it was asked, so that it could have answered, and since then. It reports whether to ask
+// once more.
+func (i *isolation) answered(heard, down bool) (ask bool) {
 	switch {
 	case heard:
 		i.state, i.fresh = isolationNone, looksPerTimeout
-	case i.other:
+	case down, i.before && i.other:
 		i.state = isolationExcluded
+	case i.other:
+		i.state = isolationSuspected
+		ask = i.check()
 	default:
 		i.state = isolationSuspected
 	}
+	return ask
 }
 
 // holds reports whether no updates may be accepted.
@@ -117,15 +119,11 @@ func (i *isolation) holds() bool {
 	return i.state == isolationSuspected || i.state == isolationChecking
 }
 
-// freezes reports whether the time for which updates wait for the other server stands
-// still.
-func (i *isolation) freezes() bool { return i.holds() && i.quiet < freezeLooks }
-
 // knows reports whether the server may go on alone: the other one has answered just now,
-// so it has not taken over, or did not answer. It may, too, if nothing arrives for long.
-func (i *isolation) knows() bool {
-	return i.state == isolationExcluded || i.fresh > 0 || i.state == isolationSuspected && !i.freezes()
-}
+// so it has not taken over, or did not answer. While nothing arrives from anybody it may
+// not, however long that takes: who can get an acknowledgement answers a ping or is heard
+// sooner or later, and the other server may have taken over.
+func (i *isolation) knows() bool { return i.state == isolationExcluded || i.fresh > 0 }
 
 // overdue says what to do when the other server has acknowledged nothing that waits for it
 // for a number of looks: to go on alone, or to ask it first.
@@ -144,16 +142,16 @@ func (i *isolation) overdue(idle int) (alone, ask bool) {
 func (p *pair) watch(ctx context.Context) {
 	s := p.server
 	peer, reads := p.node.Peer(), s.router.Reads()+s.collector.Reads()+s.publisher.Reads()
+	suspected := p.isolation.state == isolationSuspected
 	ask := p.isolation.look(sight{
 		heard: peer.State != 0 && time.Since(peer.Heard) < s.opts.Pair.Interval+p.lookEvery(),
 		down:  peer.Down,
 		// A server that waits for its own disk reads nothing, and updates of this process
 		// are not heard either.
 		arrived: reads != p.reads || s.local.waiting.Load() > 0 || s.sequencer.disk.room(ended) != nil,
-		waits:   s.sequencer.waiters.Load() > 0,
 	})
 	p.reads = reads
-	if p.isolation.state == isolationSuspected && p.isolation.quiet == quietLooks {
+	if p.isolation.state == isolationSuspected && !suspected {
 		s.pingClients()
 	}
 	if ask {
@@ -189,22 +187,24 @@ type reply struct {
 	last bool  // it had time to become active
 }
 
-// answered handles an answer. A server that has newer data is about to become active;
-// then updates wait for that, for as long again.
+// answered handles an answer. A server that has newer data is about to become active, and
+// one that is active may accept updates until it has heard this one; then updates wait for
+// that, for as long again.
 func (p *pair) answered(ctx context.Context, a reply) {
-	if a.err == nil && !a.last && p.node.State() == binarystar.StateActive && p.behind() {
+	if a.err == nil && !a.last && p.node.State() == binarystar.StateActive && (p.behind() || p.node.Peer().State == binarystar.StateActive) {
 		p.sending.Go(func() {
 			_ = pause(ctx, p.checkTime())
 			p.answers <- reply{last: true}
 		})
 		return
 	}
-	if errors.Is(a.err, binarystar.ErrPeerDown) {
-		p.isolation.other = true // its machine is reached
-	} else if a.err != nil && p.isolation.other && ctx.Err() == nil {
+	down := errors.Is(a.err, binarystar.ErrPeerDown)
+	switch ask := p.isolation.answered(a.err == nil, down); {
+	case ask && ctx.Err() == nil:
+		p.ask(ctx)
+	case !down && p.isolation.state == isolationExcluded:
 		p.server.log.Warn("the other server does not answer, though others do: continuing without it")
 	}
-	p.isolation.answered(a.err == nil)
 	p.hold()
 }
 

@@ -29,48 +29,51 @@ func TestIsolation(t *testing.T) {
 		return asks
 	}
 	heard, others, nothing, down := sight{heard: true}, sight{arrived: true}, sight{}, sight{down: true}
-	expect := func(what string, holds, freezes bool) {
+	expect := func(what string, holds bool) {
 		t.Helper()
-		if i.holds() != holds || i.freezes() != freezes {
-			t.Errorf("%s: holds %v, freezes %v", what, i.holds(), i.freezes())
+		if i.holds() != holds {
+			t.Errorf("%s: holds %v", what, i.holds())
 		}
 	}
 	looks(10*looksPerTimeout, heard)
 	looks(10*looksPerTimeout, others)
-	expect("only the other server is silent", false, false)
+	expect("only the other server is silent", false)
 	looks(quietLooks-1, nothing)
-	expect("everybody is silent for a moment", false, false)
+	expect("everybody is silent for a moment", false)
 	looks(1, nothing)
-	expect("everybody is silent", true, true)
+	expect("everybody is silent", true)
 	if i.knows() {
 		t.Error("it knows that the other server is away, though everybody is silent")
 	}
-	looks(freezeLooks, nothing)
-	expect("for long", true, false)
+	looks(100*looksPerTimeout, nothing)
+	expect("for long", true)
+	if alone, ask := i.overdue(100 * looksPerTimeout); alone || ask {
+		t.Error("it goes on alone, or asks, while everybody is silent")
+	}
 	if n := looks(3, others); n != 1 {
 		t.Errorf("the other server is asked %d times", n)
 	}
-	expect("something arrives", true, true)
+	expect("something arrives", true)
 	looks(10*looksPerTimeout, nothing)
-	expect("it has not answered yet", true, true)
-	i.answered(false)
-	expect("it does not answer", false, false)
+	expect("it has not answered yet", true)
+	i.answered(false, false)
+	expect("it does not answer", false)
 	if !i.knows() {
 		t.Error("it does not know that the other server does not answer")
 	}
 	looks(10*looksPerTimeout, nothing)
 	looks(1, others)
-	expect("it has not answered before", false, false)
+	expect("it has not answered before", false)
 
 	looks(1, heard)
 	looks(quietLooks, nothing)
-	expect("everybody is silent again", true, true)
+	expect("everybody is silent again", true)
 	looks(1, heard)
-	expect("the other server is heard", false, false)
+	expect("the other server is heard", false)
 	looks(quietLooks, nothing)
 	looks(1, others)
-	i.answered(true)
-	expect("it answers", false, false)
+	i.answered(true, false)
+	expect("it answers", false)
 	if !i.knows() {
 		t.Error("it does not know that the other server has answered")
 	}
@@ -80,18 +83,9 @@ func TestIsolation(t *testing.T) {
 	}
 	looks(quietLooks, nothing)
 	looks(1, down)
-	expect("its machine answers", false, false)
+	expect("its machine answers", false)
 	looks(10*looksPerTimeout, nothing)
-	expect("and everybody is silent", false, false)
-
-	// Updates that wait in full queues do not arrive again.
-	i = isolation{}
-	if n := looks(freezeLooks, sight{waits: true}); n != 0 || !i.holds() {
-		t.Errorf("updates that wait are taken for others that arrive: asked %d times", n)
-	}
-	if n := looks(1, sight{waits: true}); n != 1 {
-		t.Error("updates wait for ever")
-	}
+	expect("and everybody is silent", false)
 
 	// To go on alone a server asks once.
 	i = isolation{}
@@ -100,16 +94,43 @@ func TestIsolation(t *testing.T) {
 	}
 	// While it is cut off itself the lack of an answer says nothing.
 	looks(quietLooks, nothing)
-	i.answered(false)
-	expect("no answer, and nothing from others", true, true)
+	i.answered(false, false)
+	expect("no answer, and nothing from others", true)
 	if i.knows() {
 		t.Error("it takes the other server for dead, though it may be cut off itself")
 	}
 	if n := looks(1, others); n != 1 {
 		t.Errorf("when something arrives it asks %d times", n)
 	}
-	i.answered(false)
-	expect("no answer, though others are heard", false, false)
+	i.answered(false, false)
+	expect("no answer, though others are heard", false)
+
+	// A client that sends something now and then.
+	i = isolation{}
+	looks(quietLooks, nothing)
+	looks(1, others)
+	if ask := i.answered(false, false); ask || i.knows() {
+		t.Error("it takes the other server for dead, though nothing has arrived since it was asked")
+	}
+	looks(1, others)
+	i.answered(false, false)
+	expect("no answer to a second question", false)
+
+	// Others that were heard only after the question do not show that the other server
+	// could have answered.
+	i = isolation{}
+	looks(quietLooks-1, nothing)
+	i.check()
+	looks(1, others)
+	if ask := i.answered(false, false); !ask || !i.holds() {
+		t.Error("the other server is not asked again")
+	}
+	looks(1, others)
+	i.answered(false, false)
+	expect("no answer to the second question", false)
+	if !i.knows() {
+		t.Error("it does not know that the other server does not answer")
+	}
 }
 
 // TestSilentServerPingsClients: an active server that hears nobody asks its clients, which

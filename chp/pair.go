@@ -341,7 +341,7 @@ func (p *pair) judge(ctx context.Context, look bool) {
 	switch {
 	case f.have >= q.order.reigns.Newest.Last && !f.gone: // updates wait for the disk only
 		f.idle = 0
-	case look && !p.isolation.freezes():
+	case look && !p.isolation.holds():
 		f.idle++
 	}
 	if look && f.hasMap && !q.commits.peer {

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"clustermap/internal/election"
 )
 
 // The model of pair_model_test.go with links that fail one by one, from one look to the
@@ -21,9 +23,6 @@ import (
 func (w *modelPair) seen(i int, v sight) (ask bool) {
 	s := &w.servers[i].isolation
 	before := *s
-	if w.mutation == modelWaits {
-		v.waits = false
-	}
 	ask = s.look(v)
 	switch {
 	case w.mutation == modelNoSuspicion && s.state == isolationSuspected:
@@ -45,10 +44,10 @@ func (w *modelPair) heardAnew(i int) {
 	behind := !hasCopied(own, peer) && compareStandings(own, peer) < 0
 	switch {
 	case s.again > 0: // waits already
-	case s.active && behind:
+	case s.active && (behind || s.machine.Peer.State == election.StateActive):
 		s.again = looksPerTimeout / 4
 	default:
-		s.isolation.answered(true)
+		s.isolation.answered(true, false)
 	}
 }
 
@@ -58,10 +57,6 @@ func (w *modelPair) overdue(i int) (alone, ask bool) {
 	switch {
 	case w.mutation == modelNoHolds, w.mutation == modelNotAsked:
 		return s.idle > looksPerTimeout, false
-	case w.mutation == modelLongSilence && s.isolation.state == isolationSuspected:
-		return false, false
-	case w.mutation == modelAskedAgain && s.idle > looksPerTimeout && !s.isolation.knows():
-		return false, s.isolation.check()
 	}
 	return s.isolation.overdue(s.idle)
 }
@@ -230,21 +225,20 @@ func modelFaults(seed uint64, m modelMutation) *modelPair {
 }
 
 // modelDeadMachine is the death of the other machine, while a client only waits for what
-// it has sent, or for room: its updates must not wait for ever.
-func modelDeadMachine(m modelMutation, waits bool) *modelPair {
+// it has sent: its updates must not wait for ever.
+func modelDeadMachine(m modelMutation) *modelPair {
 	w := newModelPair(false, m, nil)
 	w.stalled = true
 	w.update(0, true)
-	w.servers[0].waits = waits
 	w.history = append(w.history, "the backup's machine dies, and a client waits")
 	w.cut = true
-	for range freezeLooks + 4*modelTimeout {
+	for range 8 * modelTimeout {
 		w.pass()
 	}
 	switch s := &w.servers[0]; {
 	case !s.log[len(s.log)-1].acked:
 		w.fault = "an update is not acknowledged"
-	case waits && s.isolation.holds():
+	case s.isolation.holds():
 		w.fault = "an update is not accepted"
 	}
 	return w
@@ -300,9 +294,44 @@ func (w *modelPair) keeps(acked map[int]bool) {
 	}
 }
 
+// modelReturnAlone is modelReturn of a server that had just gone on alone, so that it
+// publishes at once what it accepts.
+func modelReturnAlone(m modelMutation) *modelPair {
+	w := newModelPair(false, m, nil)
+	primary := &w.servers[0]
+	w.stalled = true
+	w.update(0, true)
+	for !primary.alone {
+		w.pass()
+		w.vote(0)
+	}
+	before := w.acknowledged()
+	w.history = append(w.history, "isolate primary")
+	w.cut, primary.lost = true, true
+	for w.now < 10*modelTimeout+3 { // not just before a state of the other one
+		w.pass()
+		w.vote(1)
+		w.update(1, true)
+	}
+	w.history = append(w.history, "all reach primary")
+	w.cut, w.stalled, primary.lost = false, false, false
+	acked := map[int]bool{}
+	for primary.active {
+		w.pass()
+		w.update(0, true)
+		maps.Copy(acked, w.acknowledged())
+	}
+	for u := range before {
+		delete(acked, u) // at the risk of who publishes alone
+	}
+	w.heal()
+	w.keeps(acked)
+	return w
+}
+
 // modelDirected are the schedules that random ones do not have often enough.
 func modelDirected(m modelMutation) []*modelPair {
-	all := []*modelPair{modelDeadMachine(m, false), modelDeadMachine(m, true), modelReturn(m, freezeLooks+4*modelTimeout, false)}
+	all := []*modelPair{modelDeadMachine(m), modelReturn(m, 8*modelTimeout, false), modelReturn(m, 8*modelTimeout, true), modelReturnAlone(m)}
 	for looks := modelTimeout; looks < 2*modelTimeout; looks++ {
 		all = append(all, modelReturn(m, looks, true))
 	}
@@ -338,9 +367,7 @@ var modelIsolations = map[modelMutation]string{
 	modelNoHoldAsking:  "updates are accepted until the other server answers",
 	modelExcludedStays: "a server that did not answer is not expected again",
 	modelNotAsked:      "a server goes on alone without asking",
-	modelAskedAgain:    "a server asks again and again while nobody is heard",
-	modelLongSilence:   "a server whose clients only wait does not go on alone",
-	modelWaits:         "updates that wait for room do not count",
+	modelNoPings:       "clients that only wait are not asked for a sign of life",
 }
 
 // TestPairModelFindsFaultsOfIsolation: the model finds what each rule of isolation prevents.
@@ -355,7 +382,7 @@ func TestPairModelFindsFaultsOfIsolation(t *testing.T) {
 					return
 				}
 			}
-			for seed := range uint64(100) {
+			for seed := range uint64(1000) {
 				if w := modelFaults(seed, m); w.fault != "" {
 					t.Logf("seed %d: %v", seed, w)
 					return

@@ -52,7 +52,7 @@ type modelServer struct {
 	idle      int  // looks without the acknowledgement that updates wait for
 	began     int  // the look of the start
 	lost      bool // cut off from clients only
-	waits     bool // a client waits for room, without sending anything
+	pinged    bool // clients that only wait have been asked for a sign of life
 	stopped   bool // the process stands still, and what arrives waits
 	queued    int  // updates of clients that wait for that
 }
@@ -103,9 +103,7 @@ const (
 	modelNoHoldAsking
 	modelExcludedStays
 	modelNotAsked
-	modelAskedAgain
-	modelLongSilence
-	modelWaits
+	modelNoPings
 )
 
 const (
@@ -265,28 +263,39 @@ func (w *modelPair) look(i int) {
 		switch {
 		case s.again > 0:
 			if s.again--; s.again == 0 {
-				s.isolation.answered(true)
+				s.isolation.answered(true, false)
 			}
 		case w.linked() && !other.up: // ErrPeerDown
-			s.isolation.other = true
-			s.isolation.answered(false)
+			s.isolation.answered(false, true)
 		case s.checking > looksPerTimeout/4:
-			s.isolation.other = s.isolation.other || w.mutation == modelOwnIsolation
-			s.isolation.answered(false)
+			if v := &s.isolation; w.mutation == modelOwnIsolation {
+				v.before, v.other = true, true
+			}
+			if s.isolation.answered(false, false) {
+				w.ask(i)
+			}
 		}
 	}
-	if w.seen(i, sight{heard: heard, down: s.down, arrived: s.asked, waits: s.waits}) {
+	suspected := s.isolation.state == isolationSuspected
+	arrived := s.asked || s.pinged && !s.lost && !s.apart
+	s.asked, s.pinged = false, false
+	if w.seen(i, sight{heard: heard, down: s.down, arrived: arrived}) {
 		w.ask(i)
 	}
-	s.asked = false
+	if s.isolation.state == isolationSuspected && !suspected {
+		s.pinged = w.mutation != modelNoPings
+	}
 	if !s.active {
 		return
 	}
 	switch {
 	case w.inStep(i):
 		s.idle, s.alone = 0, false
-	case !s.isolation.freezes() || w.mutation == modelNoHolds:
+	case !s.isolation.holds() || w.mutation == modelNoHolds:
 		s.idle++
+	}
+	if s.alone {
+		return
 	}
 	alone, ask := w.overdue(i)
 	if ask {
@@ -309,6 +318,7 @@ func (w *modelPair) ask(i int) {
 	s := &w.servers[i]
 	s.check, s.checking, s.again = w.checks, 0, 0
 	w.links[i] = nil // what an old connection delivers later is not read; see Node.redial
+	s.pinged = w.mutation != modelNoPings
 	if w.linked() {
 		w.deaf = w.now
 		w.answer(1-i, s.check)

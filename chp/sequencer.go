@@ -75,8 +75,7 @@ type sequencer struct {
 	restored int64 // sequence of the last update from the log or Preload
 
 	// Written under mu, read by any goroutine.
-	waiting atomic.Bool  // updates may have to wait: to be committed, or because they are halted
-	waiters atomic.Int64 // goroutines whose updates wait until the sequencer accepts them
+	waiting atomic.Bool // updates may have to wait: to be committed, or because they are halted
 	updates atomic.Uint64
 	expired atomic.Uint64
 
