@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"clustermap/internal/mutate"
 	"clustermap/patterns/binarystar"
 )
 
@@ -116,7 +117,7 @@ func (i *isolation) answered(heard, down bool) (ask bool) {
 
 // holds reports whether no updates may be accepted.
 func (i *isolation) holds() bool {
-	return i.state == isolationSuspected || i.state == isolationChecking
+	return (i.state == isolationSuspected || i.state == isolationChecking) && !mutate.AcceptCutOff
 }
 
 // knows reports whether the server may go on alone: the other one has answered just now,

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/mutate"
 	"clustermap/internal/timer"
 	"clustermap/patterns/binarystar"
 	"clustermap/sockets"
@@ -195,7 +196,7 @@ func (p *pair) run(ctx context.Context) error {
 			stop = func() {}
 			p.follows.Store(false)
 			took := uint64(0)
-			if tookOver {
+			if tookOver || mutate.CountStarts {
 				took = epoch
 			}
 			p.lead(ctx, took)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/mutate"
 	"clustermap/internal/store"
 	"clustermap/internal/timer"
 	"clustermap/sockets"
@@ -291,6 +292,9 @@ func (q *sequencer) expire(now time.Time) (more bool, size int) {
 	d.wire, d.spans, more = q.state.Expired(timer.At(now), expirePortion, d.wire[:0], d.spans[:0])
 	d.spans = q.held.filter(d.spans) // those get another deadline, or none, when they are linked
 	if len(d.spans) > 0 {
+		if mutate.CountExpiry {
+			q.order.reigns.Count()
+		}
 		q.apply(&state.Entry{Head: state.Head{At: timer.Now()}, Wire: d.wire, Spans: d.spans})
 		q.expired.Add(uint64(len(d.spans)))
 		size = len(d.wire)

@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,7 +19,8 @@ import (
 // it, and in which shape.
 var mutations = []struct {
 	name   string
-	shape  string
+	shape  string // of TestChaos
+	run    string // another test
 	checks []string
 	args   []string
 }{
@@ -32,7 +34,14 @@ var mutations = []struct {
 	{name: "expire-superseded", shape: "memory", checks: []string{"expiry"}},
 	{name: "publish-early", shape: "data", checks: []string{"linearizable"}, args: []string{"-only", "full", "-faults", "10"}},
 	{name: "publish-alone", shape: "pair", checks: []string{"linearizable", "fresh", "twice", "acknowledged"}, args: []string{"-only", "full", "-faults", "12"}},
+
+	{name: "accept-cut-off", run: "^TestReturn$/^isolated$", checks: discards},
+	{name: "count-starts", run: "^TestReturn$/^several_restarts,_primary_written$", checks: discards},
+	{name: "count-expiry", run: "^TestReturn$/^alone,_key_expires$", checks: discards},
 }
+
+// discards are the checks that notice a pair that prefers the wrong map.
+var discards = []string{"acknowledged", "continues", "reported"}
 
 // attempts is how many seeds a mutation has to be noticed.
 const attempts = 4
@@ -45,7 +54,7 @@ func TestMutations(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			for seed := range attempts {
-				if noticed := mutated(t, m.name, m.shape, m.args, seed+1); len(noticed) > 0 {
+				if noticed := mutated(t, m.name, cmp.Or(m.run, "^TestChaos$/^"+m.shape+"$"), m.args, seed+1); len(noticed) > 0 {
 					t.Logf("noticed by %q", noticed)
 					for _, check := range noticed {
 						if slices.Contains(m.checks, check) {
@@ -59,7 +68,7 @@ func TestMutations(t *testing.T) {
 	}
 	t.Run("none", func(t *testing.T) {
 		t.Parallel()
-		if noticed := mutated(t, "", "memory", nil, 1); len(noticed) > 0 {
+		if noticed := mutated(t, "", "^TestChaos$/^memory$", nil, 1); len(noticed) > 0 {
 			t.Errorf("%q fail without a mutation", noticed)
 		}
 	})
@@ -70,13 +79,13 @@ func TestMutations(t *testing.T) {
 	}
 }
 
-var failure = regexp.MustCompile(`(?m)^\s+chaos_test\.go:\d+: VIOLATED ([a-z ]+): `)
+var failure = regexp.MustCompile(`(?m)^\s+\w+_test\.go:\d+: VIOLATED ([a-z ]+): `)
 
-// mutated runs TestChaos in a process with a safeguard switched off, and returns
+// mutated runs a test in a process with a safeguard switched off, and returns
 // the checks that failed.
-func mutated(t *testing.T, name, shape string, args []string, seed int) (noticed []string) {
+func mutated(t *testing.T, name, run string, args []string, seed int) (noticed []string) {
 	cmd := exec.Command(os.Args[0], append([]string{
-		"-test.run", "^TestChaos$/^" + shape + "$", "-test.v", "-seed", fmt.Sprint(seed), "-faults", "60", "-history", t.TempDir(),
+		"-test.run", run, "-test.v", "-seed", fmt.Sprint(seed), "-faults", "60", "-history", t.TempDir(),
 	}, args...)...)
 	cmd.Env = append(os.Environ(), mutate.Variable+"="+name, commandVariable+"="+command(t))
 	out, err := cmd.CombinedOutput()

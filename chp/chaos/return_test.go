@@ -156,7 +156,9 @@ func (r *reunion) until(what string, holds func() bool) {
 func (r *reunion) settle() {
 	r.t.Helper()
 	if !r.settled(r.ctx) {
-		r.t.Fatal(r.history.broken)
+		for _, v := range r.history.broken {
+			r.t.Fatalf("VIOLATED %s: %s", v.Check, v.Text)
+		}
 	}
 }
 
@@ -417,7 +419,7 @@ func (r *reunion) check(continues int) {
 	for i, s := range r.servers {
 		status, err := chp.ServerStatus(r.ctx, s.address(), sockets.Security{})
 		if err != nil || continues >= 0 && (status.State == chp.ServerActive) != (i == continues) {
-			t.Errorf("%s: %+v, %v", s.name, status, err)
+			t.Errorf("VIOLATED continues: %s: %+v, %v", s.name, status, err)
 		}
 	}
 	after := r.client(0, 1)
@@ -439,11 +441,11 @@ func (r *reunion) check(continues int) {
 	for by, keys := range lost {
 		switch {
 		case by < 0 || by == continues || !accepted[0] || !accepted[1]:
-			t.Errorf("lost %d acknowledged updates, such as %q", len(keys), keys[0])
+			t.Errorf("VIOLATED acknowledged: lost %d acknowledged updates, such as %q", len(keys), keys[0])
 		default:
 			for _, key := range keys {
 				if !reported[by][key] {
-					t.Errorf("the %s has discarded %q and does not report it", r.servers[by].name, key)
+					t.Errorf("VIOLATED reported: the %s has discarded %q and does not report it", r.servers[by].name, key)
 				}
 			}
 		}

@@ -17,6 +17,10 @@ const (
 	ExpireSuperseded = false // the server deletes a key when a replaced time to live ends
 	PublishEarly     = false // the server publishes updates that are not on disk yet
 	PublishAlone     = false // the active server publishes updates that the passive server does not have
+
+	AcceptCutOff = false // a server that may be cut off from everybody accepts updates
+	CountStarts  = false // the number of starts decides which map continues
+	CountExpiry  = false // an expired key counts as an update of a client
 )
 
 // SlowDisk waits as long as a slow disk takes to write, if PublishEarly is set. With a

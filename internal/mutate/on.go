@@ -25,6 +25,10 @@ var (
 	ExpireSuperseded = off("expire-superseded")
 	PublishEarly     = off("publish-early")
 	PublishAlone     = off("publish-alone")
+
+	AcceptCutOff = off("accept-cut-off")
+	CountStarts  = off("count-starts")
+	CountExpiry  = off("count-expiry")
 )
 
 // SlowDisk is described in off.go.

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"slices"
+
+	"clustermap/internal/mutate"
 )
 
 // A reign is a server's time as the active one of a pair, and the last update of it that
@@ -120,6 +122,9 @@ type Reigns struct {
 // passive, else 0.
 func (r *Reigns) Begin(took uint64) {
 	r.Present, r.Interim, r.took = interimAfter(r.Newest.ID, took), true, took
+	if mutate.CountStarts {
+		r.Present, r.Interim = took<<ReignBits|rand.Uint64()&reignRandom, false
+	}
 }
 
 // Count makes the present reign one that counts. It must be called before a client's
