@@ -124,7 +124,9 @@ func (i *isolation) holds() bool {
 // so it has not taken over, or did not answer. While nothing arrives from anybody it may
 // not, however long that takes: who can get an acknowledgement answers a ping or is heard
 // sooner or later, and the other server may have taken over.
-func (i *isolation) knows() bool { return i.state == isolationExcluded || i.fresh > 0 }
+func (i *isolation) knows() bool {
+	return i.state == isolationExcluded || i.fresh > 0 || mutate.AcceptCutOff
+}
 
 // overdue says what to do when the other server has acknowledged nothing that waits for it
 // for a number of looks: to go on alone, or to ask it first.

@@ -323,15 +323,6 @@ func (r *reunion) isolate(asked bool) {
 	r.must(waits.WaitActive(r.ctx))
 	const goesOn = "publishing updates without the other server"
 	before := r.logged(r.active, goesOn)
-	keys := func() (n int) {
-		r.until("the active server answers", func() bool {
-			status, err := chp.ServerStatus(r.ctx, r.servers[r.active].address(), sockets.Security{})
-			n = status.Keys
-			return err == nil
-		})
-		return n
-	}
-	had := keys()
 	r.stall(r.updates())
 	r.keys++
 	r.waiting = fmt.Sprintf("/waits/%d", r.keys)
@@ -340,7 +331,10 @@ func (r *reunion) isolate(asked bool) {
 		r.waits <- err
 		waits.Close()
 	}()
-	r.until("the active server has an update that the other one lacks", func() bool { return keys() > had })
+	r.until("the active server has an update that the other one lacks", func() bool {
+		status, err := chp.ServerStatus(r.ctx, r.servers[r.active].address(), sockets.Security{})
+		return err == nil && status.Lag > 0
+	})
 	r.stall(r.isolated()...)
 	r.cut, r.busy = time.Now(), r.logged(r.active, goesOn) > before
 	if !asked {

@@ -18,7 +18,7 @@ const (
 	PublishEarly     = false // the server publishes updates that are not on disk yet
 	PublishAlone     = false // the active server publishes updates that the passive server does not have
 
-	AcceptCutOff = false // a server that may be cut off from everybody accepts updates
+	AcceptCutOff = false // a server that may be cut off from everybody accepts updates, and goes on alone
 	CountStarts  = false // the number of starts decides which map continues
 	CountExpiry  = false // an expired key counts as an update of a client
 )
