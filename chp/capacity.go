@@ -16,9 +16,9 @@ func (q *sequencer) mapRoom() int64 {
 }
 
 // fits reports whether updates can be ordered now. If the map may have no room for all of
-// them, those that are held must be in it first. mu must be held.
+// them, all that are held must be in it first. mu must be held.
 func (q *sequencer) fits(spans []sockets.Span) bool {
-	q.tight = q.maxBytes > 0 && !q.held.empty() && int64(extent(spans)) > q.mapRoom()-int64(q.held.bytes)
+	q.tight = !q.held.empty() && (q.tight || q.maxBytes > 0 && int64(extent(spans)) > q.mapRoom()-int64(q.held.bytes))
 	return !q.tight
 }
 

@@ -106,7 +106,7 @@ func (s *Server) stoodStill(d time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.passive {
-		q.state.Deadlines.Spare(q.state.Last(), s.opts.ExpiryGrace)
+		q.state.Deadlines.Spare(q.order.last, s.opts.ExpiryGrace)
 		s.log.Warn("the server did not run for a while; no key expires during the grace", "for", d, "grace", s.opts.ExpiryGrace)
 	}
 }

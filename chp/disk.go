@@ -41,9 +41,9 @@ const (
 	// bytes; the order number of the last update, 8 bytes big-endian; and the updates.
 	kindSent = 1
 
-	// kindOrigins is a portion of the origins (see origins.portions), kindMapID the
+	// kindOrigins is a portion of the origins (see ledger.Clients), kindMapID the
 	// identity of the map, 16 bytes, and kindReigns the reigns of the map with the last
-	// update of each (see appendReigns). Checkpoints have all of them, before the updates.
+	// update of each (see state.AppendReigns). Checkpoints have all of them, before the updates.
 	// A new log begins with kindMapID.
 	kindOrigins = 2
 	kindMapID   = 3

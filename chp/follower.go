@@ -389,7 +389,7 @@ func (q *sequencer) followed(h state.Head, wire []byte, spans []sockets.Span) er
 	if q.disk.on() {
 		q.disk.append(h, out.Pieces)
 	}
-	q.tail.add(h, out.Pieces)
+	q.tail.add(h, out.Pieces, 0)
 	if h.Counter == 0 { // not from a client of this package
 		q.early.published(wire, spans, timer.Now())
 	}
@@ -399,6 +399,9 @@ func (q *sequencer) followed(h state.Head, wire []byte, spans []sockets.Span) er
 // install replaces the server's map by one that was received.
 func (s *Server) install(ctx context.Context, b *base) error {
 	q := &s.sequencer
+	q.mu.Lock()
+	q.linkHeld() // so that they are reported with the others
+	q.mu.Unlock()
 	s.reportDivergence(&b.baseHead)
 	if q.disk.on() {
 		// The log gets the new map before the server does: later entries must not

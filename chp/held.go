@@ -2,12 +2,14 @@ package chp
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"clustermap/chp/internal/state"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/mutate"
 	"clustermap/internal/store"
+	"clustermap/internal/timer"
 	"clustermap/sockets"
 )
 
@@ -96,8 +98,9 @@ func (h *held) clear() {
 	}
 }
 
-// filter removes the spans of keys that a held batch updates.
-func (h *held) filter(spans []sockets.Span) []sockets.Span {
+// filter removes the spans of expired keys that a held batch updates: those get another
+// deadline, or none, when the batch is linked.
+func (h *held) filter(spans []sockets.Span, d *timer.Deadlines) []sockets.Span {
 	if h.empty() || len(spans) == 0 {
 		return spans
 	}
@@ -112,7 +115,13 @@ func (h *held) filter(spans []sockets.Span) []sockets.Span {
 			}
 		}
 	}
-	return slices.DeleteFunc(spans, func(s sockets.Span) bool { return updated[s.Tag&^kvmsg.TagFlags] })
+	return slices.DeleteFunc(spans, func(s sockets.Span) bool {
+		hash := s.Tag &^ kvmsg.TagFlags
+		if updated[hash] {
+			d.Remove(hash, math.MaxInt64)
+		}
+		return updated[hash]
+	})
 }
 
 // commits says which updates are committed and may be published: those that the disk

@@ -231,6 +231,9 @@ func (p *pair) hold() {
 	}
 	hold, early := p.isolation.holds(), 0
 	q.halt(haltIsolated, hold)
+	if !hold {
+		q.commit()
+	}
 	if p.takesEarly && !hold {
 		p.takesEarly = false
 		early = q.acceptEarly()

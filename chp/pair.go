@@ -242,15 +242,19 @@ func (p *pair) lead(ctx context.Context, took uint64) {
 	q.mu.Lock()
 	if q.passive {
 		q.order.reigns.Begin(took)
-		q.order.last = max(q.order.last, firstSequence(time.Now()))
-		if q.held.empty() {
-			q.state.SkipTo(q.order.last)
-		}
 		q.passive, q.source = false, 0
 		q.halt(haltIsolated, p.isolation.holds())
+		if q.halted&haltIsolated == 0 {
+			q.commit() // otherwise hold does it
+		}
+		if q.held.empty() {
+			// Otherwise the held updates continue without a jump, which clients would take
+			// for a loss.
+			q.state.SkipTo(firstSequence(time.Now()))
+			q.order.last = q.state.Last()
+		}
 		q.state.Deadlines.Spare(q.order.last, s.opts.ExpiryGrace)
 		p.takesEarly = true
-		q.commit()
 	}
 	q.halt(haltHandover, false)
 	q.mu.Unlock()

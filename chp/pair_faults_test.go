@@ -8,6 +8,7 @@ import (
 	"crypto/ed25519"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -312,6 +313,97 @@ func TestPairYieldTellsNobody(t *testing.T) {
 	s.pair.yield()
 	if _, ok := s.Get("/lost"); ok {
 		t.Error("the map has the update")
+	}
+}
+
+// TestPairLeadsAgainWithHeldUpdates: a server that yields and leads again, because the other
+// one has accepted nothing, publishes what it held. Nobody waits, and no client takes that for
+// a loss.
+func TestPairLeadsAgainWithHeldUpdates(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s, c := activePrimary(t)
+	f := dialFollower(t, s)
+	s.inSyncWith(f)
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.SetSync(ctx, "/held", []byte("1"))
+		done <- err
+	}()
+	eventually(t, "the update is held", func() bool { return s.holds(forEver) })
+	must(t, f.Close())
+	s.pair.yield()
+	s.pair.lead(ctx, 0)
+	if err := s.Flush(ctx); !errors.Is(err, ErrUncertain) { // of the term that has ended
+		t.Errorf("the first Flush: %v", err)
+	}
+	must(t, s.Flush(ctx))
+	if err := <-done; err != nil && !errors.Is(err, ErrUncertain) {
+		t.Errorf("SetSync: %v", err)
+	}
+	if v, _ := s.Get("/held"); string(v) != "1" {
+		t.Errorf("value %q", v)
+	}
+	must(t, c.WaitActive(ctx))
+	before := c.Stats().Gaps
+	_, err := c.SetSync(ctx, "/next", []byte("2"))
+	must(t, err)
+	if gaps := c.Stats().Gaps; gaps != before || before != 0 {
+		t.Errorf("%d gaps", gaps)
+	}
+}
+
+// TestPairYieldedUpdatesAreReported: updates that a server held when it yielded, and that the
+// other one's map does not have, are reported when that replaces its own.
+func TestPairYieldedUpdatesAreReported(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	_, bo := pairOptions(t)
+	var lost []string
+	bo.Pair.OnDiverged = func(d Divergence) {
+		for e := range d.Entries {
+			lost = append(lost, string(e.Key))
+		}
+	}
+	s, err := NewServer(bo)
+	must(t, err)
+	defer func() { must(t, s.Close()) }()
+	s.sequencer.mu.Lock()
+	s.sequencer.passive = false
+	s.sequencer.mu.Unlock()
+	hold(s)
+	enterKey(t, &s.sequencer, "/held")
+	s.pair.yield()
+	b := &base{baseHead: baseHead{mapID: [ledger.MapIDSize]byte{1}, reigns: []state.Reign{{ID: 9 << state.ReignBits, Last: 5}}}, state: state.New(0)}
+	b.state.ID = b.mapID
+	b.state.RestoreTerms(b.reigns)
+	must(t, s.install(ctx, b))
+	if !slices.Equal(lost, []string{"/held"}) || s.Len() != 0 {
+		t.Errorf("reported %q, %d keys are left", lost, s.Len())
+	}
+}
+
+// TestHeldExpiry: while the deletion of an expired key is held, the key has no time left, and
+// an update of the key that is held keeps it from being deleted.
+func TestHeldExpiry(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{ExpiryGrace: -1})
+	must(t, s.Set(ctx, "/k", []byte("1"), WithTTL(time.Hour)))
+	must(t, s.Set(ctx, "/again", []byte("1"), WithTTL(time.Hour)))
+	release := hold(s)
+	must(t, s.Set(ctx, "/again", []byte("2"), WithTTL(time.Hour)))
+	q := &s.sequencer
+	q.expire(time.Now().Add(2 * time.Hour))
+	if e, p := s.Lookup("/k"); p != PresenceFound || e.TTL != 1 {
+		t.Errorf("a key whose deletion is held: %v, %v left", p, e.TTL)
+	}
+	release()
+	if _, p := s.Lookup("/k"); p != PresenceAbsent {
+		t.Errorf("the deleted key: %v", p)
+	}
+	if e, p := s.Lookup("/again"); p != PresenceFound || string(e.Value) != "2" || e.TTL < 59*time.Minute {
+		t.Errorf("the key that was set again: %v %+v", p, e)
 	}
 }
 

@@ -127,7 +127,7 @@ func (o *order) follow(h *state.Head) {
 	o.reigns.Advance(h.Reign, h.Last())
 }
 
-// accept numbers, applies and publishes a batch that checkUpdates has checked. It
+// accept orders and, if nothing has to be waited for, publishes a batch that checkUpdates has checked. It
 // returns the updates that the map has no room for, in a slice that is valid until the
 // next call, and the number of updates that it skipped because they had been accepted
 // before. If ok is false, it did nothing: the caller must call room, and accept again.
@@ -192,7 +192,7 @@ func (q *sequencer) apply(e *state.Entry) {
 	q.order.follow(&e.Head)
 	if !q.disk.on() && !q.commits.waits() && q.held.empty() {
 		out := q.state.Apply(e)
-		q.tail.add(e.Head, out.Pieces)
+		q.tail.add(e.Head, out.Pieces, 0)
 		q.arm(out, e.At)
 		q.send(out.Pieces, e.Spans)
 		return
@@ -206,7 +206,7 @@ func (q *sequencer) apply(e *state.Entry) {
 			q.noteWaits()
 		}
 	}
-	q.tail.add(e.Head, pieces)
+	q.tail.add(e.Head, pieces, q.held.size())
 	if q.commits.waits() || !q.held.empty() {
 		q.held.add(e.Head, index, pieces, e.Spans)
 		q.commit()
@@ -218,17 +218,17 @@ func (q *sequencer) apply(e *state.Entry) {
 // link puts a batch that was appended into the map, and passes it to the watches. mu must be
 // held.
 func (q *sequencer) link(h *state.Head, pieces []store.Piece, spans []sockets.Span) {
-	q.arm(q.state.Link(h, pieces, spans), h.At)
+	q.arm(q.state.Link(h, pieces, spans), timer.Now())
 	q.watches.push(pieces)
 }
 
 // publish is link for an active server, which also passes the batch to the publisher.
 func (q *sequencer) publish(h *state.Head, pieces []store.Piece, spans []sockets.Span) {
-	q.arm(q.state.Link(h, pieces, spans), h.At)
+	q.arm(q.state.Link(h, pieces, spans), timer.Now())
 	q.send(pieces, spans)
 }
 
-// arm wakes the clock if an entry that was made at a time has set the first deadline.
+// arm wakes the clock if an entry has set the first deadline, at a time.
 func (q *sequencer) arm(out state.Outcome, at time.Duration) {
 	if out.Timed {
 		q.armedAt = at
@@ -256,7 +256,7 @@ func (q *sequencer) heartbeat() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	binary.BigEndian.PutUint64(q.hugz[hugzSequence:], uint64(q.state.Last()))
-	_ = q.publisher.SendWire(context.Background(), q.hugz, 1, nil) // as in publish
+	_ = q.publisher.SendWire(context.Background(), q.hugz, 1, nil) // as in send
 }
 
 // hugzSequence is the offset of the sequence in the wire form of HUGZ.
@@ -290,7 +290,7 @@ func (q *sequencer) expire(now time.Time) (more bool, size int) {
 	}
 	d := &q.dead
 	d.wire, d.spans, more = q.state.Expired(timer.At(now), expirePortion, d.wire[:0], d.spans[:0])
-	d.spans = q.held.filter(d.spans) // those get another deadline, or none, when they are linked
+	d.spans = q.held.filter(d.spans, &q.state.Deadlines)
 	if len(d.spans) > 0 {
 		if mutate.CountExpiry {
 			q.order.reigns.Count()

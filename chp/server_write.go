@@ -272,7 +272,7 @@ func (s *Server) untilClosed(ctx context.Context) (_ context.Context, stop func(
 	}
 }
 
-// acceptLocal numbers, applies and publishes updates that a Batch has checked. It does
+// acceptLocal orders updates, and publishes them if nothing has to be waited for, that a Batch has checked. It does
 // not change the spans, and returns the number of updates that the map has no room for.
 // If again is true, it did nothing: the caller must call room, and acceptLocal again.
 func (q *sequencer) acceptLocal(wire []byte, spans []sockets.Span) (w written, unfit int, again bool, err error) {
@@ -395,7 +395,7 @@ func (q *sequencer) outcome(w written) (more <-chan struct{}, err error) {
 func (q *sequencer) endTerm() {
 	q.terms++
 	q.kept = q.state.Last()
-	q.lost = q.lost || q.kept < q.order.last
+	q.lost = q.lost || !q.held.empty()
 }
 
 // shut refuses updates of this process and ends the watches.

@@ -49,8 +49,9 @@ const (
 // end returns the position after the newest batch.
 func (t *tail) end() uint64 { return t.begin + uint64(len(t.batches)-t.first) }
 
-// add appends a batch.
-func (t *tail) add(h state.Head, pieces []store.Piece) {
+// add appends a batch. It keeps as many batches before it as are held, which the other
+// server needs after a copy of the map.
+func (t *tail) add(h state.Head, pieces []store.Piece, held int) {
 	if !t.on {
 		return
 	}
@@ -66,7 +67,7 @@ func (t *tail) add(h state.Head, pieces []store.Piece) {
 	t.total += uint64(b.bytes)
 	t.batches = append(t.batches, b)
 	t.pieces = append(t.pieces, pieces...)
-	for t.bytes > t.size && (t.begin < t.keep || t.bytes > t.most) && len(t.batches)-t.first > 1 {
+	for t.bytes > t.size && (t.begin < t.keep || t.bytes > t.most) && len(t.batches)-t.first > 1+held {
 		t.drop()
 	}
 	if t.grown != nil {

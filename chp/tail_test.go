@@ -40,7 +40,7 @@ func TestTail(t *testing.T) {
 	for round := range 5_000 {
 		h, pieces := tailPieces(t, m, next, 1+random.IntN(20), random.IntN(200))
 		next = h.Last() + 1
-		q.add(h, pieces)
+		q.add(h, pieces, 0)
 		if q.bytes > max(q.size, q.most) && q.end()-q.begin > 1 {
 			t.Fatalf("%d bytes of %d, %d", q.bytes, q.size, q.most)
 		}
@@ -98,7 +98,7 @@ func TestTailAllocs(t *testing.T) {
 	m := store.New(store.Options{})
 	q := tail{on: true, size: 1 << 20}
 	h, pieces := tailPieces(t, m, 1, 10, 10)
-	add := func() { q.add(h, pieces) }
+	add := func() { q.add(h, pieces, 0) }
 	for range 10_000 {
 		add()
 	}

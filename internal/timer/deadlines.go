@@ -21,6 +21,10 @@ type Deadlines struct {
 	mu    sync.Mutex
 	wheel wheel
 	grace grace
+
+	// ended has the keys whose deadline is over and which are not deleted yet, with the
+	// sequence of the update that set it.
+	ended map[uint64]int64
 }
 
 // grace is the time that clients have to come back after a server has become active, or
@@ -88,7 +92,21 @@ func (d *Deadlines) Set(hash uint64, seq int64, deadline time.Duration) {
 // set is Set at a time that is not in the future. mu must be held.
 func (d *Deadlines) set(hash uint64, seq int64, deadline, now time.Duration) {
 	if known := d.wheel.find(hash); known == nil || known.seq <= seq {
+		d.drop(hash, seq)
 		d.wheel.add(hash, seq, deadline, now)
+	}
+}
+
+// drop forgets that the time of a key has ended, unless an update after seq set it. mu must
+// be held.
+func (d *Deadlines) drop(hash uint64, seq int64) {
+	if len(d.ended) == 0 {
+		return
+	}
+	if of, ok := d.ended[hash]; ok && of <= seq {
+		if delete(d.ended, hash); len(d.ended) == 0 {
+			d.ended = nil // a Go map does not shrink
+		}
 	}
 }
 
@@ -107,6 +125,7 @@ func (d *Deadlines) remove(hash uint64, seq int64) {
 	if known := d.wheel.find(hash); known != nil && known.seq <= seq {
 		d.wheel.remove(hash)
 	}
+	d.drop(hash, seq)
 }
 
 // Remaining returns the remaining time to live of the key of r: 1ns once it is over, and 0
@@ -123,6 +142,9 @@ func (d *Deadlines) Remaining(r kvmsg.Record) time.Duration {
 	d.mu.Lock()
 	known := d.wheel.find(kvmsg.HashKey(r.Key()))
 	if known == nil || known.seq != r.Seq() {
+		if of, ok := d.ended[kvmsg.HashKey(r.Key())]; ok && of == r.Seq() {
+			ttl = 1
+		}
 		d.mu.Unlock()
 		return ttl
 	}
@@ -134,13 +156,14 @@ func (d *Deadlines) Remaining(r kvmsg.Record) time.Duration {
 	return max(end-Now(), 1)
 }
 
-// Expire removes the deadlines up to now and calls expired for each, with the sequence of
-// the update that set it: later updates of the key may not have had a time to live. It
-// stops after some steps, a step being a deadline removed or moved within the wheel, and
+// Expire ends the deadlines up to now and calls expired for each, with the sequence of
+// the update that set it: later updates of the key may not have had a time to live, and then
+// expired returns false. Otherwise nothing remains of the key's time, and it is to be
+// deleted. Expire stops after some steps, a step being a deadline removed or moved within the wheel, and
 // then returns true. expired must not call methods of d.
 //
 // Keys that the grace spares get its end as their deadline.
-func (d *Deadlines) Expire(now time.Duration, steps int, expired func(hash uint64, seq int64)) (more bool) {
+func (d *Deadlines) Expire(now time.Duration, steps int, expired func(hash uint64, seq int64) bool) (more bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.wheel.advance(now, steps, func(hash uint64, seq int64) {
@@ -148,7 +171,12 @@ func (d *Deadlines) Expire(now time.Duration, steps int, expired func(hash uint6
 			d.wheel.add(hash, seq, d.grace.end, now)
 			return
 		}
-		expired(hash, seq)
+		if expired(hash, seq) {
+			if d.ended == nil {
+				d.ended = map[uint64]int64{}
+			}
+			d.ended[hash] = seq
+		}
 	})
 }
 

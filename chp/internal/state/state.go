@@ -13,7 +13,8 @@ import (
 )
 
 // State is the replicated map: all that two servers have alike which have applied the
-// same entries. It changes only by Apply, and by Restore while it is being received.
+// same entries. It changes only by Apply, or Append and Link, and by Restore while it is
+// being received. SkipTo and Expired change what the next entries will be.
 //
 // Methods and fields are for one goroutine at a time, which the owner guarantees with its
 // mutex, except for what readers of the store and the deadlines may do, and Last.
@@ -148,14 +149,15 @@ var expiredProperties = []byte(kvmsg.PropertyCause + "=expired\n")
 // is more.
 func (s *State) Expired(now time.Duration, steps int, wire []byte, spans []buf.Span) (_ []byte, _ []buf.Span, more bool) {
 	var key []byte
-	more = s.Deadlines.Expire(now, steps, func(hash uint64, seq int64) {
+	more = s.Deadlines.Expire(now, steps, func(hash uint64, seq int64) bool {
 		var ok bool
 		if key, ok = s.Store.KeyOf(hash, seq, key[:0]); !ok {
-			return // set again or deleted since
+			return false // set again or deleted since
 		}
 		start := len(wire)
 		wire = kvmsg.AppendRecord(wire, key, 0, nil, expiredProperties, nil)
 		spans = append(spans, buf.Span{Start: uint32(start), End: uint32(len(wire)), Tag: hash | kvmsg.TagDelete | kvmsg.TagProperties})
+		return true
 	})
 	return wire, spans, more
 }
@@ -192,8 +194,8 @@ func (s *State) Image() *Image {
 // kind and a body:
 //
 //	map       the identity, 16 bytes
-//	terms     see appendReigns
-//	clients   see origins.portions
+//	terms     see AppendReigns
+//	clients   see ledger.Clients
 //	records   updates in wire form, with the remaining time to live; of each key at most one
 //
 // A log on disk has each in an entry of its own, and the servers of a pair in messages;
