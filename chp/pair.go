@@ -68,9 +68,11 @@ const (
 // newPair returns the pair part of a server. start creates the node.
 func newPair(s *Server, o ServerOptions) *pair {
 	q := &s.sequencer
+	q.mu.Lock() // the log may flush
 	q.passive, q.acks = true, o.Pair.Acks
 	q.tail.on, q.tail.size = true, tailBytes
 	q.early.timeout = o.Pair.Timeout
+	q.mu.Unlock()
 	p := &pair{
 		server: s, began: time.Now(), timeout: o.Pair.Timeout, changed: make(chan struct{}, 1), answers: make(chan reply, 1),
 		security: func() sockets.Security { return o.Pair.PeerSecurity },
