@@ -341,6 +341,7 @@ func modelDirected(m modelMutation) []*modelPair {
 // TestPairModelLinks: no acknowledged update is lost if the links of a server fail, or its
 // process stands still, and the pair comes together before the next fault.
 func TestPairModelLinks(t *testing.T) {
+	needsMemory(t)
 	t.Parallel()
 	seeds := uint64(500)
 	if testing.Short() {
@@ -372,6 +373,7 @@ var modelIsolations = map[modelMutation]string{
 
 // TestPairModelFindsFaultsOfIsolation: the model finds what each rule of isolation prevents.
 func TestPairModelFindsFaultsOfIsolation(t *testing.T) {
+	needsMemory(t)
 	t.Parallel()
 	for m, name := range modelIsolations {
 		t.Run(name, func(t *testing.T) {

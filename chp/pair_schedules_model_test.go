@@ -11,6 +11,7 @@ import (
 // TestPairModelSchedules: the same for long random schedules, in which the next event
 // comes while the servers still react to the one before.
 func TestPairModelSchedules(t *testing.T) {
+	needsMemory(t)
 	t.Parallel()
 	seeds := uint64(3000)
 	if testing.Short() {
@@ -47,6 +48,7 @@ func modelSchedule(seed uint64, m modelMutation) *modelPair {
 // comes only when the pair is together again. Clients ask both servers and write to
 // both at any time.
 func TestPairModelSingleFaults(t *testing.T) {
+	needsMemory(t)
 	t.Parallel()
 	seeds := uint64(1000)
 	if testing.Short() {
@@ -95,6 +97,7 @@ func modelSingleFaults(seed uint64, m modelMutation) *modelPair {
 
 // TestPairModelFindsFaults: the model finds the faults that the rules prevent.
 func TestPairModelFindsFaults(t *testing.T) {
+	needsMemory(t)
 	t.Parallel()
 	for m, name := range map[modelMutation]string{modelEpochs: "epochs decide", modelCopies: "any map is copied"} {
 		_, fault := exploreModel(false, m, 5)
