@@ -1,10 +1,11 @@
 package chp
 
 import (
+	"context"
+
 	"clustermap/chp/internal/ledger"
 	"clustermap/internal/mutate"
 	"clustermap/sockets"
-	"context"
 )
 
 // sender describes the client that sent a batch. The zero sender does not number its

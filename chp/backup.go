@@ -1,11 +1,11 @@
 package chp
 
 import (
-	"clustermap/chp/internal/state"
 	"context"
 	"crypto/rand"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/internal/state"
 )
 
 // Backup writes a consistent view of the client's map to the checkpoint that begin

@@ -2,7 +2,6 @@ package chp
 
 import (
 	"bytes"
-	"clustermap/chp/internal/ledger"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/internal/ledger"
 	"clustermap/internal/kvmsg"
 )
 

@@ -1,12 +1,12 @@
 package chp
 
 import (
-	"clustermap/chp/internal/state"
 	"context"
 	"fmt"
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/internal/state"
 )
 
 const (

@@ -1,10 +1,10 @@
 package chp
 
 import (
-	"clustermap/chp/internal/ledger"
 	"errors"
 	"fmt"
 
+	"clustermap/chp/internal/ledger"
 	"clustermap/internal/closed"
 	"clustermap/internal/kvmsg"
 )

@@ -1,10 +1,11 @@
 package chp
 
 import (
-	"clustermap/internal/timer"
 	"context"
 	"runtime"
 	"time"
+
+	"clustermap/internal/timer"
 )
 
 // ttlTick is the precision of times to live.

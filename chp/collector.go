@@ -1,13 +1,13 @@
 package chp
 
 import (
-	"clustermap/chp/internal/ledger"
 	"context"
 	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 
+	"clustermap/chp/internal/ledger"
 	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )

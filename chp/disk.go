@@ -1,8 +1,6 @@
 package chp
 
 import (
-	"clustermap/chp/internal/ledger"
-	"clustermap/chp/internal/state"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -12,6 +10,8 @@ import (
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/state"
 	"clustermap/internal/store"
 	"clustermap/internal/timer"
 )

@@ -1,7 +1,6 @@
 package chp
 
 import (
-	"clustermap/chp/internal/state"
 	"errors"
 	"runtime"
 	"sync/atomic"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/internal/state"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/timer"
 	"clustermap/sockets"

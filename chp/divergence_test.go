@@ -1,12 +1,12 @@
 package chp
 
 import (
-	"clustermap/chp/internal/state"
 	"fmt"
 	"slices"
 	"testing"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/internal/state"
 	"clustermap/internal/kvmsg"
 )
 

@@ -1,11 +1,12 @@
 package chp
 
 import (
-	"clustermap/chp/internal/ledger"
 	"cmp"
 	"errors"
 	"slices"
 	"sync"
+
+	"clustermap/chp/internal/ledger"
 )
 
 // echoes tracks the client's own updates: out to the server's collector, and back as

@@ -2,12 +2,12 @@ package chp
 
 import (
 	"bytes"
-	"clustermap/chp/internal/state"
 	"fmt"
 	"iter"
 	"slices"
 	"time"
 
+	"clustermap/chp/internal/state"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/timer"
 )
@@ -157,7 +157,8 @@ func (c *Client) Sorted(prefix string) iter.Seq[Entry] {
 	}
 }
 
-// cut returns the present state, which the caller must release, or none if there is none.
+// cut returns a cut of the replica, which the caller must release. Its Cut is nil before the
+// first snapshot.
 func (c *Client) cut() state.Cut {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,12 +1,12 @@
 package chp
 
 import (
-	"clustermap/chp/internal/ledger"
 	"fmt"
 	"strconv"
 	"testing"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/internal/ledger"
 )
 
 // TestOriginsInWireForm: the origins survive being written and read, in the order of use.

@@ -1,7 +1,6 @@
 package chp
 
 import (
-	"clustermap/chp/internal/state"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"clustermap/chp/internal/state"
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/timer"

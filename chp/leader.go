@@ -1,13 +1,13 @@
 package chp
 
 import (
-	"clustermap/chp/internal/state"
 	"context"
 	"encoding/binary"
 	"errors"
 	"sync/atomic"
 	"time"
 
+	"clustermap/chp/internal/state"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )

@@ -1,9 +1,10 @@
 package chp
 
 import (
-	"clustermap/internal/timer"
 	"sync/atomic"
 	"time"
+
+	"clustermap/internal/timer"
 )
 
 // lull tells an update that comes alone from those of a stream. To wake a goroutine for

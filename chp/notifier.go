@@ -1,12 +1,12 @@
 package chp
 
 import (
-	"clustermap/chp/internal/ledger"
 	"context"
 	"errors"
 	"sync"
 	"time"
 
+	"clustermap/chp/internal/ledger"
 	"clustermap/sockets"
 )
 

@@ -1,14 +1,15 @@
 package chp
 
 import (
-	"clustermap/internal/kvmsg"
-	"clustermap/internal/testenv"
-	"clustermap/sockets"
 	"context"
 	"encoding/binary"
 	"slices"
 	"testing"
 	"time"
+
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/testenv"
+	"clustermap/sockets"
 )
 
 // The order numbers of a batch rise or are all 0: otherwise the first and the last one

@@ -1,7 +1,6 @@
 package chp
 
 import (
-	"clustermap/chp/internal/state"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/state"
 	"clustermap/sockets"
 )
 

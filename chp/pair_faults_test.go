@@ -1,9 +1,6 @@
 package chp
 
 import (
-	"clustermap/chp/internal/ledger"
-	"clustermap/chp/internal/state"
-	"clustermap/internal/kvmsg"
 	"context"
 	"crypto/ed25519"
 	"encoding/binary"
@@ -12,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/state"
+	"clustermap/internal/kvmsg"
 	"clustermap/patterns/binarystar"
 	"clustermap/sockets"
 )

@@ -1,8 +1,9 @@
 package chp
 
 import (
-	"clustermap/internal/timer"
 	"testing"
+
+	"clustermap/internal/timer"
 )
 
 // TestPairStaleVote: a client that asked the passive server while the active one was heard

@@ -1,10 +1,10 @@
 package chp
 
 import (
-	"clustermap/chp/internal/state"
 	"context"
 	"iter"
 
+	"clustermap/chp/internal/state"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
 	"clustermap/internal/timer"

@@ -1,11 +1,11 @@
 package chp
 
 import (
-	"clustermap/chp/internal/state"
 	"fmt"
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/internal/state"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/timer"
 	"clustermap/sockets"

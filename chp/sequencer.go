@@ -1,7 +1,6 @@
 package chp
 
 import (
-	"clustermap/chp/internal/state"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -9,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/chp/internal/state"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/mutate"
 	"clustermap/internal/store"

@@ -1,11 +1,11 @@
 package chp
 
 import (
-	"clustermap/chp/internal/state"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"clustermap/chp/internal/state"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
 )

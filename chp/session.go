@@ -1,7 +1,6 @@
 package chp
 
 import (
-	"clustermap/chp/internal/ledger"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/chp/internal/ledger"
 	"clustermap/internal/kvmsg"
 	netlink "clustermap/internal/link"
 	"clustermap/internal/mutate"

@@ -1,7 +1,6 @@
 package chp
 
 import (
-	"clustermap/chp/internal/state"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -10,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/chp/internal/state"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
 	"clustermap/internal/timer"

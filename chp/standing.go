@@ -1,8 +1,9 @@
 package chp
 
 import (
-	"clustermap/chp/internal/state"
 	"encoding/binary"
+
+	"clustermap/chp/internal/state"
 )
 
 // standing is the payload of a server's state messages to the other server of its pair.

@@ -1,8 +1,9 @@
 package chp
 
 import (
-	"clustermap/chp/internal/state"
 	"testing"
+
+	"clustermap/chp/internal/state"
 )
 
 // TestStanding: which of two servers has more, and whether the other one copies from the

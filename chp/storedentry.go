@@ -1,13 +1,13 @@
 package chp
 
 import (
-	"clustermap/chp/internal/ledger"
-	"clustermap/chp/internal/state"
 	"encoding/binary"
 	"errors"
 	"fmt"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/state"
 	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )

@@ -1,11 +1,11 @@
 package chp
 
 import (
-	"clustermap/chp/internal/state"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 
+	"clustermap/chp/internal/state"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
 	"clustermap/internal/testenv"

@@ -1,12 +1,12 @@
 package chp
 
 import (
-	"clustermap/chp/internal/ledger"
 	"context"
 	"slices"
 	"sync"
 	"time"
 
+	"clustermap/chp/internal/ledger"
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
 )

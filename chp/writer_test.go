@@ -1,9 +1,10 @@
 package chp
 
 import (
-	"clustermap/internal/timer"
 	"testing"
 	"time"
+
+	"clustermap/internal/timer"
 )
 
 // TestPush: the goroutine that sets a key after a lull sends the update itself, and

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"os"
 
+	"clustermap/chp/commit"
+
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/raft/v3/raftpb"
-
-	"clustermap/chp/commit"
 )
 
 // Append writes entries; see [commit.Log]. It does not allocate, except when it begins a

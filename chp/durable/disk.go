@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"go.etcd.io/etcd/client/pkg/v3/fileutil"
-
 	"clustermap/chp/commit"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 )
 
 // disk flushes files. Tests replace it to make a flush fail, and to record the flushes.

@@ -6,10 +6,10 @@ import (
 	"os"
 	"sync"
 
+	"clustermap/chp/commit"
+
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/storage/wal"
-
-	"clustermap/chp/commit"
 )
 
 // segmentBytes is the size of a segment. The current segment and the next one are

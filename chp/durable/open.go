@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"time"
 
+	"clustermap/chp/commit"
+
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.uber.org/zap"
-
-	"clustermap/chp/commit"
 )
 
 // Options are the settings of a log.

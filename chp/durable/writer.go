@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 	"runtime"
 
+	"clustermap/chp/commit"
+
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/raft/v3/raftpb"
-
-	"clustermap/chp/commit"
 )
 
 // writeBytes is the size of a writer's buffer, and the maximum of its writes. Large writes

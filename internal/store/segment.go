@@ -1,10 +1,10 @@
 package store
 
 import (
-	"clustermap/internal/buf"
 	"math/bits"
 	"sync/atomic"
 
+	"clustermap/internal/buf"
 	"clustermap/internal/invariants"
 	"clustermap/internal/kvmsg"
 )

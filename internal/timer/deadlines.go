@@ -158,9 +158,9 @@ func (d *Deadlines) Remaining(r kvmsg.Record) time.Duration {
 
 // Expire ends the deadlines up to now and calls expired for each, with the sequence of
 // the update that set it: later updates of the key may not have had a time to live, and then
-// expired returns false. Otherwise nothing remains of the key's time, and it is to be
-// deleted. Expire stops after some steps, a step being a deadline removed or moved within the wheel, and
-// then returns true. expired must not call methods of d.
+// expired must return false. Otherwise the key has no time left until it is deleted. Expire
+// stops after some steps, a step being a deadline removed or moved within the wheel, and then
+// returns true. expired must not call methods of d.
 //
 // Keys that the grace spares get its end as their deadline.
 func (d *Deadlines) Expire(now time.Duration, steps int, expired func(hash uint64, seq int64) bool) (more bool) {

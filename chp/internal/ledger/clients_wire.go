@@ -1,8 +1,9 @@
 package ledger
 
 import (
-	"clustermap/internal/kvmsg"
 	"encoding/binary"
+
+	"clustermap/internal/kvmsg"
 )
 
 // The clients in wire form, for the log and for the other server of a pair: in

@@ -1,10 +1,11 @@
 package state
 
 import (
-	"clustermap/chp/internal/ledger"
-	"clustermap/internal/timer"
 	"encoding/binary"
 	"time"
+
+	"clustermap/chp/internal/ledger"
+	"clustermap/internal/timer"
 )
 
 // Head describes a batch of updates. The servers of a pair send it before the

@@ -1,13 +1,13 @@
 package state
 
 import (
-	"clustermap/chp/internal/ledger"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"time"
 
+	"clustermap/chp/internal/ledger"
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
 )

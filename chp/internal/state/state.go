@@ -1,11 +1,11 @@
 package state
 
 import (
-	"clustermap/chp/internal/ledger"
 	"iter"
 	"sync/atomic"
 	"time"
 
+	"clustermap/chp/internal/ledger"
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
