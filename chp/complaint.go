@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A client tries an unreachable server twice a second. A cause is logged when it first
+// A client tries an unreachable server twice a second, and a passive server the active one
+// 20 times. A cause is logged when it first
 // occurs, and then at intervals that double, with the number of failures since.
 const (
 	complaintFirst = 5 * time.Second

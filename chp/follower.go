@@ -13,6 +13,7 @@ import (
 	"clustermap/chp/internal/state"
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/lograte"
 	"clustermap/internal/timer"
 	"clustermap/sockets"
 )
@@ -73,7 +74,7 @@ func (s *Server) outranks(h *baseHead) bool {
 // follow follows the active server until ctx ends, and reconnects when the connection
 // breaks. serving ends with the server.
 func (s *Server) follow(ctx, serving context.Context) {
-	var told string
+	complaints := lograte.Limiter{First: complaintFirst, Most: complaintMost, Size: maxComplaints}
 	wait, since := followAgain, time.Now()
 	for ctx.Err() == nil {
 		f := &follower{server: s}
@@ -87,8 +88,7 @@ func (s *Server) follow(ctx, serving context.Context) {
 		} else if time.Since(since) > s.pair.timeout {
 			level = slog.LevelWarn
 		}
-		if now := level.String() + err.Error(); now != told {
-			told = now
+		if due, _ := complaints.Due(level.String(), causeOf(err), time.Now()); due {
 			s.log.Log(ctx, level, "does not follow the active server", "server", s.opts.Pair.Peer, "error", err)
 		}
 		if !pause(ctx, wait) {

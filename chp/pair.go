@@ -413,11 +413,14 @@ func (p *pair) mayServe() bool {
 	if p.node.State() == binarystar.StatePassive {
 		return p.copied.Load()
 	}
-	return time.Since(p.began) > p.startWait()
+	return p.waitsFor() < 0
 }
 
-// startWait is the time that a server which starts gives the other one to be heard.
-func (p *pair) startWait() time.Duration { return max(startTimeouts*p.timeout, startLeast) }
+// waitsFor is what is left of the time that a server which has started gives the other one to
+// be heard.
+func (p *pair) waitsFor() time.Duration {
+	return max(startTimeouts*p.timeout, startLeast) - time.Since(p.began)
+}
 
 // A server that has heard nothing of the other one since it started may become active
 // after startTimeouts times the time-out, and not before startLeast.

@@ -1,6 +1,8 @@
 package chp
 
 import (
+	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -46,4 +48,39 @@ func (l *failingCheckpoints) Checkpoint(index, sequence uint64) (commit.Checkpoi
 		return nil, commit.ErrFull
 	}
 	return l.Log.Checkpoint(index, sequence)
+}
+
+// TestPairRefusedLinkIsLoggedSeldom: a passive server whose connections to the active one are
+// reset does not log each attempt, though each has another port.
+func TestPairRefusedLinkIsLoggedSeldom(t *testing.T) {
+	t.Parallel()
+	po, bo := pairOptions(t)
+	l, err := net.Listen("tcp", net.JoinHostPort(po.Host, "0"))
+	must(t, err)
+	defer l.Close()
+	attempts := make(chan struct{}, 20)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			must(t, c.(*net.TCPConn).SetLinger(0))
+			must(t, c.Close())
+			select {
+			case attempts <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	var told lockedLog
+	bo.Pair.Peer, bo.Logger = "tcp://"+l.Addr().String(), told.logger()
+	startAlone(t, po)
+	startPairServer(t, bo)
+	for range cap(attempts) {
+		<-attempts
+	}
+	if n := strings.Count(told.String(), "does not follow the active server"); n == 0 || n > cap(attempts)/4 {
+		t.Errorf("%d lines:\n%s", n, told.String())
+	}
 }

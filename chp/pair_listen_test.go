@@ -3,6 +3,7 @@ package chp
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"clustermap/sockets"
 )
@@ -25,4 +26,20 @@ func TestPairListenBindsAllOrNone(t *testing.T) {
 	}
 	must(t, taken.Close())
 	must(t, s.Listen(ctx))
+}
+
+// TestPairTimeoutOfTwoIntervals: one state message that comes late is no silence.
+func TestPairTimeoutOfTwoIntervals(t *testing.T) {
+	t.Parallel()
+	o, _ := pairOptions(t)
+	o.Pair.Interval = time.Second
+	o.Pair.Timeout = 2*o.Pair.Interval - 1
+	var refused *OptionError
+	if _, err := NewServer(o); !errors.As(err, &refused) || refused.Field != "Pair.Timeout" {
+		t.Errorf("less: %v", err)
+	}
+	o.Pair.Timeout++
+	s, err := NewServer(o)
+	must(t, err)
+	must(t, s.Close())
 }

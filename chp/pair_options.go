@@ -28,8 +28,8 @@ type PairOptions struct {
 	State, PeerState string
 
 	// Interval is the time between two state messages; 0 means a second. Timeout is how
-	// long the other server may be silent before it is considered dead; 0 means twice
-	// the Interval. Use the same values on both servers.
+	// long the other server may be silent before it is considered dead, at least twice
+	// the Interval; 0 means that. Use the same values on both servers.
 	Interval, Timeout time.Duration
 
 	// Acks is the number of servers that must have an update before it is published,
@@ -98,8 +98,8 @@ func (o PairOptions) withDefaults() (PairOptions, []error) {
 	}
 	setDefault(&o.Interval, time.Second)
 	setDefault(&o.Timeout, 2*o.Interval)
-	if o.Timeout <= o.Interval {
-		bad("Timeout", "is not longer than Interval")
+	if o.Timeout < 2*o.Interval {
+		bad("Timeout", "is shorter than two Intervals") // one late message is no silence
 	}
 	setDefault(&o.Acks, 2)
 	if o.Acks != 1 && o.Acks != 2 {

@@ -69,7 +69,7 @@ func (p *pair) promote(ctx context.Context) error {
 	case p.node.State() == binarystar.StatePassive:
 		return errNoCopy
 	default:
-		return fmt.Errorf("the server has just started, and gives the other one %v to be heard", p.startWait())
+		return fmt.Errorf("the server has just started, and gives the other one %v more to be heard", p.waitsFor().Round(time.Millisecond))
 	}
 	soon, cancel := context.WithTimeout(ctx, p.checkTime())
 	heard := p.node.Probe(soon) == nil
