@@ -1,11 +1,6 @@
 package sockets
 
-import (
-	"iter"
-	"net/netip"
-
-	"clustermap/internal/queue"
-)
+import "net/netip"
 
 // joinClient says who is behind an accepted connection, for the bounds over all peers. A
 // socket's own connections to others, and those within the process, are each a client of
@@ -38,22 +33,4 @@ func (s *socket) clientKey(peer *Peer) string {
 		a = network.Addr()
 	}
 	return a.String()
-}
-
-// heaviest returns the holder that holds most, of the client that holds most: so who holds
-// less than its share of a bound is not the one that gives way, whether the others have
-// many connections or large ones. It returns the zero H if nothing is held.
-func heaviest[H any](holders iter.Seq[H], held func(H) (*queue.Client, int)) (worst H) {
-	sums := map[*queue.Client]int{}
-	for h := range holders {
-		c, bytes := held(h)
-		sums[c] += bytes
-	}
-	sum, most := 0, 0
-	for h := range holders {
-		if c, bytes := held(h); bytes > 0 && (sums[c] > sum || sums[c] == sum && bytes > most) {
-			worst, sum, most = h, sums[c], bytes
-		}
-	}
-	return worst
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"clustermap/internal/fanout"
 	"clustermap/internal/ipcpath"
 	"clustermap/internal/link"
 	"clustermap/internal/queue"
@@ -21,7 +22,7 @@ var (
 	// disconnected. A later call may succeed when the peer has reconnected.
 	// XPub.Subscribe and XPub.Unsubscribe return it if there is no peer whose
 	// subscriptions they could change.
-	ErrUnroutable = errors.New("sockets: no such peer")
+	ErrUnroutable = fanout.ErrUnroutable
 
 	// ErrForeignPeer is returned by a method for a given Peer if the Peer is
 	// nil or belongs to another socket. It wraps ErrUnroutable, but a later
@@ -60,7 +61,7 @@ var (
 	// ErrSlowPeer is the reason for which a publisher with
 	// PolicyDisconnect disconnects a subscriber that does not take its messages, or a
 	// SUB or XSUB a publisher that does not take its subscriptions.
-	ErrSlowPeer = errors.New("sockets: peer too slow")
+	ErrSlowPeer = fanout.ErrSlowPeer
 
 	// ErrIdentityInUse is reported with EventPeerIgnored if a peer of a ROUTER
 	// announces the identity of a connected peer. Messages from the new peer
@@ -103,11 +104,11 @@ var (
 	// ErrTooManySubscriptions is the reason for which a publisher disconnects a
 	// peer that exceeds Options.MaxSubscriptions, or that has most subscriptions when
 	// those of all peers reach Options.MaxSubscriptionBytes.
-	ErrTooManySubscriptions = errors.New("sockets: peer has too many subscriptions")
+	ErrTooManySubscriptions = fanout.ErrTooManySubscriptions
 
 	// ErrNotManual is returned by XPub.Subscribe, XPub.Unsubscribe,
 	// SubscribePeer and UnsubscribePeer without Options.XPubManual.
-	ErrNotManual = errors.New("sockets: option XPubManual is not set")
+	ErrNotManual = fanout.ErrNotManual
 
 	// ErrNotBound is returned by Unbind, and ErrNotConnected by Disconnect, if
 	// the endpoint is not in use.

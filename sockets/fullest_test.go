@@ -7,6 +7,12 @@ import (
 	"clustermap/zmtp"
 )
 
+// Times of fanout.Publisher.Fullest: between two looks, and for an unknown peer.
+const (
+	fullestWindow = 20 * time.Millisecond
+	fullestCredit = 300 * time.Millisecond
+)
+
 // A subscriber that reads too slowly shows in Fullest, and one that does not read
 // does not: no publisher is to wait for it.
 func TestH5_FullestOfThoseWhoRead(t *testing.T) {
@@ -38,7 +44,7 @@ func TestH5_FullestOfThoseWhoRead(t *testing.T) {
 		must(t, r.conn.SetReadDeadline(time.Now().Add(time.Minute)))
 		_, err := r.conn.Read(b)
 		must(t, err)
-		time.Sleep(readingWindow)
+		time.Sleep(fullestWindow)
 		most = max(most, pub.Fullest())
 		return most > 0.5
 	})
@@ -63,12 +69,12 @@ func TestFullestInproc(t *testing.T) {
 		}
 		full := pub.Fullest()
 		switch past := time.Since(begin); {
-		case past > 2*readingCredit && full > 0:
+		case past > 2*fullestCredit && full > 0:
 			return
 		case past > hang: // not at the first look, before which we may have paused for long
 			t.Fatal("who takes all does not count")
 		}
 		received(t, sub, 8) // all that was queued
-		time.Sleep(readingWindow)
+		time.Sleep(fullestWindow)
 	}
 }

@@ -591,9 +591,7 @@ func TestLivePublisher(t *testing.T) {
 		t.Parallel()
 		pub := open(t, NewPub, Options{WaitSubscriber: true})
 		done := blocked(t, func(ctx context.Context) error { return pub.Send(ctx, []byte("m")) }, func() bool {
-			pub.subs.Lock()
-			defer pub.subs.Unlock()
-			return pub.subs.changed != nil
+			return pub.fan.Status().Awaited
 		})
 		must(t, pub.SetOptions(func(o *Options) { o.WaitSubscriber = false }))
 		wantDone(t, done)

@@ -24,6 +24,8 @@ type Peer struct {
 	identity []byte // as a ROUTER knows it: the peer's own or generated
 	far      *half  // the other side's end of an inproc connection; otherwise nil
 
+	role any // what the socket type knows of it, from attach on
+
 	conduit queue.Conn // stands for the connection in queues, and counts its messages and bytes
 }
 

@@ -29,25 +29,18 @@ type pipe struct {
 	in  queue.Inqueue
 
 	peer atomic.Pointer[Peer] // the established connection, or nil
-
-	// sub belongs to the publisher to which the pipe is attached, and is
-	// guarded by its mutex.
-	sub subscriber
 }
 
 func newPipe(s *socket, endpoint string, lasting bool) *pipe {
 	o := s.opts()
 	p := &pipe{socket: s, endpoint: endpoint, lasting: lasting, immediate: o.Immediate, place: s.places.Add(1)}
-	p.out.Init(o.sendLimits(), s.conflates(), p)
+	p.out.Init(o.sendLimits(), s.conflates())
 	p.in.Init(!p.inproc()) // over inproc a Connect does not wait for the application
 	return p
 }
 
 // conflates reports whether the socket keeps only the last message of each queue.
 func (s *socket) conflates() bool { return s.opts().Conflate }
-
-// pipeOf returns the pipe of an outbox.
-func pipeOf(o *queue.Outbox) *pipe { return o.Of.(*pipe) }
 
 // hasRoom reports whether the pipe would accept a message. If not, it will
 // signal when it does.

@@ -202,13 +202,13 @@ func (s *socket) poll(events PollEvents) PollEvents {
 	return ready
 }
 
-// anyQueue reports whether the queue of at least one peer is full, or whether
-// that of at least one peer is not. Full queues signal when they have room.
-func (s *socket) anyQueue(full bool) bool {
+// anyRoom reports whether at least one peer's queue is not full. Full queues signal when
+// they have room.
+func (s *socket) anyRoom() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for p := range s.pipes {
-		if (p.out.Would() == queue.Full) == full {
+		if p.out.Would() != queue.Full {
 			return true
 		}
 	}
@@ -225,23 +225,7 @@ func (lb *balancer) hasRoom() bool {
 
 // sendable: a ROUTER drops messages that it cannot send, except with Mandatory,
 // where at least one peer must have room.
-func (r *Router) sendable() bool { return !r.mandatory.Load() || r.anyQueue(false) }
-
-// sendable: with PolicyBlock, a send call waits until every peer has room. Peers that
-// are too far behind in a log first get queues of their own, because only a
-// queue signals when it has room.
-func (p *publisher) sendable() bool {
-	p.subs.Lock()
-	if p.policy != PolicyBlock {
-		p.subs.Unlock()
-		return true
-	}
-	for _, g := range p.subs.all {
-		p.prepare(g)
-	}
-	p.subs.Unlock()
-	return !p.anyQueue(true)
-}
+func (r *Router) sendable() bool { return !r.mandatory.Load() || r.anyRoom() }
 
 // sendable: a SUB has no send methods, and those of an XSUB never wait.
 func (s *subscribing) sendable() bool { return s.kind == zmtp.TypeXSub }

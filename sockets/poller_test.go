@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"clustermap/internal/fanout"
 	"clustermap/internal/testenv"
 	"clustermap/zmtp"
 )
@@ -468,12 +469,18 @@ func TestAllocPoller(t *testing.T) {
 // message, also when the peers share a log.
 func TestPollerOutOfLog(t *testing.T) {
 	t.Parallel()
-	pub, peers := fanned(t, 3, Options{SendHWM: 4, FullPolicy: PolicyBlock, Linger: LingerNone})
-	// A Poller looks at the pipes of the socket.
-	for _, q := range peers {
-		if !pub.enter(q) {
-			t.Fatal("closed")
-		}
+	pub := open(t, NewPub, Options{SendHWM: 4, FullPolicy: PolicyBlock, Linger: LingerNone})
+	var peers []*pipe
+	for range 3 {
+		q := newPipe(&pub.socket, "tcp://127.0.0.1:1", false)
+		peer := &Peer{pipe: q, conn: &conn{opts: pub.opts()}}
+		q.out.Attach(&peer.conduit)
+		must(t, pub.attach(q, peer))
+		pub.fan.Lock()
+		_, err := pub.obey(peer, fanout.SubscribeFrame, nil)
+		pub.fan.Unlock()
+		must(t, err)
+		peers = append(peers, q)
 	}
 	var p Poller
 	defer p.Close()
@@ -493,7 +500,9 @@ func TestPollerOutOfLog(t *testing.T) {
 	if sent != 4 {
 		t.Errorf("%d messages found room for 4", sent)
 	}
-	drain(peers...)
+	for _, q := range peers {
+		drain(q)
+	}
 	ready, err := p.Wait(ended())
 	wantReady(t, ready, err, Ready{pub, PollOut})
 }

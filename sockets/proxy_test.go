@@ -164,9 +164,7 @@ func TestProxyForwarder(t *testing.T) {
 	wg.Wait()
 	must(t, sub.Unsubscribe("a"))
 	eventually(t, "the end of the subscription has arrived", func() bool {
-		pub.subs.Lock()
-		defer pub.subs.Unlock()
-		return len(pub.subs.find([]byte("a"))) == 0
+		return pub.Subscriptions() == 1
 	})
 }
 

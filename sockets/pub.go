@@ -2,7 +2,9 @@ package sockets
 
 import (
 	"context"
+	"time"
 
+	"clustermap/internal/fanout"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
@@ -20,51 +22,31 @@ type Pub struct{ publisher }
 type publisher struct {
 	socket
 	defaults
-	subs   subscriptions
-	shared []byte     // scratch of fanOut
-	rest   queue.Wire // scratch of separate
-	room   int64      // bytes that may be queued before the total is computed again; see unlock
-	copied copies     // scratch of sendWire
-
-	// From the options; guarded by the mutex of subs.
-	policy Policy
-	limits hwm   // SendHWM and SendHWMBytes
-	total  int64 // SendTotalBytes
+	fan fanout.Publisher
 }
 
 // start initializes the socket, of which p is the pattern.
 func (p *publisher) start(kind zmtp.SocketType, o Options, as pattern) error {
 	err := p.init(kind, o, as)
 	if err == nil {
-		p.set(p.opts())
+		p.fan.Init(p.closing)
+		p.changed(nil, p.opts())
 	}
 	return err
 }
 
-// set takes over the options that the publisher needs for each message. The mutex of subs
-// must be held, unless the socket is new.
-func (p *publisher) set(o *Options) {
-	p.policy, p.limits, p.total = o.FullPolicy, o.sendLimits(), int64(o.SendTotalBytes)
-	p.room = 0 // the next message makes unlock add up the queues
-	p.subs.max = o.MaxSubscriptionBytes
-	p.subs.setInvert(o.InvertMatching)
+// changed makes the options take effect.
+func (p *publisher) changed(_, now *Options) {
+	p.fan.Set(fanout.Settings{
+		Policy: fanout.Policy(now.FullPolicy), Limits: now.sendLimits(), Total: int64(now.SendTotalBytes),
+		MaxTopics: now.MaxSubscriptions, MaxBytes: now.MaxSubscriptionBytes,
+		Invert: now.InvertMatching, Wait: now.WaitSubscriber,
+		Verbose: now.XPubVerbose, Verboser: now.XPubVerboser, Manual: now.XPubManual, LastValue: now.XPubManualLastValue,
+	})
 }
 
-// changed makes the options take effect. Calls that wait for room or for a subscriber
-// look again whether they still have to.
-func (p *publisher) changed(_, now *Options) {
-	pipes := p.list()
-	p.subs.Lock()
-	p.set(now)
-	for _, q := range pipes {
-		q.sub.room = hwm{}
-	}
-	p.subs.announce()
-	p.unlock()
-	for _, q := range pipes {
-		q.out.Kick()
-	}
-}
+// patience is how long a send call waits.
+func (p *publisher) patience() time.Duration { return p.settings.sendLimit().Patience }
 
 // NewPub returns a new PUB socket. If options are invalid, the error joins an
 // [*OptionError] for each of them.
@@ -84,40 +66,7 @@ func (p *publisher) Send(ctx context.Context, frames ...[]byte) error {
 	if err := p.check(frames); err != nil {
 		return err
 	}
-	l := p.settings.sendLimit()
-	p.subs.Lock()
-	for {
-		groups, alone, n := p.subs.audience(frames[0])
-		if n == 0 {
-			if !p.opts().WaitSubscriber {
-				p.subs.only = nil
-				p.subs.Unlock()
-				return nil
-			}
-			if err := p.waitChange(ctx, &l); err != nil {
-				return err
-			}
-			continue
-		}
-		var full *pipe
-		switch {
-		case alone != nil:
-			full = p.sendAlone(alone, frames)
-		case n > 1:
-			full = p.fanOut(groups, frames)
-		}
-		if full != nil {
-			p.subs.Unlock()
-			if err := full.out.WaitRoom(ctx, nil, p.closing, &l); err != nil {
-				return err
-			}
-			p.subs.Lock()
-			continue
-		}
-		p.subs.only = nil
-		p.unlock()
-		return nil
-	}
+	return p.fan.Send(ctx, p.patience(), frames)
 }
 
 // TrySend is like Send but returns ErrWouldBlock instead of waiting.
@@ -152,67 +101,25 @@ func (p *publisher) SendSpans(ctx context.Context, wire []byte, spans []Span, ow
 }
 
 func (p *publisher) sendWire(ctx context.Context, wire []byte, messages int, spans []Span, owner Owner) error {
-	if err := p.open(); err != nil || len(wire) == 0 {
+	if err := p.open(); err != nil {
 		return err
 	}
-	l := p.settings.sendLimit()
-	p.subs.Lock()
-	for {
-		groups := p.subs.sort(wire, spans)
-		var alone *pipe
-		if p.subs.only != nil {
-			if alone = p.subs.chosen(groups); alone == nil {
-				groups = nil
-			}
-		}
-		if full := p.crowded(groups, alone); full != nil {
-			p.subs.reset()
-			p.subs.Unlock()
-			if err := full.out.WaitRoom(ctx, nil, p.closing, &l); err != nil {
-				return err
-			}
-			p.subs.Lock()
-			continue
-		}
-		if alone != nil {
-			p.offerWireAlone(alone, wire, messages, owner)
-			groups = nil
-		}
-		p.copied.begin(p.policy)
-		for _, g := range groups {
-			p.offerWire(g, wire, messages, owner)
-		}
-		p.copied.end()
-		p.subs.reset()
-		p.subs.only = nil
-		p.unlock()
-		return nil
-	}
+	return p.fan.SendWire(ctx, p.patience(), wire, messages, spans, owner)
 }
 
-// waitChange waits until a peer subscribes. It is called with the mutex held
-// and returns with it held unless it returns an error.
-func (p *publisher) waitChange(ctx context.Context, l *queue.Limit) error {
-	if p.subs.changed == nil {
-		p.subs.changed = make(chan struct{})
+// SendBatch publishes each element of bodies as a message of one frame, which
+// is its own topic. It copies the bodies. It waits like Send and returns the
+// number of messages published, which is len(bodies) unless the error is not
+// nil.
+//
+// SendBatch is more efficient than calling Send for each message. It checks the
+// queues once for each run of messages, of up to 512 KiB, so a queue may exceed
+// its high-water mark by that much.
+func (p *publisher) SendBatch(ctx context.Context, bodies [][]byte) (sent int, err error) {
+	if err := p.checkEach(bodies); err != nil {
+		return 0, err
 	}
-	changed := p.subs.changed
-	p.subs.Unlock()
-	expired, err := l.Start()
-	if err != nil {
-		return err
-	}
-	select {
-	case <-changed:
-	case <-expired:
-		return ErrTimeout
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-p.closing:
-		return ErrClosed
-	}
-	p.subs.Lock()
-	return nil
+	return p.fan.SendBatch(ctx, p.patience(), bodies)
 }
 
 // WaitSubscribers waits until at least n connected peers have a subscription
@@ -222,30 +129,32 @@ func (p *publisher) WaitSubscribers(ctx context.Context, topic string, n int) er
 	if err := p.open(); err != nil {
 		return err
 	}
-	p.subs.Lock()
-	for sizeOf(p.subs.find([]byte(topic))) < n {
-		if err := p.waitChange(ctx, nil); err != nil {
-			return err
-		}
-	}
-	p.subs.Unlock()
-	return nil
+	return p.fan.Await(ctx, topic, n)
 }
 
 // Subscriptions returns the number of distinct topics to which peers have
 // subscribed.
-func (p *publisher) Subscriptions() int {
-	p.subs.Lock()
-	defer p.subs.Unlock()
-	return p.subs.trie.Len()
-}
+func (p *publisher) Subscriptions() int { return p.fan.Status().Topics }
+
+// Fullest returns how full the fullest queue of a reading subscriber is, from 0
+// for empty to 1 for Options.SendHWMBytes bytes or more. A publisher can use it
+// to slow down before messages are dropped.
+//
+// Queues that are less than a quarter full count as empty. Subscribers that
+// take less than an eighth of the bytes sent to them are ignored, so that a
+// publisher does not wait for one that has stopped reading. The cost of a call
+// is proportional to the number of subscribers.
+func (p *publisher) Fullest() float64 { return p.fan.Fullest() }
+
+// sendable: with PolicyBlock, a send call waits until every peer has room.
+func (p *publisher) sendable() bool { return !p.fan.Blocked() }
 
 // attach queues the welcome message before anything else.
 func (p *publisher) attach(q *pipe, peer *Peer) error {
 	if welcome := peer.conn.opts.WelcomeMessage; len(welcome) > 0 {
 		q.out.Offer(nil, nil, [][]byte{welcome})
 	}
-	p.subs.attach(q, peer)
+	peer.role = p.fan.Attach((*subscriberLink)(peer), &q.out, q.in.Client(), q.inproc() || q.socket.conflates())
 	return nil
 }
 
@@ -260,23 +169,54 @@ func (p *publisher) traits() traits {
 // collecting large messages.
 const maxSubscription = 1 << 20
 
-func (p *publisher) detach(q *pipe, _ *Peer) { p.subs.forget(q) }
+// subscriberLink is a Peer as fanout knows it.
+type subscriberLink Peer
+
+// Disconnect implements fanout.Link.
+func (l *subscriberLink) Disconnect(reason error) {
+	if l.far != nil {
+		// The connection ends in another goroutine, and meanwhile the subscriber
+		// may make room. It must not get messages that are sent from now on.
+		l.pipe.out.Seal()
+	}
+	l.conn.close(reason)
+}
+
+// Taken implements fanout.Link.
+func (l *subscriberLink) Taken() int64 {
+	if l.far != nil {
+		return int64(l.conduit.BytesOut.Load())
+	}
+	return l.conn.stream.Moved.Load()
+}
+
+// subscriber returns what a publisher knows of a peer; nil until it is attached.
+func (p *Peer) subscriber() *fanout.Subscriber {
+	q, _ := p.role.(*fanout.Subscriber)
+	return q
+}
+
+func (p *publisher) detach(_ *pipe, peer *Peer) { p.fan.Detach(peer.subscriber(), nil) }
 
 // messages applies subscriptions and unsubscriptions and discards everything
 // else.
-func (p *publisher) messages(q *pipe, peer *Peer, b *Batch) (bool, error) {
+func (p *publisher) messages(_ *pipe, peer *Peer, b *Batch) (bool, error) {
+	o := p.opts()
 	for i := range b.Len() {
-		up := upstream{firstOnly: p.opts().OnlyFirstSubscribe}
+		frames := fanout.Frames{FirstOnly: o.OnlyFirstSubscribe}
 		useless := true
 		for m := b.Message(i); len(m) > 0; {
 			var body []byte
 			body, m = m.Next()
-			kind := up.kind(body)
-			if kind == userFrame {
+			kind := frames.Kind(body)
+			if kind == fanout.UserFrame {
 				continue
 			}
 			useless = false
-			if err := p.obey(q, kind, body[1:]); err != nil {
+			p.fan.Lock()
+			_, err := p.obey(peer, kind, body[1:])
+			p.fan.Unlock()
+			if err != nil {
 				return false, err
 			}
 		}
@@ -287,17 +227,11 @@ func (p *publisher) messages(q *pipe, peer *Peer, b *Batch) (bool, error) {
 	return false, nil
 }
 
-func (p *publisher) obey(q *pipe, kind frameKind, topic []byte) error {
-	p.subs.Lock()
-	defer p.subs.Unlock()
-	if kind == cancelFrame {
-		p.subs.cancel(q, topic)
-		return nil
+// obey applies a subscription or unsubscription, or with XPubManual only records it, and
+// reports whether the application receives it. The mutex of fan must be held.
+func (p *publisher) obey(peer *Peer, kind fanout.FrameKind, topic []byte) (told bool, err error) {
+	if kind == fanout.SubscribeFrame && len(topic) > p.opts().MaxTopicSize {
+		return false, ErrTooLarge
 	}
-	o := p.opts()
-	if len(topic) > o.MaxTopicSize {
-		return ErrTooLarge
-	}
-	_, err := p.subs.subscribe(q, topic, o.MaxSubscriptions)
-	return err
+	return p.fan.Obey(peer.subscriber(), kind, topic)
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
@@ -228,4 +229,13 @@ func texts(m Message) []string {
 		s[i] = string(f)
 	}
 	return s
+}
+
+// drain takes the messages that wait for a peer, as its writer would, and returns the bytes.
+func drain(p *pipe) (taken []byte) {
+	var l queue.Load
+	p.out.Take(&l, nil, func() {})
+	taken = bytes.Join(l.Gather(nil), nil)
+	l.Clear()
+	return taken
 }

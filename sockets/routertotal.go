@@ -9,7 +9,10 @@ import (
 	"clustermap/internal/queue"
 )
 
-// total enforces Options.SendTotalBytes of a ROUTER or REP, like publisher.room for PUB
+// 1/totalStep of the limit is the least that may be queued between two computations.
+const totalStep = 16
+
+// total enforces Options.SendTotalBytes of a ROUTER or REP, like fanout.Publisher for PUB
 // and XPUB. Computing the total visits every queue, so the socket does it only when
 // enough bytes were queued since the last time to reach the limit.
 type total struct {

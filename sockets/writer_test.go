@@ -10,7 +10,7 @@ import (
 // newWriter returns the writer of a connection whose peer has no bound.
 func newWriter(c *conn, codec zmtp.Codec) *writer {
 	w := &writer{pipe: &pipe{}, conn: c, codec: codec}
-	w.pipe.out.Init(hwm{Messages: unbounded, Bytes: unbounded}, false, w.pipe)
+	w.pipe.out.Init(hwm{Messages: unbounded, Bytes: unbounded}, false)
 	return w
 }
 

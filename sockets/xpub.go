@@ -2,9 +2,8 @@ package sockets
 
 import (
 	"context"
-	"maps"
-	"slices"
 
+	"clustermap/internal/fanout"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
@@ -27,10 +26,6 @@ import (
 type XPub struct {
 	publisher
 	queue queue.Inqueue // of all peers, because the order among them matters
-
-	// Guarded by subs.
-	last     *Peer // sender of the message received last, if manual
-	manually bool  // Options.XPubManual
 }
 
 // NewXPub returns a new XPUB socket. If options are invalid, the error joins an
@@ -38,41 +33,7 @@ type XPub struct {
 func NewXPub(o Options) (*XPub, error) {
 	x := &XPub{}
 	x.queue.Init(false)
-	err := x.start(zmtp.TypeXPub, o, x)
-	if err == nil {
-		x.manually = x.opts().XPubManual
-	}
-	return made(x, err)
-}
-
-// changed makes the options take effect. When XPubManual is turned on, the peers keep
-// their subscriptions, as if the application had applied them. When it is turned off,
-// they keep those that it has applied.
-func (x *XPub) changed(was, now *Options) {
-	pipes := x.list()
-	x.subs.Lock()
-	turned := x.manually != now.XPubManual
-	x.manually = now.XPubManual
-	for _, q := range pipes {
-		switch g := q.sub.group; {
-		case !turned || g == nil:
-		case x.manually:
-			for topic := range g.topics {
-				_ = x.subs.ask(q, []byte(topic), unbounded) // they are within the limits
-			}
-		default:
-			x.subs.count(q, -occupied(len(q.sub.asked), q.sub.askedBytes))
-			q.sub.asked, q.sub.askedBytes = nil, 0
-		}
-	}
-	if !x.manually {
-		x.last = nil
-	}
-	if !now.XPubManualLastValue {
-		x.subs.only = nil
-	}
-	x.subs.Unlock()
-	x.publisher.changed(was, now)
+	return made(x, x.start(zmtp.TypeXPub, o, x))
 }
 
 // Recv waits for a subscription, an unsubscription, or a message from an XSUB
@@ -99,21 +60,8 @@ func (x *XPub) RecvBatch(ctx context.Context, b *Batch) error {
 // received records the sender of the message that the application has received
 // last.
 func (x *XPub) received(peer *Peer) {
-	o := x.opts()
-	if !o.XPubManual {
-		return
-	}
-	x.subs.Lock()
-	defer x.subs.Unlock()
-	if !x.manually {
-		return // since this moment
-	}
-	if peer.pipe.sub.peer != peer {
-		peer = nil // gone
-	}
-	x.last = peer
-	if o.XPubManualLastValue {
-		x.subs.only = peer
+	if x.opts().XPubManual {
+		x.fan.Received(peer.subscriber())
 	}
 }
 
@@ -135,40 +83,32 @@ func (x *XPub) Unsubscribe(topic string) error { return x.UnsubscribePeer(nil, t
 // ErrForeignPeer. If it is nil, SubscribePeer uses the peer whose message was
 // received last.
 func (x *XPub) SubscribePeer(peer *Peer, topic string) error {
-	return x.manual(peer, func(q *pipe) {
-		// The application's own subscriptions have no limit.
-		_, _ = x.subs.subscribe(q, []byte(topic), unbounded)
-	})
+	return x.manual(peer, topic, x.fan.SubscribeFor)
 }
 
 // UnsubscribePeer is like Unsubscribe for a given peer. See SubscribePeer.
 func (x *XPub) UnsubscribePeer(peer *Peer, topic string) error {
-	return x.manual(peer, func(q *pipe) { x.subs.cancel(q, []byte(topic)) })
+	return x.manual(peer, topic, x.fan.UnsubscribeFor)
 }
 
 // manual changes the subscriptions of a peer, or of the last one if it is nil.
-func (x *XPub) manual(peer *Peer, change func(q *pipe)) error {
+func (x *XPub) manual(peer *Peer, topic string, change func(*fanout.Subscriber, string) error) error {
 	if err := x.open(); err != nil {
 		return err
 	}
-	x.subs.Lock()
-	defer x.subs.Unlock()
-	if !x.manually {
+	if !x.opts().XPubManual {
 		return ErrNotManual
 	}
 	if peer == nil {
-		peer = x.last
+		return change(nil, topic)
 	}
-	switch {
-	case peer == nil:
-		return ErrUnroutable // nothing was received yet
-	case !x.owns(peer):
+	if !x.owns(peer) {
 		return ErrForeignPeer
-	case peer.pipe.sub.peer != peer:
+	}
+	if peer.subscriber() == nil {
 		return ErrUnroutable
 	}
-	change(peer.pipe)
-	return nil
+	return change(peer.subscriber(), topic)
 }
 
 func (x *XPub) traits() traits {
@@ -196,12 +136,12 @@ func (x *XPub) messages(q *pipe, peer *Peer, b *Batch) (bool, error) {
 		}
 		var n notices
 		var err error
-		x.subs.Lock()
+		x.fan.Lock()
 		for ; at < end && err == nil; at++ {
-			err = x.take(q, b.Message(at), &n, size)
+			err = x.take(peer, b.Message(at), &n, size)
 		}
 		n.put(&x.in, &x.queue, peer)
-		x.subs.Unlock()
+		x.fan.Unlock()
 		if err != nil {
 			return false, err
 		}
@@ -211,18 +151,18 @@ func (x *XPub) messages(q *pipe, peer *Peer, b *Batch) (bool, error) {
 
 // take processes one message. The frames of the application between two
 // subscriptions form a message. The mutex must be held.
-func (x *XPub) take(q *pipe, m zmtp.WireMessage, n *notices, size int) error {
-	up := upstream{firstOnly: x.opts().OnlyFirstSubscribe}
+func (x *XPub) take(peer *Peer, m zmtp.WireMessage, n *notices, size int) error {
+	frames := fanout.Frames{FirstOnly: x.opts().OnlyFirstSubscribe}
 	for len(m) > 0 {
 		var body []byte
 		body, m = m.Next()
-		kind := up.kind(body)
-		if kind == userFrame {
+		kind := frames.Kind(body)
+		if kind == fanout.UserFrame {
 			n.begin(size)
 			n.frame(body)
 			continue
 		}
-		told, err := x.obey(q, kind, body[1:])
+		told, err := x.obey(peer, kind, body[1:])
 		if err != nil {
 			return err
 		}
@@ -236,98 +176,18 @@ func (x *XPub) take(q *pipe, m zmtp.WireMessage, n *notices, size int) error {
 	return nil
 }
 
-// obey applies a subscription or unsubscription, or with XPubManual only
-// records it, and reports whether the application receives it.
-func (x *XPub) obey(q *pipe, kind frameKind, topic []byte) (told bool, err error) {
-	o := x.opts()
-	limit := o.MaxSubscriptions
-	switch {
-	case kind == subscribeFrame && len(topic) > o.MaxTopicSize:
-		return false, ErrTooLarge
-	case x.manually && kind == subscribeFrame:
-		return true, x.subs.ask(q, topic, limit)
-	case x.manually:
-		x.subs.unask(q, topic)
-		return true, nil
-	case kind == subscribeFrame:
-		first, err := x.subs.subscribe(q, topic, limit)
-		return first || o.XPubVerbose, err
-	}
-	had, last := x.subs.cancel(q, topic)
-	if !had {
-		// libzmq always passes this on. But if other peers have the topic, a
-		// forwarder would then end their subscription upstream.
-		last = !x.subs.trie.Has(topic)
-	}
-	return last || o.XPubVerboser, nil
-}
-
-// ask records a subscription that a peer has asked for, within the same limits
-// as for applied ones.
-func (subs *subscriptions) ask(q *pipe, topic []byte, limit int) error {
-	s := &q.sub
-	if _, have := s.asked[string(topic)]; have {
-		return nil
-	}
-	if len(s.asked) >= limit || s.askedBytes+len(topic) > maxTopicBytes {
-		return ErrTooManySubscriptions
-	}
-	if err := subs.occupy(q, len(topic), limit); err != nil {
-		return err
-	}
-	if s.asked == nil {
-		s.asked = map[string]struct{}{}
-	}
-	s.asked[string(topic)] = struct{}{}
-	s.askedBytes += len(topic)
-	return nil
-}
-
-func (subs *subscriptions) unask(q *pipe, topic []byte) {
-	s := &q.sub
-	if _, have := s.asked[string(topic)]; have {
-		subs.count(q, -occupied(1, len(topic)))
-		delete(s.asked, string(topic))
-		s.askedBytes -= len(topic)
-	}
-}
-
-// detach queues an unsubscription, in sorted order, for each topic that no
-// other peer has; with XPubVerboser or XPubManual for every topic of the peer.
-func (x *XPub) detach(q *pipe, peer *Peer) {
-	x.subs.Lock()
-	x.subs.part(q)
-	if x.last == peer {
-		x.last = nil
-	}
-	manual := x.manually
-	had := q.sub.asked
-	if g := q.sub.group; g != nil && !manual {
-		had = g.topics
-	}
-	topics := slices.Sorted(maps.Keys(had))
-	x.subs.Unlock()
-
-	for some := range slices.Chunk(topics, forgetBurst) {
+// detach queues an unsubscription for each topic of which the application is told.
+func (x *XPub) detach(_ *pipe, peer *Peer) {
+	x.fan.Detach(peer.subscriber(), func(topics []string) {
 		size := 0
-		for _, topic := range some {
+		for _, topic := range topics {
 			size += zmtp.FrameSize(1 + len(topic))
 		}
 		var n notices
-		x.subs.Lock()
-		for _, topic := range some {
-			told := manual
-			if !told {
-				_, last := x.subs.cancel(q, []byte(topic))
-				told = last || x.opts().XPubVerboser
-			}
-			if told {
-				n.begin(size)
-				n.subscription(0, []byte(topic))
-			}
+		for _, topic := range topics {
+			n.begin(size)
+			n.subscription(0, []byte(topic))
 		}
 		n.put(&x.in, &x.queue, peer)
-		x.subs.Unlock()
-	}
-	x.subs.forget(q)
+	})
 }

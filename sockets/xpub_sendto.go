@@ -1,7 +1,5 @@
 package sockets
 
-import "clustermap/internal/queue"
-
 // SendWireTo queues messages for one peer, such as the one returned by
 // Batch.Peer, regardless of its subscriptions. A publisher can use it to send a
 // new subscriber the messages that it has missed. wire holds the given number of complete
@@ -30,22 +28,8 @@ func (x *XPub) SendWireTo(peer *Peer, wire []byte, messages int, owner Owner) er
 	if !x.owns(peer) {
 		return ErrForeignPeer
 	}
-	x.subs.Lock()
-	q := peer.pipe
-	if q.sub.peer != peer || q.sub.evicted {
-		x.subs.Unlock()
-		return ErrUnroutable
-	}
-	if len(wire) == 0 {
-		x.subs.Unlock()
-		return nil
-	}
-	x.separate(q)
-	q.sub.room = hwm{}
-	x.room -= int64(len(wire))
-	v := q.out.Force(&peer.conduit, wire, messages, owner)
-	x.unlock()
-	if v != queue.Accepted {
+	q := peer.subscriber()
+	if q == nil || !x.fan.SendTo(q, &peer.conduit, wire, messages, owner) {
 		return ErrUnroutable
 	}
 	return nil

@@ -207,7 +207,7 @@ func TestXPubBounded(t *testing.T) {
 // TestXPubForgets: a peer with many topics goes, and all of them are told.
 func TestXPubForgets(t *testing.T) {
 	t.Parallel()
-	const count = 3*forgetBurst + 7
+	const count = 3*256 + 7
 	pub := bind(t, NewXPub, Options{RecvHWM: -1})
 	r := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
 	var subscribe []byte

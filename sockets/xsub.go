@@ -3,6 +3,7 @@ package sockets
 import (
 	"context"
 
+	"clustermap/internal/fanout"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
@@ -50,10 +51,10 @@ func (s *XSub) Send(ctx context.Context, frames ...[]byte) error {
 		return err
 	}
 	firstOnly := s.opts().OnlyFirstSubscribe
-	up := upstream{firstOnly: firstOnly}
+	kinds := fanout.Frames{FirstOnly: firstOnly}
 	subscriptions := 0
 	for _, f := range frames {
-		if up.kind(f) != userFrame {
+		if kinds.Kind(f) != fanout.UserFrame {
 			if len(f)-1 > maxTopic {
 				return ErrTooLarge
 			}
@@ -71,13 +72,13 @@ func (s *XSub) Send(ctx context.Context, frames ...[]byte) error {
 		}
 		return nil
 	}
-	up = upstream{firstOnly: firstOnly}
+	kinds = fanout.Frames{FirstOnly: firstOnly}
 	sent := make([][]byte, 0, len(frames))
 	for _, f := range frames {
-		switch up.kind(f) {
-		case subscribeFrame:
+		switch kinds.Kind(f) {
+		case fanout.SubscribeFrame:
 			t.add(string(f[1:]))
-		case cancelFrame:
+		case fanout.CancelFrame:
 			if !t.drop(string(f[1:])) && !s.verbose() {
 				continue
 			}

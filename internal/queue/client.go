@@ -1,5 +1,7 @@
 package queue
 
+import "iter"
+
 // Client stands for whoever is behind some queues of an inbox: a key, a user, or an
 // address. Clients are served in turn, and the queues of one client in turn within it, so
 // a client does not get more by making more connections. Inbox.mu guards it.
@@ -144,4 +146,22 @@ func (in *Inbox) release() {
 		in.used += q.awaits
 		q.room.Wake()
 	}
+}
+
+// Heaviest returns the holder that holds most, of the client that holds most: so who holds
+// less than its share of a bound is not the one that gives way, whether the others have
+// many connections or large ones. It returns the zero H if nothing is held.
+func Heaviest[H any](holders iter.Seq[H], held func(H) (*Client, int)) (worst H) {
+	sums := map[*Client]int{}
+	for h := range holders {
+		c, bytes := held(h)
+		sums[c] += bytes
+	}
+	sum, most := 0, 0
+	for h := range holders {
+		if c, bytes := held(h); bytes > 0 && (sums[c] > sum || sums[c] == sum && bytes > most) {
+			worst, sum, most = h, sums[c], bytes
+		}
+	}
+	return worst
 }

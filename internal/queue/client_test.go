@@ -212,3 +212,25 @@ func TestReaderThatWasLetInDropsForACutQueue(t *testing.T) {
 		}
 	})
 }
+
+// TestHeaviestIsOfTheClientThatHoldsMost: many small connections of one client count like a
+// large one.
+func TestHeaviestIsOfTheClientThatHoldsMost(t *testing.T) {
+	t.Parallel()
+	type holder struct {
+		client *Client
+		bytes  int
+	}
+	a, b := new(Client), new(Client)
+	all := []holder{{b, 50}, {a, 20}, {a, 21}, {a, 20}, {b, 0}}
+	got := Heaviest(func(yield func(holder) bool) {
+		for _, h := range all {
+			if !yield(h) {
+				return
+			}
+		}
+	}, func(h holder) (*Client, int) { return h.client, h.bytes })
+	if got != all[2] {
+		t.Errorf("%+v", got)
+	}
+}

@@ -27,7 +27,7 @@ func TestLog(t *testing.T) {
 		readers := make([]*reader, 1+r.IntN(5))
 		for i := range readers {
 			readers[i] = new(reader)
-			readers[i].Init(HWM{Messages: Unbounded, Bytes: Unbounded}, false, nil)
+			readers[i].Init(HWM{Messages: Unbounded, Bytes: Unbounded}, false)
 		}
 		take := func(p *reader) {
 			if len(p.want) == 0 {

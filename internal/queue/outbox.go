@@ -18,7 +18,7 @@ import (
 // over inproc the socket at the other end. See drainState for when it is at work. The
 // messages that it has taken are its own until it takes again, or puts them back.
 //
-// mu guards all fields but Of, which does not change.
+// mu guards all fields but Of.
 type Outbox struct {
 	// The fields that every message of a sender touches come first: two cache lines.
 	mu       sync.Mutex
@@ -47,7 +47,7 @@ type Outbox struct {
 	own, far HWM    // the parts of limits: far only with linked
 	kicks    uint64 // calls of Kick, and changes of limits
 
-	Of any // the owner of the outbox; see Init
+	Of any // for callers that find the outbox in a log; see fanout.Subscriber
 }
 
 // life says whether an outbox takes messages.
@@ -69,14 +69,14 @@ const (
 )
 
 // Init sets the high-water mark. With conflate the outbox keeps the last message only,
-// and has none. of is the owner of the outbox, for callers that find the outbox in a log.
-func (o *Outbox) Init(limits HWM, conflate bool, of any) {
+// and has none.
+func (o *Outbox) Init(limits HWM, conflate bool) {
 	o.room = NewGate()
 	o.filled = make(chan struct{}, 1)
 	if conflate {
 		limits = HWM{Unbounded, Unbounded}
 	}
-	o.own, o.limits, o.conflate, o.Of = limits, limits, conflate, of
+	o.own, o.limits, o.conflate = limits, limits, conflate
 }
 
 // Attach says that a connection takes the queued messages from here on.

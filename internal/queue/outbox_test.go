@@ -14,7 +14,7 @@ import (
 
 func newOutbox(limits HWM) *Outbox {
 	o := &Outbox{}
-	o.Init(limits, false, nil)
+	o.Init(limits, false)
 	return o
 }
 
@@ -482,7 +482,7 @@ func TestOutboxRests(t *testing.T) {
 func TestOutboxConflate(t *testing.T) {
 	t.Parallel()
 	o := new(Outbox)
-	o.Init(HWM{Messages: 1, Bytes: 1}, true, nil)
+	o.Init(HWM{Messages: 1, Bytes: 1}, true)
 	l := newLender()
 	last := func(want ...string) {
 		t.Helper()

@@ -1,4 +1,4 @@
-package sockets
+package fanout
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"clustermap/internal/buf"
 	"clustermap/zmtp"
 )
 
@@ -38,7 +39,7 @@ func TestSortRuns(t *testing.T) {
 		}
 		s := topicsOf(sets...)
 		var wire []byte
-		var spans []Span
+		var spans []buf.Span
 		topic := ""
 		for range random.IntN(40) {
 			if random.IntN(3) == 0 {
@@ -47,7 +48,7 @@ func TestSortRuns(t *testing.T) {
 			first := fmt.Append(nil, topic, []string{"", "0", "1", "end"}[random.IntN(4)])
 			start := len(wire)
 			wire = zmtp.AppendMessage(wire, first, make([]byte, random.IntN(4)))
-			spans = append(spans, Span{Start: uint32(start), End: uint32(len(wire))})
+			spans = append(spans, buf.Span{Start: uint32(start), End: uint32(len(wire))})
 		}
 		want := map[*group][]byte{}
 		count := map[*group]int{}
@@ -93,22 +94,22 @@ func TestSortRuns(t *testing.T) {
 // for the next one of a thousand.
 func BenchmarkSort(b *testing.B) {
 	var wire, next []byte
-	var spans, nextSpans []Span
+	var spans, nextSpans []buf.Span
 	var sets [][]string
 	for i := range 1000 {
 		sets = append(sets, []string{fmt.Sprintf("/next/%04d/", i)})
 		start := len(wire)
 		wire = zmtp.AppendMessage(wire, fmt.Appendf(nil, "/bench/%05d", i), make([]byte, 8), make([]byte, 16), nil, make([]byte, 32))
-		spans = append(spans, Span{Start: uint32(start), End: uint32(len(wire))})
+		spans = append(spans, buf.Span{Start: uint32(start), End: uint32(len(wire))})
 		start = len(next)
 		next = zmtp.AppendMessage(next, fmt.Appendf(nil, "/next/%04d/x", i), make([]byte, 8), make([]byte, 16), nil, make([]byte, 32))
-		nextSpans = append(nextSpans, Span{Start: uint32(start), End: uint32(len(next))})
+		nextSpans = append(nextSpans, buf.Span{Start: uint32(start), End: uint32(len(next))})
 	}
 	for _, c := range []struct {
 		name  string
 		s     *subscriptions
 		wire  []byte
-		spans []Span
+		spans []buf.Span
 	}{
 		{"one", topicsOf([]string{"/bench/"}, []string{"HUGZ", "/other/"}), wire, spans},
 		{"none", topicsOf([]string{""}, []string{"HUGZ", "/bench/end/0"}), wire, spans},

@@ -1,4 +1,4 @@
-package sockets
+package fanout
 
 import (
 	"slices"
@@ -31,9 +31,9 @@ type copied struct {
 // group makes. A selection that many groups share is likely to be among the first.
 const maxCopies = 8
 
-// begin begins a batch. With PolicyDrop nothing is shared: there a peer may
+// begin begins a batch. With Drop nothing is shared: there a peer may
 // keep its queue forever, so the queue must hold no memory but its own.
-func (c *copies) begin(p Policy) { c.shared = p != PolicyDrop }
+func (c *copies) begin(p Policy) { c.shared = p != Drop }
 
 // end ends the batch.
 func (c *copies) end() {

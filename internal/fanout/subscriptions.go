@@ -1,10 +1,11 @@
-package sockets
+package fanout
 
 import (
 	"maps"
 	"slices"
 	"sync"
 
+	"clustermap/internal/buf"
 	"clustermap/internal/invariants"
 	"clustermap/internal/queue"
 	"clustermap/internal/topic"
@@ -17,39 +18,16 @@ type subscriptions struct {
 	trie    topic.Trie[*group]
 	groups  map[string]*group // the groups that are shared, by key
 	all     []*group
-	invert  bool          // Options.InvertMatching: messages go to peers that have not subscribed
+	invert  bool          // Settings.Invert
 	touched []*group      // scratch of matching
 	mark    uint64        // number of the message being matched
 	kindred kindred       // scratch of sort
 	changed chan struct{} // closed when a peer subscribes; nil without a waiter
-	only    *Peer         // the only peer to get the next message; see Options.XPubManualLastValue
-	peers   map[*pipe]struct{}
+	only    *Subscriber   // the only peer to get the next message; see Settings.LastValue
+	peers   map[*Subscriber]struct{}
 	most    int // of groups, since it was made
-	max     int // Options.MaxSubscriptionBytes
-	used    int // the sum of subscriber.bytes
-}
-
-// subscriber is the part of a pipe that belongs to the subscriptions, guarded
-// by their mutex.
-type subscriber struct {
-	peer  *Peer  // the connection, while it is attached
-	group *group // the group of peers with the same topics, while attached
-	alone bool   // never follows a log
-	apart int    // index in group.apart plus 1, or 0 if it is not there
-	// evicted means that the connection was ended because the peer was too
-	// slow. Nothing more is queued for it, and its queue no longer counts.
-	evicted bool
-	reading reading
-	room    hwm // known room in the peer's queue; see pipe.hasRoomFor
-	bytes   int // what the peer's topics occupy
-	// refused means that the connection was ended because of that. The topics no longer
-	// count.
-	refused bool
-
-	// With Options.XPubManual, the topics that the peer has subscribed to, applied or
-	// not.
-	asked      map[string]struct{}
-	askedBytes int
+	max     int // Settings.MaxBytes
+	used    int // the sum of Subscriber.bytes
 }
 
 const (
@@ -63,22 +41,6 @@ const (
 	// other goroutines can publish again.
 	forgetBurst = 256
 )
-
-// attach enters a peer without subscriptions.
-func (s *subscriptions) attach(q *pipe, peer *Peer) {
-	s.Lock()
-	defer s.Unlock()
-	q.sub.peer = peer
-	if s.peers == nil {
-		s.peers = map[*pipe]struct{}{}
-	}
-	s.peers[q] = struct{}{}
-	q.sub.alone = q.inproc() || q.socket.conflates()
-	s.regroup(q, s.groupOf(nil, 0))
-	if s.invert {
-		s.announce()
-	}
-}
 
 // setInvert sets whether messages go to the peers that have not subscribed. The mutex
 // must be held, unless the socket is new.
@@ -103,8 +65,8 @@ func (s *subscriptions) announce() {
 // whether no other peer has it. It returns an error if the peer has more than
 // limit topics, too many bytes of them, or too much of the memory of all peers. The mutex
 // must be held.
-func (s *subscriptions) subscribe(q *pipe, topic []byte, limit int) (first bool, err error) {
-	g := q.sub.group
+func (s *subscriptions) subscribe(q *Subscriber, topic []byte, limit int) (first bool, err error) {
+	g := q.group
 	if _, have := g.topics[string(topic)]; have {
 		return false, nil
 	}
@@ -135,8 +97,8 @@ func (s *subscriptions) subscribe(q *pipe, topic []byte, limit int) (first bool,
 // cancel removes a topic of a peer, however often the peer has subscribed to
 // it. It reports whether the peer had it, and whether no other peer has it. The
 // mutex must be held.
-func (s *subscriptions) cancel(q *pipe, topic []byte) (had, last bool) {
-	g := q.sub.group
+func (s *subscriptions) cancel(q *Subscriber, topic []byte) (had, last bool) {
+	g := q.group
 	if _, had = g.topics[string(topic)]; !had {
 		return false, false
 	}
@@ -162,46 +124,46 @@ func occupied(topics, bytes int) int { return topicCost*topics + topicCopies*byt
 
 // occupy counts another topic of a peer. At the limit it ends the connection of the peer
 // that has most, unless that is this one: then it returns an error. The application's own
-// subscriptions, with the limit unbounded, are only counted. The mutex must be held.
-func (s *subscriptions) occupy(q *pipe, size, limit int) error {
+// subscriptions, with the limit queue.Unbounded, are only counted. The mutex must be held.
+func (s *subscriptions) occupy(q *Subscriber, size, limit int) error {
 	cost := occupied(1, size)
-	for limit != unbounded && (q.sub.refused || s.used+cost > s.max) {
+	for limit != queue.Unbounded && (q.refused || s.used+cost > s.max) {
 		worst := q
-		if !q.sub.refused {
-			worst = heaviest(maps.Keys(s.peers), func(p *pipe) (*queue.Client, int) {
+		if !q.refused {
+			worst = queue.Heaviest(maps.Keys(s.peers), func(p *Subscriber) (*queue.Client, int) {
 				if p == q {
-					return p.in.Client(), p.sub.bytes + cost
+					return p.client, p.bytes + cost
 				}
-				return p.in.Client(), p.sub.bytes
+				return p.client, p.bytes
 			})
 		}
 		if worst == q {
 			return ErrTooManySubscriptions
 		}
-		if worst.sub.peer != nil {
-			worst.sub.peer.Disconnect(ErrTooManySubscriptions)
+		if worst.link != nil {
+			worst.link.Disconnect(ErrTooManySubscriptions)
 		}
-		s.count(worst, -worst.sub.bytes)
-		worst.sub.refused = true
+		s.count(worst, -worst.bytes)
+		worst.refused = true
 	}
 	s.count(q, cost)
 	return nil
 }
 
 // count changes what a peer's topics occupy. The mutex must be held.
-func (s *subscriptions) count(q *pipe, bytes int) {
-	if !q.sub.refused {
-		q.sub.bytes += bytes
+func (s *subscriptions) count(q *Subscriber, bytes int) {
+	if !q.refused {
+		q.bytes += bytes
 		s.used += bytes
 	}
 }
 
 // forget removes a peer that has gone, with all its topics.
-func (s *subscriptions) forget(q *pipe) {
+func (s *subscriptions) forget(q *Subscriber) {
 	s.Lock()
 	defer s.Unlock()
 	s.part(q)
-	if g := q.sub.group; g != nil && !g.shared {
+	if g := q.group; g != nil && !g.shared {
 		n := 0
 		for topic := range g.topics {
 			s.trie.Remove([]byte(topic), g)
@@ -213,24 +175,23 @@ func (s *subscriptions) forget(q *pipe) {
 		g.topics = nil
 	}
 	s.regroup(q, nil)
-	s.count(q, -q.sub.bytes)
+	s.count(q, -q.bytes)
 	delete(s.peers, q)
-	q.sub = subscriber{}
 	clear(s.touched[:cap(s.touched)]) // it may still refer to a group
 	clear(s.kindred.groups[:cap(s.kindred.groups)])
 }
 
 // part records that a peer has gone whose topics have not been removed yet. The
 // mutex must be held.
-func (s *subscriptions) part(q *pipe) {
-	if q.sub.peer == nil {
+func (s *subscriptions) part(q *Subscriber) {
+	if q.link == nil {
 		return
 	}
-	if s.only == q.sub.peer {
+	if s.only == q {
 		s.only = nil
 	}
 	q.excluded()
-	q.sub.peer = nil
+	q.link = nil
 }
 
 // find returns the groups that have subscribed to a topic, each once. The slice
@@ -283,7 +244,7 @@ func (s *subscriptions) except(topic []byte) {
 // audience returns the peers to which a message with the given topic goes.
 // There are n of them: those of the groups or, if it is not nil, only the peer
 // alone.
-func (s *subscriptions) audience(topic []byte) (groups []*group, alone *pipe, n int) {
+func (s *subscriptions) audience(topic []byte) (groups []*group, alone *Subscriber, n int) {
 	groups = s.find(topic)
 	if s.only != nil {
 		if alone = s.chosen(groups); alone == nil {
@@ -299,9 +260,9 @@ func (s *subscriptions) audience(topic []byte) (groups []*group, alone *pipe, n 
 
 // chosen returns the only peer to get the next message, if it is in one of the
 // groups.
-func (s *subscriptions) chosen(groups []*group) *pipe {
-	if q := s.only.pipe; slices.Contains(groups, q.sub.group) {
-		return q
+func (s *subscriptions) chosen(groups []*group) *Subscriber {
+	if slices.Contains(groups, s.only.group) {
+		return s.only
 	}
 	return nil
 }
@@ -310,7 +271,7 @@ func (s *subscriptions) chosen(groups []*group) *pipe {
 // that has not subscribed to everything, the runs of these messages. If spans
 // is not nil, it holds the sizes of the messages. The slice is valid until
 // reset, which must follow.
-func (s *subscriptions) sort(wire []byte, spans []Span) []*group {
+func (s *subscriptions) sort(wire []byte, spans []buf.Span) []*group {
 	if !s.invert {
 		s.touched = append(s.touched, s.trie.Root().Values()...)
 		if s.trie.Root().Leaf() {

@@ -1,9 +1,9 @@
-package sockets
+package fanout
 
 import "time"
 
 // reading records whether a peer with a long queue is reading. It is guarded by
-// the subscriptions' mutex.
+// the publisher's mutex.
 type reading struct {
 	moved   int64     // bytes that its connection had taken at the last check
 	pending int       // bytes that were queued for it at the last check
@@ -26,49 +26,46 @@ const (
 )
 
 // Fullest returns how full the fullest queue of a reading subscriber is, from 0
-// for empty to 1 for Options.SendHWMBytes bytes or more. A publisher can use it
-// to slow down before messages are dropped.
+// for empty to 1 for Settings.Limits.Bytes or more.
 //
 // Queues that are less than a quarter full count as empty. Subscribers that
 // take less than an eighth of the bytes sent to them are ignored, so that a
 // publisher does not wait for one that has stopped reading. The cost of a call
 // is proportional to the number of subscribers.
-func (p *publisher) Fullest() float64 {
-	p.subs.Lock()
-	defer p.subs.Unlock()
-	limit, most := p.limits.Bytes, 0
+func (p *Publisher) Fullest() float64 {
+	p.Lock()
+	defer p.Unlock()
+	limit, most := p.Limits.Bytes, 0
 	now := time.Now()
-	look := func(q *pipe) {
-		if n := q.out.Status().Bytes; n < limit/readingFrom {
-			q.sub.reading = reading{}
+	look := func(q *Subscriber) {
+		if n := q.Out.Status().Bytes; n < limit/readingFrom {
+			q.reading = reading{}
 		} else if q.reads(now) {
 			most = max(most, n)
 		}
 	}
-	for _, g := range p.subs.all {
+	for _, g := range p.all {
 		for _, q := range g.apart {
 			look(q)
 		}
 		if g.log != nil {
 			for _, o := range g.log.BehindBy(limit / readingFrom) {
-				look(pipeOf(o))
+				look(subscriberOf(o))
 			}
 		}
 	}
 	return min(float64(most)/float64(limit), 1)
 }
 
-// reads reports whether a peer counts as reading. The mutex of the
-// subscriptions must be held.
-func (q *pipe) reads(now time.Time) bool {
-	r := &q.sub.reading
-	peer := q.peer.Load()
-	if peer == nil || q.sub.evicted {
+// reads reports whether a peer counts as reading. The mutex must be held.
+func (q *Subscriber) reads(now time.Time) bool {
+	r := &q.reading
+	if q.link == nil || q.evicted {
 		return false
 	}
 	first := r.looked.IsZero()
 	if first || now.Sub(r.looked) >= readingWindow {
-		moved, s := peer.taken(), q.out.Status()
+		moved, s := q.link.Taken(), q.Out.Status()
 		pending := s.Bytes + s.Taken
 		if took := moved - r.moved; first {
 			r.until = now.Add(readingCredit)
@@ -78,13 +75,4 @@ func (q *pipe) reads(now time.Time) bool {
 		r.moved, r.pending, r.looked = moved, pending, now
 	}
 	return now.Before(r.until)
-}
-
-// taken returns how many queued bytes the operating system, or over inproc the
-// other socket, has taken from the connection.
-func (p *Peer) taken() int64 {
-	if p.far != nil {
-		return int64(p.conduit.BytesOut.Load())
-	}
-	return p.conn.stream.Moved.Load()
 }

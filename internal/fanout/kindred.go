@@ -1,4 +1,4 @@
-package sockets
+package fanout
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package sockets
+package fanout
 
 import (
 	"encoding/binary"
@@ -20,10 +20,10 @@ type group struct {
 	bytes  int  // of the topics
 	whole  bool // subscribed to everything
 
-	members int        // peers that have these topics
-	size    int        // of those, the ones that have not gone
-	log     *queue.Log // nil until there were two
-	apart   []*pipe    // those of size that do not follow the log
+	members int           // peers that have these topics
+	size    int           // of those, the ones that have not gone
+	log     *queue.Log    // nil until there were two
+	apart   []*Subscriber // those of size that do not follow the log
 
 	mark  uint64      // the message that was matched last, so that none goes twice
 	runs  []queue.Run // the present wire bytes for this group, unless it is whole
@@ -106,18 +106,18 @@ func (s *subscriptions) shrink() {
 
 // regroup moves a peer to another group, or, with nil, out of its own. The mutex
 // must be held.
-func (s *subscriptions) regroup(q *pipe, to *group) {
-	from := q.sub.group
+func (s *subscriptions) regroup(q *Subscriber, to *group) {
+	from := q.group
 	if from != nil {
-		if q.sub.peer != nil {
+		if q.link != nil {
 			q.excluded()
 		}
 		from.members--
 	}
-	q.sub.group = to
+	q.group = to
 	if to != nil {
 		to.members++
-		if q.sub.peer != nil {
+		if q.link != nil {
 			to.size++
 			q.setApart()
 		}
@@ -129,36 +129,36 @@ func (s *subscriptions) regroup(q *pipe, to *group) {
 
 // excluded says that the group's messages are not for the peer any more. The mutex
 // must be held.
-func (q *pipe) excluded() {
+func (q *Subscriber) excluded() {
 	q.unsetApart()
-	q.sub.room = hwm{}
-	q.out.Unfollow(nil)
-	q.sub.group.size--
+	q.room = queue.HWM{}
+	q.Out.Unfollow(nil)
+	q.group.size--
 }
 
 // setApart has a peer get each message of its group by itself, until it follows the
 // log. The mutex must be held.
-func (q *pipe) setApart() {
-	if g := q.sub.group; q.sub.apart == 0 {
-		q.sub.room = hwm{}
+func (q *Subscriber) setApart() {
+	if g := q.group; q.apart == 0 {
+		q.room = queue.HWM{}
 		g.apart = append(g.apart, q)
-		q.sub.apart = len(g.apart)
+		q.apart = len(g.apart)
 	}
 }
 
 // unsetApart is the end of that. The mutex must be held.
-func (q *pipe) unsetApart() {
-	if q.sub.apart == 0 {
+func (q *Subscriber) unsetApart() {
+	if q.apart == 0 {
 		return
 	}
-	g := q.sub.group
+	g := q.group
 	last := len(g.apart) - 1
 	other := g.apart[last]
-	g.apart[q.sub.apart-1] = other
-	other.sub.apart = q.sub.apart
+	g.apart[q.apart-1] = other
+	other.apart = q.apart
 	g.apart[last] = nil
 	g.apart = g.apart[:last]
-	q.sub.apart = 0
+	q.apart = 0
 }
 
 // gather has peers that are apart and have no queued messages follow the log, if the
@@ -171,7 +171,7 @@ func (g *group) gather() {
 		g.log = new(queue.Log)
 	}
 	for i := len(g.apart) - 1; i >= 0; i-- {
-		if q := g.apart[i]; !q.sub.alone && !q.sub.evicted && q.out.Follow(g.log) {
+		if q := g.apart[i]; !q.alone && !q.evicted && q.Out.Follow(g.log) {
 			q.unsetApart()
 		}
 	}
@@ -179,20 +179,20 @@ func (g *group) gather() {
 
 // sole returns the only peer of a group, or nil where there is none, or it has just
 // gone.
-func (g *group) sole() *pipe {
+func (g *group) sole() *Subscriber {
 	switch {
 	case len(g.apart) > 0:
 		return g.apart[0]
 	case g.log != nil:
 		if o := g.log.First(); o != nil {
-			return pipeOf(o)
+			return subscriberOf(o)
 		}
 	}
 	return nil
 }
 
 // soleOf is sole of groups that have one peer together.
-func soleOf(groups []*group) *pipe {
+func soleOf(groups []*group) *Subscriber {
 	for _, g := range groups {
 		if g.size > 0 {
 			return g.sole()

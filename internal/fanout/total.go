@@ -1,0 +1,104 @@
+package fanout
+
+import (
+	"math"
+
+	"clustermap/internal/queue"
+)
+
+// Each queue of a publisher has a bound of its own, and Settings.Total
+// bounds all of them together. To add them up takes a look at every queue, so that
+// is done only when enough bytes have been queued since the last time to reach the
+// bound: publisher.room counts them down.
+//
+// The peer with the longest queue is evicted first: with Disconnect its
+// connection ends, with Drop its queue is emptied. Peers that follow the log of a
+// group share its bytes: these count once, for the peer that has read least. With
+// Block there is no such bound, since no message may be lost.
+
+// 1/totalStep of the bound is the least that may be queued between two additions,
+// even if the bound is nearly reached.
+const totalStep = 16
+
+// release unlocks the mutex after messages were queued. Before
+// that it enforces the bound on all queues together.
+func (p *Publisher) release() {
+	if p.room > 0 {
+		p.Unlock()
+		return
+	}
+	lost := p.relieve()
+	p.Unlock()
+	for i := range lost { // with no lock held: the Release method of an Owner is the application's code
+		lost[i].Drop()
+	}
+}
+
+// relieve evicts the peers with the longest queues until the queues together are
+// within the bound, and returns their queues. The mutex must be held.
+func (p *Publisher) relieve() (lost []queue.Wire) {
+	if p.Policy == Block {
+		p.room = math.MaxInt64
+		return nil
+	}
+	limit := p.Total
+	for {
+		sum, worst := p.reckon()
+		if sum <= limit || worst == nil {
+			p.room = max(limit-sum, limit/totalStep, 1)
+			return lost
+		}
+		lost = append(lost, p.evict(worst))
+	}
+}
+
+// reckon returns the bytes in all queues, and the peer with the longest queue, or
+// nil if all are empty. Memory that queues share counts for each of them, except in
+// a log, so the sum may not fit in an int. The mutex must be held.
+func (p *Publisher) reckon() (sum int64, worst *Subscriber) {
+	most := 0
+	add := func(q *Subscriber) {
+		if q.evicted {
+			return
+		}
+		s := q.Out.Status()
+		n := s.Bytes
+		if p.Policy == Disconnect {
+			n += s.Taken
+		}
+		sum += int64(n)
+		if n > most {
+			most, worst = n, q
+		}
+	}
+	for _, g := range p.all {
+		if g.log != nil {
+			if o := g.log.First(); o != nil {
+				add(subscriberOf(o))
+			}
+		}
+		for _, q := range g.apart {
+			add(q)
+		}
+	}
+	return sum, worst
+}
+
+// evict empties a peer's queue, and with Disconnect ends its connection.
+// It returns the content of the queue. The mutex must be held.
+func (p *Publisher) evict(q *Subscriber) queue.Wire {
+	p.separate(q)
+	lost := q.Out.Empty()
+	if p.Policy == Disconnect {
+		p.expel(q)
+	}
+	return lost
+}
+
+// expel ends the connection of a peer that is too slow.
+func (p *Publisher) expel(q *Subscriber) {
+	q.evicted = true
+	if q.link != nil {
+		q.link.Disconnect(ErrSlowPeer)
+	}
+}
