@@ -2,7 +2,9 @@ package chp
 
 import (
 	"context"
+	"time"
 
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
@@ -14,7 +16,7 @@ import (
 // for the clients that have not reached it; otherwise it is encoded again.
 type chain struct {
 	snapshots *snapshotter
-	want      want
+	want      wire.Want
 	cut       *pinnedCut
 
 	// The records, if scan has listed them. Otherwise they are the records of the cut that
@@ -46,7 +48,7 @@ const (
 	lendShort  = buf.Small
 )
 
-func newChain(n *snapshotter, w want, pinned *pinnedCut) *chain {
+func newChain(n *snapshotter, w wire.Want, pinned *pinnedCut) *chain {
 	return &chain{snapshots: n, want: w, cut: pinned, members: map[*answer]bool{}, parcels: map[place]*parcel{}}
 }
 
@@ -65,7 +67,7 @@ func (c *chain) records(ctx context.Context, from place, f func(r kvmsg.Record, 
 			}
 		}
 	default:
-		tree, look := c.want.subtree, 0
+		tree, look := c.want.Subtree, 0
 		c.cut.From(store.Position(from), func(r kvmsg.Record, at store.Position) bool {
 			if look++; look%4096 == 0 && ctx.Err() != nil {
 				return false
@@ -98,26 +100,30 @@ func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size int) erro
 		lendFrom = lendShort
 	}
 	deadlines := c.cut.Deadlines
-	if c.want.full && len(first) >= lendFrom && deadlines.Remaining(first) == 0 {
+	if c.want.Full && len(first) >= lendFrom && deadlines.Remaining(first) == 0 {
 		p.wire, p.messages, p.lent = first, 1, c.cut.Segment(in)
 		p.lent.Retain()
 		p.next = from + 1
 		return nil
 	}
 	if c.listed && p.at == 0 {
-		size = min(size, c.size+kvmsg.AgedGrowth*len(c.list)+kthxbaiSize(c.want.subtree))
+		size = min(size, c.size+kvmsg.AgedGrowth*len(c.list)+c.want.EndSize())
 	}
-	if err := c.snapshots.allocate(ctx, j, p, max(size, len(first)+kvmsg.AgedGrowth, kthxbaiSize(c.want.subtree))); err != nil {
+	if err := c.snapshots.allocate(ctx, j, p, max(size, len(first)+kvmsg.AgedGrowth, c.want.EndSize())); err != nil {
 		return err
 	}
-	wire := p.chunk.Data()[:0]
+	out := p.chunk.Data()[:0]
 	if first != nil {
 		c.records(ctx, from, func(r kvmsg.Record, at place, _ store.Position) bool {
-			if len(wire)+len(r)+kvmsg.AgedGrowth > cap(wire) || c.want.full && len(r) >= lendFrom && at != from {
+			if len(out)+len(r)+kvmsg.AgedGrowth > cap(out) || c.want.Full && len(r) >= lendFrom && at != from {
 				p.next = at
 				return false
 			}
-			wire = appendKVSYNC(wire, r, c.want, deadlines)
+			var left time.Duration
+			if c.want.Full {
+				left = deadlines.Remaining(r)
+			}
+			out = c.want.AppendRecord(out, r, left)
 			p.messages++
 			return true
 		})
@@ -125,17 +131,13 @@ func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size int) erro
 			return err
 		}
 	}
-	if p.next == atKTHXBAI && len(wire)+kthxbaiSize(c.want.subtree) <= cap(wire) {
-		var props []byte
-		if c.want.full && c.cut.Sequence == c.snapshots.server.sequencer.base {
-			props = newMapProperties
-		}
-		wire = appendKTHXBAI(wire, c.cut.Sequence, props, c.want)
+	if p.next == atKTHXBAI && len(out)+c.want.EndSize() <= cap(out) {
+		out = c.want.AppendEnd(out, c.cut.Sequence, c.cut.Sequence == c.snapshots.server.sequencer.base)
 		p.messages++
 		p.next = atEnd
 	}
-	p.wire = wire
-	c.snapshots.copied.Add(int64(len(wire)))
+	p.wire = out
+	c.snapshots.copied.Add(int64(len(out)))
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/lograte"
 	"clustermap/internal/store"
 	"clustermap/sockets"
@@ -39,7 +40,7 @@ type Client struct {
 	security func() sockets.Security // a function, because printing one shows no secrets
 	servers  []address
 	subtrees subtrees
-	dialect  dialect
+	dialect  wire.Dialect
 	log      *slog.Logger // never waits
 	logs     *logQueue
 	ctx      context.Context // ends with Close
@@ -51,7 +52,7 @@ type Client struct {
 	writer    writer
 	returning uuidMaker // owned by the session
 
-	id         string // propertyClient
+	id         string // wire.Client
 	generation uint64 // of the last session; owned by run
 	maxValue   int    // ClientOptions.MaxValueSize as the caller set it
 
@@ -106,7 +107,7 @@ func newClient(o ClientOptions) (*Client, error) {
 	c := &Client{
 		opts:     o,
 		servers:  servers,
-		dialect:  o.Model.dialect(),
+		dialect:  wire.DialectOf(o.Model),
 		subtrees: newSubtrees(o.Subtrees),
 		logs:     newLogQueue(o.Logger.Handler()),
 		ended:    make(chan struct{}),
@@ -117,7 +118,7 @@ func newClient(o ClientOptions) (*Client, error) {
 	}
 	c.security, c.opts.Security = func() sockets.Security { return o.Security }, sockets.Security{}
 	c.log = c.logs.logger()
-	c.id = newClientID()
+	c.id = wire.NewID()
 	c.maxValue = maxValue
 	secret := newUUIDSecret()
 	c.writer.uuids, c.returning = uuidMaker{uuidSecret: secret}, uuidMaker{uuidSecret: secret}

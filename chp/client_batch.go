@@ -103,12 +103,12 @@ func (c *Client) checkBatch(b *Batch) error {
 	if c.maxValue > 0 && b.largest > c.maxValue {
 		return kvmsg.ErrValueTooLarge
 	}
-	if c.dialect.full {
+	if c.dialect.Full {
 		return nil
 	}
 	for i := range b.Len() {
 		r := b.record(i)
-		if err := c.dialect.carries(r.Value(), r.Props()); err != nil {
+		if err := c.dialect.Carries(r.Value(), r.Props()); err != nil {
 			return err
 		}
 	}

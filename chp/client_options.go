@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"clustermap/chp/internal/wire"
 	"clustermap/sockets"
 )
 
@@ -176,7 +177,7 @@ func (o ClientOptions) withDefaults() (ClientOptions, []address, error) {
 		bad("Servers", "is empty")
 	}
 	for i, name := range o.Servers {
-		server, err := parseServer(name, o.Model.dialect())
+		server, err := parseServer(name, wire.DialectOf(o.Model))
 		switch {
 		case err != nil:
 			bad("Servers", "%q %v", name, err)
@@ -185,7 +186,7 @@ func (o ClientOptions) withDefaults() (ClientOptions, []address, error) {
 		}
 		servers = append(servers, server)
 	}
-	if err := o.Model.check(); err != nil {
+	if err := checkModel(o.Model); err != nil {
 		faults = append(faults, err)
 	}
 	if err := o.Security.Validate(); err != nil {
@@ -234,7 +235,7 @@ func (o ClientOptions) withDefaults() (ClientOptions, []address, error) {
 	if o.SyncTimeout == 0 {
 		o.SyncTimeout = DefaultSyncTimeout
 	}
-	if !o.Model.dialect().snapshots {
+	if !wire.DialectOf(o.Model).Snapshots {
 		o.KeepOnEmpty = true
 	}
 	setDefault(&o.deletedBytes, maxDeletedBytes)

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/loopback"
 	"clustermap/sockets"
-	"clustermap/zmtp"
 )
 
 // forgetLimit makes a client send values that its server will refuse.
@@ -161,7 +161,7 @@ func TestH19_MembersAreBounded(t *testing.T) {
 	m.init()
 	now := time.Now()
 	for range maxGone + 100 {
-		id := newClientID()
+		id := wire.NewID()
 		m.addConnection(id)
 		m.removeConnection(id, 0, nil)
 	}
@@ -171,10 +171,10 @@ func TestH19_MembersAreBounded(t *testing.T) {
 	for e := m.gone.Front(); e != nil; e = e.Next() {
 		e.Value.(*member).since = now.Add(-2 * goneTime)
 	}
-	there, back := newClientID(), m.gone.Front().Value.(*member).id
+	there, back := wire.NewID(), m.gone.Front().Value.(*member).id
 	m.addConnection(there)
 	m.addConnection(back)
-	last := newClientID()
+	last := wire.NewID()
 	m.addConnection(last)
 	m.removeConnection(last, 0, nil)
 	if n := m.size(); n != 3 {
@@ -189,9 +189,9 @@ func TestMembersOfPlainClients(t *testing.T) {
 	server := startServer(t, ServerOptions{})
 	c := newPlainClient(t, server)
 	for i, metadata := range []map[string]string{
-		{propertyClient: "short", propertyGeneration: "1"},
-		{propertyClient: newClientID()},
-		{propertyClient: newClientID(), propertyGeneration: "-1"},
+		{"X-CHP-Client": "short", "X-CHP-Generation": "1"},
+		{"X-CHP-Client": wire.NewID()},
+		{"X-CHP-Client": wire.NewID(), "X-CHP-Generation": "-1"},
 	} {
 		p, err := sockets.NewPub(sockets.Options{Metadata: metadata, FullPolicy: sockets.PolicyBlock, WaitSubscriber: true, Linger: hang})
 		must(t, err)
@@ -204,24 +204,6 @@ func TestMembersOfPlainClients(t *testing.T) {
 	}
 	if n := server.members.size(); n != 0 {
 		t.Errorf("%d members", n)
-	}
-}
-
-func TestRefusalMessage(t *testing.T) {
-	t.Parallel()
-	id := []byte("0123456789abcdef")
-	m := zmtp.WireMessage(appendRefusal(nil, id, ReasonTTL))
-	if got, reason, ok := parseRefusal(m); !ok || string(got) != string(id) || reason != ReasonTTL {
-		t.Errorf("%q, %v, %v", got, reason, ok)
-	}
-	for _, frames := range [][]string{{"REFUSED"}, {"REFUSED", string(id)}, {"REFUSED", "short", "\x01"}, {"REFUSED", string(id), ""}, {"refused", string(id), "\x01"}} {
-		var bytes [][]byte
-		for _, f := range frames {
-			bytes = append(bytes, []byte(f))
-		}
-		if _, _, ok := parseRefusal(zmtp.AppendMessage(nil, bytes...)); ok {
-			t.Errorf("%q was taken for a refusal", frames)
-		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
@@ -85,7 +86,7 @@ func (n *refusalNotice) add(s *Server, from *sockets.Peer, update []byte, err er
 		}
 	}
 	if id := kvmsg.Record(update).UUID(); len(id) == kvmsg.UUIDSize {
-		n.wire = appendRefusal(n.wire, id, message.Reason)
+		n.wire = wire.AppendRefusal(n.wire, id, message.Reason)
 		n.messages++
 	}
 }

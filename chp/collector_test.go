@@ -10,18 +10,19 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/testenv"
 	"clustermap/sockets"
 )
 
 // countingCollector counts the batches that the collector's goroutine receives.
 type countingCollector struct {
-	collector
+	wire.Collector
 	batches atomic.Int64
 }
 
 func (c *countingCollector) RecvBatch(ctx context.Context, b *sockets.Batch) error {
-	err := c.collector.RecvBatch(ctx, b)
+	err := c.Collector.RecvBatch(ctx, b)
 	if err == nil {
 		c.batches.Add(1)
 	}
@@ -34,7 +35,7 @@ func TestCollectNow(t *testing.T) {
 	ctx := testContext(t)
 	s, err := NewServer(ServerOptions{Logger: quiet()})
 	must(t, err)
-	counting := &countingCollector{collector: s.collector}
+	counting := &countingCollector{Collector: s.collector}
 	s.collector = counting
 	must(t, s.Listen(ctx))
 	served := make(chan error, 1)

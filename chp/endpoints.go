@@ -8,6 +8,7 @@ import (
 	"net"
 	"strconv"
 
+	"clustermap/chp/internal/wire"
 	netlink "clustermap/internal/link"
 )
 
@@ -72,12 +73,12 @@ func (b site) open() bool {
 }
 
 // parseServer derives a server's three endpoints from the text that names it.
-func parseServer(name string, d dialect) (address, error) {
+func parseServer(name string, d wire.Dialect) (address, error) {
 	b, err := parseSite(name, false)
 	if err != nil {
 		return address{}, err
 	}
-	snapshot, publisher, collector := d.ports()
+	snapshot, publisher, collector := d.Ports()
 	return address{name: name, snapshot: b.at(snapshot), publisher: b.at(publisher), collector: b.at(collector)}, nil
 }
 
@@ -147,6 +148,13 @@ func (s *Server) bind(ctx context.Context) error {
 	return nil
 }
 
+// binder is a socket that the server binds.
+type binder interface {
+	Bind(ctx context.Context, endpoint string) error
+	Unbind(endpoint string) error
+	LastEndpoint() string
+}
+
 // unbind undoes bind.
 func (s *Server) unbind() {
 	for _, e := range s.endpoints {
@@ -171,7 +179,7 @@ func (s *Server) unbindThree(e Endpoints) {
 // reports whether the first one could be bound.
 func (s *Server) bindThree(ctx context.Context, b site) (some bool, _ error) {
 	var bound Endpoints
-	snapshot, publisher, collector := s.dialect.ports()
+	snapshot, publisher, collector := s.dialect.Ports()
 	for _, at := range [...]struct {
 		binder
 		offset int

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/ipcpath"
 )
 
@@ -28,7 +29,7 @@ func TestEndpointNames(t *testing.T) {
 		{"inproc://map", "inproc://map+1", "inproc://map+2"},
 		{longest, longest + "+1", longest + "+2"},
 	} {
-		a, err := parseServer(c.text, ModelSix.dialect())
+		a, err := parseServer(c.text, wire.DialectOf(ModelSix))
 		if err != nil || a.snapshot != c.text || a.publisher != c.publisher || a.collector != c.collector {
 			t.Errorf("%s: %+v, %v", c.text, a, err)
 		}
@@ -37,7 +38,7 @@ func TestEndpointNames(t *testing.T) {
 		"", "127.0.0.1:5556", "tcp://", "tcp://:5556", "tcp://*:5556", "tcp://host:0", "tcp://host:*", "tcp://host:65534", "tcp://host:x",
 		"tcp://a;b:5556", "ipc://", "ipc://*", "ipc://@", "ipc://a\x00b", "ipc://" + strings.Repeat("x", ipcpath.MaxServer+1), "inproc://", "udp://host:5556",
 	} {
-		if a, err := parseServer(text, ModelSix.dialect()); err == nil {
+		if a, err := parseServer(text, wire.DialectOf(ModelSix)); err == nil {
 			t.Errorf("%q: %+v", text, a)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"clustermap/chp/internal/state"
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/lograte"
@@ -41,8 +42,8 @@ type base struct {
 	baseHead
 	state *state.State
 	most  int64  // bound of its bytes, or 0
-	early uint64 // early.count when the transfer began
-	seen  seenUpdates
+	early uint64 // Early.Count when the transfer began
+	seen  wire.Seen
 }
 
 // controlTag marks a span as a message of two frames. A key can have the same tag by
@@ -116,7 +117,8 @@ func (f *follower) follow(ctx, serving context.Context) error {
 	s := f.server
 	o := s.opts.Pair
 	timeout := s.pair.timeout
-	properties := map[string]string{propertyCHP: announcement, propertyPeer: peerVersion}
+	properties := wire.Properties()
+	properties[propertyPeer] = peerVersion
 	if requester := s.handovers.requested.Load(); requester != nil {
 		properties[propertyRequester] = strings.TrimSpace(requester.RemoteAddr() + " " + keyText(requester))
 	}
@@ -281,7 +283,7 @@ func (f *follower) control(name string, body []byte) error {
 		f.base.state.RestoreTerms(h.reigns)
 		q := &f.server.sequencer
 		q.mu.Lock()
-		f.base.early = q.early.count
+		f.base.early = q.early.Count()
 		if q.maxBytes > 0 {
 			// The server's own map may be larger, if the limit has been lowered, and records
 			// on their way say how old they are.
@@ -328,7 +330,7 @@ func (f *follower) control(name string, body []byte) error {
 func (f *follower) records(wire []byte, spans []sockets.Span) error {
 	if f.base != nil {
 		f.base.state.RestoreRecords(wire, spans, timer.Now())
-		f.base.seen.published(wire, spans)
+		f.base.seen.Published(wire, spans)
 		if most := f.base.most; most > 0 && int64(f.base.state.Store.LiveBytes()) > most {
 			return errBase
 		}
@@ -391,7 +393,7 @@ func (q *sequencer) followed(h state.Head, wire []byte, spans []sockets.Span) er
 	}
 	q.tail.add(h, out.Pieces, 0)
 	if h.Counter == 0 { // not from a client of this package
-		q.early.published(wire, spans, timer.Now())
+		q.early.Published(wire, spans, timer.Now())
 	}
 	return nil
 }
@@ -422,7 +424,7 @@ func (s *Server) install(ctx context.Context, b *base) error {
 	q.armedAt = timer.Now()
 	q.source, q.base = b.run, 0
 	q.tail.clear()
-	q.early.copied(b.early, &b.seen, timer.Now())
+	q.early.Copied(b.early, &b.seen, timer.Now())
 	q.mu.Unlock()
 	s.pair.copied.Store(true)
 	s.log.Info("copied the active server's map", "keys", b.state.Store.Len(), "sequence", b.state.Last())

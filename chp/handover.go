@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/timer"
 	"clustermap/internal/visible"
 	"clustermap/sockets"
@@ -50,7 +51,7 @@ func (e *HandoverError) Error() string {
 // time-outs of the pair after the last handover. After any other error the handover may have happened or not:
 // [ServerStatus] shows which.
 func Failover(ctx context.Context, server string, security sockets.Security) error {
-	reason, err := ask(ctx, server, security, askHandover, answerHandover)
+	reason, err := ask(ctx, server, security, wire.AskHandover, wire.AnswerHandover)
 	if err == nil && len(reason) > 0 {
 		err = &HandoverError{server, string(reason)}
 	}
@@ -80,7 +81,7 @@ func (h *handovers) begin(ctx context.Context, do func(context.Context) error, e
 
 // startHandover starts a handover at the request of a peer.
 func (s *Server) startHandover(ctx context.Context, peer *sockets.Peer) {
-	s.administer(ctx, peer, answerHandover, "does not hand over", func(ctx context.Context) error {
+	s.administer(ctx, peer, wire.AnswerHandover, "does not hand over", func(ctx context.Context) error {
 		if err := s.pair.rested(timer.Now()); err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"clustermap/internal/mutate"
+	"clustermap/internal/timer"
 	"clustermap/patterns/binarystar"
 )
 
@@ -242,4 +243,14 @@ func (p *pair) hold() {
 	if early > 0 {
 		p.server.log.Info("applied updates that the previous active server had not published", "updates", early)
 	}
+}
+
+// acceptEarly applies and publishes the early updates as if they had just arrived, and
+// returns their number. mu must be held.
+func (q *sequencer) acceptEarly() int {
+	bytes, spans := q.early.Drain(timer.Now())
+	if len(spans) > 0 {
+		q.acceptNow(bytes, spans, sender{}) // counts those that do not fit
+	}
+	return len(spans)
 }

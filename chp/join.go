@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/mutate"
 	"clustermap/internal/store"
@@ -156,7 +157,7 @@ func (s *session) fetch(apply func(wire []byte, spans []sockets.Span) (bytes int
 	asked := 0
 	for len(cuts) < len(s.requests.list) {
 		for asked < min(len(cuts)+window, len(s.requests.list)) {
-			if err := s.dealer.Send(s.ctx, s.client.dialect.request(s.requests.list[asked])...); err != nil {
+			if err := s.dealer.Send(s.ctx, s.client.dialect.Request(s.requests.list[asked])...); err != nil {
 				return nil, err
 			}
 			asked++
@@ -165,13 +166,13 @@ func (s *session) fetch(apply func(wire []byte, spans []sockets.Span) (bytes int
 			return nil, err
 		}
 		s.watchdog.heard.Or(earSnapshot) // as in apply
-		wire, spans := b.Wire(), b.Spans()
+		bytes, spans := b.Wire(), b.Spans()
 		for len(spans) > 0 {
 			end := 0
-			for end < len(spans) && !endsSnapshot(wire, spans[end]) {
+			for end < len(spans) && !endsSnapshot(bytes, spans[end]) {
 				end++
 			}
-			if err := s.fits(apply(wire, spans[:end])); err != nil {
+			if err := s.fits(apply(bytes, spans[:end])); err != nil {
 				return nil, err
 			}
 			if end == len(spans) {
@@ -180,9 +181,9 @@ func (s *session) fetch(apply func(wire []byte, spans []sockets.Span) (bytes int
 			if len(cuts) == asked {
 				return nil, errNotCHP // an answer without a request
 			}
-			last := kvmsg.Record(wire[spans[end].Start:])
+			last := kvmsg.Record(bytes[spans[end].Start:])
 			cuts = append(cuts, last.Seq())
-			s.fresh = s.ours && (s.fresh || len(cuts) == 1) && saysNew(last)
+			s.fresh = s.ours && (s.fresh || len(cuts) == 1) && wire.SaysNew(last)
 			spans = spans[end+1:]
 		}
 	}

@@ -6,17 +6,6 @@ import (
 	"clustermap/internal/store"
 )
 
-// newMapProperties are the properties of a KTHXBAI from a server whose map is empty
-// because it is new, not because all keys were deleted. Only clients of this package
-// get them.
-var newMapProperties = []byte("map=new\n")
-
-// saysNew reports whether a KTHXBAI announces a map that is new and empty.
-func saysNew(kthxbai kvmsg.Record) bool {
-	value, _ := kvmsg.Property(kthxbai.Props(), "map")
-	return string(value) == "new"
-}
-
 // keeps reports whether the client keeps its keys: if the server's map is new and empty
 // and ClientOptions.KeepOnEmpty is set, or if the server sends no snapshots.
 func (s *session) keeps() bool { return s.fresh && s.client.opts.KeepOnEmpty || mutate.KeepOldKeys }

@@ -136,7 +136,7 @@ func TestH8_EmptyIsNotNew(t *testing.T) {
 		m, err := c.Recv(ctx)
 		must(t, err)
 		if kv := toKV(t, m); kv.key == kvmsg.KeyKTHXBAI {
-			return kv.properties == string(newMapProperties)
+			return kv.properties == "map=new\n"
 		}
 		return false
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"clustermap/chp/internal/wire"
 	"clustermap/sockets"
 )
 
@@ -33,7 +34,7 @@ func (l *lockedLog) logger() *slog.Logger { return slog.New(slog.NewTextHandler(
 // package.
 func announcedDealer(t *testing.T, s *Server) *sockets.Dealer {
 	t.Helper()
-	d, err := sockets.NewDealer(sockets.Options{Linger: sockets.LingerNone, Metadata: map[string]string{propertyCHP: announcement}})
+	d, err := sockets.NewDealer(sockets.Options{Linger: sockets.LingerNone, Metadata: wire.Properties()})
 	must(t, err)
 	t.Cleanup(func() { d.Close() })
 	must(t, d.Connect(s.Endpoints().Snapshot))

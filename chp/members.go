@@ -2,21 +2,20 @@ package chp
 
 import (
 	"container/list"
-	"encoding/hex"
 	"errors"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/mutate"
 	"clustermap/sockets"
 )
 
 // members are the clients of this package that a server knows, by their identity
-// (propertyClient). It relates the connections of one client to each other, and
+// (see wire.Client). It relates the connections of one client to each other, and
 // recognizes former connections to the collector: a network can deliver updates long
 // after the client has closed the connection, and after updates that it sent over the
 // next one.
@@ -24,7 +23,7 @@ import (
 // A client without connections is remembered for a while. So the size is bounded by the
 // number of connections and maxGone.
 type members struct {
-	instance string // the server's own propertyInstance
+	instance string // the server's own instance
 
 	mu    sync.Mutex
 	byID  map[string]*member
@@ -65,20 +64,10 @@ const (
 )
 
 func (m *members) init() {
-	m.instance = newInstance()
+	m.instance = wire.NewID()
 	m.byID = map[string]*member{}
 	m.peers = map[*sockets.Peer]membership{}
 	m.connected = map[*sockets.Peer]bool{}
-}
-
-// identify returns the identity and generation that a peer announced.
-func identify(p *sockets.Peer) (id string, generation uint64, ok bool) {
-	if id, _ = p.Property(propertyClient); len(id) != clientIDSize {
-		return "", 0, false
-	}
-	text, _ := p.Property(propertyGeneration)
-	generation, err := strconv.ParseUint(text, 10, 64)
-	return id, generation, err == nil
 }
 
 // watch handles a monitor event of one of the server's ports.
@@ -86,7 +75,7 @@ func (m *members) watch(e sockets.Event, port string) {
 	if e.Kind != sockets.EventHandshakeSucceeded && e.Kind != sockets.EventDisconnected {
 		return
 	}
-	id, generation, ok := identify(e.Peer)
+	id, generation, ok := wire.ClientOf(e.Peer)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e.Kind == sockets.EventDisconnected {
@@ -134,7 +123,7 @@ var errAstray = errors.New("chp: the client follows another server of the same n
 
 // astray reports whether a peer has announced that its client follows another server.
 func (m *members) astray(p *sockets.Peer) bool {
-	id := instanceOf(p)
+	id := wire.InstanceOf(p)
 	return id != "" && id != m.instance
 }
 
@@ -183,13 +172,7 @@ func (m *members) removeConnection(id string, generation uint64, peer *sockets.P
 // senderOf returns the sender that a peer of the client has announced.
 func senderOf(p *sockets.Peer, client *member) sender {
 	s := sender{member: client}
-	text, _ := p.Property(propertyOrder)
-	if every, err := strconv.ParseUint(text, 10, 31); err == nil {
-		id, _ := p.Property(propertyClient)
-		if _, err := hex.Decode(s.id[:], []byte(id)); err == nil {
-			s.numbered, s.every = true, int(every)
-		}
-	}
+	s.id, s.every, s.numbered = wire.NumberingOf(p)
 	return s
 }
 
@@ -203,7 +186,7 @@ func (m *members) from(p *sockets.Peer) (who sender, former bool) {
 	defer m.mu.Unlock()
 	from, known := m.peers[p]
 	if !known { // the connection has ended, and the batch was still queued
-		id, generation, ok := identify(p)
+		id, generation, ok := wire.ClientOf(p)
 		if ok {
 			from = membership{sender: senderOf(p, m.byID[id]), generation: generation, astray: m.astray(p)}
 		}
@@ -265,7 +248,7 @@ func (m *members) disconnectAll(reason error) {
 	all := slices.Collect(maps.Keys(m.connected))
 	m.mu.Unlock()
 	for _, p := range all {
-		if !announces(p, propertyCHP) || announces(p, propertyClient) {
+		if !wire.Ours(p) || wire.IsClient(p) {
 			p.Disconnect(reason)
 		}
 	}

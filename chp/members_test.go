@@ -3,6 +3,7 @@ package chp
 import (
 	"testing"
 
+	"clustermap/chp/internal/wire"
 	"clustermap/sockets"
 )
 
@@ -13,10 +14,10 @@ func TestH19_FormerConnectionOfTheSameSession(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, ServerOptions{})
 	c := newPlainClient(t, server)
-	id := newClientID()
+	id := wire.NewID()
 	connect := func() *sockets.Pub {
 		p, err := sockets.NewPub(sockets.Options{
-			Metadata:   map[string]string{propertyClient: id, propertyGeneration: "1"},
+			Metadata:   map[string]string{"X-CHP-Client": id, "X-CHP-Generation": "1"},
 			FullPolicy: sockets.PolicyBlock, WaitSubscriber: true, Linger: hang,
 		})
 		must(t, err)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/testenv"
 	"clustermap/sockets"
 )
@@ -115,7 +116,7 @@ func TestCollectorRefusesClientsOfOthers(t *testing.T) {
 	over := make(chan struct{})
 	var once sync.Once
 	pub, err := sockets.NewPub(sockets.Options{
-		Metadata:          map[string]string{propertyInstance: newInstance()},
+		Metadata:          map[string]string{"X-CHP-Instance": wire.NewID()},
 		ReconnectInterval: sockets.ReconnectNever,
 		Monitor: func(e sockets.Event) {
 			if e.Kind == sockets.EventDisconnected {
@@ -140,8 +141,8 @@ func TestRefusedCollectorIsNoConnectionOfItsClient(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	s := startServer(t, ServerOptions{})
-	id := newClientID()
-	announce := map[string]string{propertyClient: id, propertyGeneration: "1", propertyInstance: newInstance()}
+	id := wire.NewID()
+	announce := map[string]string{"X-CHP-Client": id, "X-CHP-Generation": "1", "X-CHP-Instance": wire.NewID()}
 	state := func() (connections, collectors, gone int) {
 		s.members.mu.Lock()
 		defer s.members.mu.Unlock()

@@ -1,12 +1,9 @@
 package chp
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
-	"strconv"
 
-	"clustermap/sockets"
+	"clustermap/chp/internal/wire"
 )
 
 // Model is one of the six Clone models of the ZeroMQ Guide, chapter 5. The zero value
@@ -34,7 +31,7 @@ import (
 //
 // In all models an update without a value deletes its key on both sides. The guide's
 // programs of models 1 to 4 keep such a key with an empty value, but never send one.
-type Model int
+type Model = wire.Model
 
 // The models of the guide. ModelSix is the full protocol.
 const (
@@ -48,90 +45,15 @@ const (
 
 // ErrModel is returned if the Clone model does not support an operation, or, as a
 // [*ModelError], if a server has another model than the client.
-var ErrModel = errors.New("chp: not possible in this Clone model")
+var ErrModel = wire.ErrModel
 
 // ModelError reports that a server has another Clone model than the client. Set
-// ClientOptions.Model to the server's.
-type ModelError struct {
-	Server Model // 1 to 6
-	Client Model // 1 to 6
-}
+// ClientOptions.Model to the server's. Its fields Server and Client are models, 1 to 6.
+type ModelError = wire.ModelError
 
-func (e *ModelError) Error() string {
-	return fmt.Sprintf("chp: the server is of Clone model %d, the client of model %d", e.Server, e.Client)
-}
-
-// Unwrap returns ErrModel.
-func (e *ModelError) Unwrap() error { return ErrModel }
-
-var (
-	errModelDeletes    = fmt.Errorf("%w: models 1 to 4 have no deletions", ErrModel)
-	errModelProperties = fmt.Errorf("%w: models 1 to 4 have no properties and no times to live", ErrModel)
-)
-
-// dialect describes how a model differs on the wire. Messages are converted to and from
-// the form of the full protocol at the sockets; the rest of the package does not depend
-// on the model.
-type dialect struct {
-	full      bool // HUGZ, a SUB as collector, pairs of servers, and the extensions of this package
-	three     bool // messages have three frames
-	subtrees  bool // a request names a subtree
-	collector bool // the guide's server accepts updates
-	snapshots bool // there is a ROUTER on P; otherwise the publisher is on P
-}
-
-func (m Model) dialect() dialect {
-	m = cmp.Or(m, ModelSix)
-	return dialect{full: m == 6, three: m < 5, subtrees: m > 3, collector: m > 2, snapshots: m > 1}
-}
-
-func (m Model) check() error {
+func checkModel(m Model) error {
 	if m < 0 || m > ModelSix {
 		return &OptionError{"Model", fmt.Sprintf("is %d; Clone has models 1 to 6", int(m))}
-	}
-	return nil
-}
-
-// meets returns a *ModelError if a server of this package has a model with other sockets
-// or frames than m, the client's. server is one of its connections. confirms reports
-// whether the server is of this package and so confirms subscriptions.
-func (m Model) meets(server *sockets.Peer) (confirms bool, err error) {
-	model := ModelSix
-	if text, ok := server.Property(propertyModel); ok {
-		n, err := strconv.ParseUint(text, 10, 8)
-		if err != nil {
-			return false, nil
-		}
-		model = Model(n)
-	} else if !announces(server, propertyCHP) {
-		return false, nil
-	}
-	mine, other := m.dialect(), model.dialect()
-	if other.collector = mine.collector; other != mine {
-		return true, &ModelError{Server: model, Client: cmp.Or(m, ModelSix)}
-	}
-	return true, nil
-}
-
-// ports returns the offsets of snapshots, publisher and collector from P; -1 means that
-// there is no such port.
-func (d dialect) ports() (snapshot, publisher, collector int) {
-	if d.snapshots {
-		return 0, 1, 2
-	}
-	return -1, 0, 2
-}
-
-// carries returns an error if an update with this value and these properties cannot be
-// sent.
-func (d dialect) carries(value, props []byte) error {
-	switch {
-	case !d.three:
-		return nil
-	case len(value) == 0:
-		return errModelDeletes
-	case len(props) > 0:
-		return errModelProperties
 	}
 	return nil
 }

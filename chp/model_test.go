@@ -5,102 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
-	"clustermap/internal/kvmsg"
 	"clustermap/internal/loopback"
 	"clustermap/sockets"
-	"clustermap/zmtp"
 )
-
-// Messages of three frames become records and back; a message of another form is refused,
-// and no part of it is kept.
-func TestModelFrames(t *testing.T) {
-	t.Parallel()
-	large := make([]byte, 300)
-	sent := newSentUpdates(10)
-	maker := uuidMaker{uuidSecret: newUUIDSecret()}
-	id := [kvmsg.UUIDSize]byte(maker.append(nil, 1, []byte("k"), []byte("v")))
-	for _, value := range [][]byte{nil, []byte("v"), large} {
-		three := zmtp.AppendMessage(nil, []byte("k"), []byte("\x00\x00\x00\x00\x00\x00\x00\x07"), value)
-		wide, err := appendWide(nil, three, nil)
-		must(t, err)
-		r := kvmsg.Record(wide)
-		if string(r.Key()) != "k" || r.Seq() != 7 || len(r.UUID())+len(r.Props()) != 0 || !slices.Equal(r.Value(), value) || r.Size() != len(wide) {
-			t.Errorf("%q becomes %q", three, wide)
-		}
-		if len(wide) > len(three)+widened {
-			t.Errorf("%d bytes more", len(wide)-len(three))
-		}
-		if back := appendThree(nil, r); !slices.Equal(back, three) {
-			t.Errorf("%q comes back as %q", three, back)
-		}
-		sent.note(kvmsg.AppendRecord(nil, []byte("k"), 0, id[:], []byte("a=b\n"), value))
-		if wide, err = appendWide(nil, three, sent); err != nil || string(kvmsg.Record(wide).UUID()) != string(id[:]) {
-			t.Errorf("%q has no UUID", wide)
-		}
-		if wide, err = appendWide(nil, three, sent); err != nil || len(kvmsg.Record(wide).UUID()) > 0 {
-			t.Errorf("%q has a UUID once more", wide)
-		}
-	}
-	eight := make([]byte, 8)
-	for _, frames := range [][][]byte{{eight}, {eight, eight}, {eight, eight, eight, eight}, {eight, eight[:4], eight}, {eight, eight, nil, nil, eight}} {
-		if wide, err := appendWide(nil, zmtp.AppendMessage(nil, frames...), nil); err == nil || len(wide) > 0 {
-			t.Errorf("%d frames become %q, %v", len(frames), wide, err)
-		}
-	}
-	whole := zmtp.AppendMessage(nil, []byte("key"), eight, []byte("value"))
-	for range 20_000 {
-		m := slices.Clone(whole)
-		for range 1 + rand.IntN(3) {
-			m[rand.IntN(len(m))] = byte(rand.Uint32())
-		}
-		m = m[:rand.IntN(len(m)+1)]
-		if wide, err := appendWide(nil, m, nil); err == nil {
-			if _, _, _, err := kvmsg.Inspect(wide, kvmsg.FromServer, 0); len(wide) > len(m)+widened {
-				t.Fatalf("%q becomes %q, %v", m, wide, err)
-			}
-		}
-	}
-}
-
-// A session remembers a bounded number of the updates that it sent, and each update that
-// comes back ends the wait for all before it.
-func TestModelSentUpdates(t *testing.T) {
-	t.Parallel()
-	const most = 500
-	u := newSentUpdates(most)
-	maker := uuidMaker{uuidSecret: newUUIDSecret()}
-	key := func(i int) []byte { return fmt.Append(nil, "k", i) }
-	note := func(i int, n uint64) {
-		u.note(kvmsg.AppendRecord(nil, key(i), 0, maker.append(nil, n, key(i), []byte("v")), nil, []byte("v")))
-	}
-	note(0, uncounted|5)
-	if len(u.queue) > 0 {
-		t.Error("an update is remembered that will not come back")
-	}
-	for i := range 3 * most {
-		note(i, uint64(i+1))
-	}
-	if n := len(u.queue) - u.first; n != most || len(u.count) != n || len(u.queue) > 2*most+1 {
-		t.Errorf("%d updates are remembered, in %d places", n, len(u.queue))
-	}
-	if _, ok := u.match(key(0), []byte("v")); ok {
-		t.Error("the oldest is remembered")
-	}
-	last := 3*most - 1
-	for _, i := range []int{last - 10, last - 1} {
-		if id, ok := u.match(key(i), []byte("v")); !ok || uuidNumber(id[:], 1)&uuidNumberMask != uint64(i+1)&uuidNumberMask {
-			t.Errorf("update %d is not remembered", i)
-		}
-	}
-	if _, ok := u.match(key(last-5), []byte("v")); ok || len(u.count) != 1 {
-		t.Errorf("%d updates are remembered, want the last", len(u.count))
-	}
-}
 
 // There are models 1 to 6.
 func TestModelOption(t *testing.T) {

@@ -32,7 +32,7 @@ func TestNotActiveNamesEachServer(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_ = passive.router.Send(passive.ctx, m[0], []byte(keyStandby)) // the client may have gone
+			_ = passive.router.Send(passive.ctx, m[0], []byte("STANDBY")) // the client may have gone
 		}
 	}()
 	t.Cleanup(func() { passive.close(); <-answering })

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/binary"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/testenv"
 	"clustermap/sockets"
@@ -63,20 +65,22 @@ func TestOnlyNumberingClientsAreNumbered(t *testing.T) {
 	send(nil, 5, 5, 4)
 	want(5, 5, 4)
 	member := func() map[string]string {
-		return map[string]string{propertyCHP: announcement, propertyClient: newClientID(), propertyGeneration: "1"}
+		return map[string]string{"X-CHP": "clustermap/1", "X-CHP-Client": wire.NewID(), "X-CHP-Generation": "1"}
 	}
 	send(member(), 5, 5, 4) // an older client of ours
 	want(5, 5, 4)
 	hostile, honest := member(), member()
-	hostile[propertyOrder], honest[propertyOrder] = "0", "0"
+	hostile["X-CHP-Order"], honest["X-CHP-Order"] = "0", "0"
 	send(hostile, 1<<63)
 	want(1 << 63)
 	send(hostile, 1, 2)
 	send(honest, 1, 2, 3)
 	want(1, 2, 3)
-	hostile[propertyClient] = "not hexadecimal, and 32 bytes ..."[:clientIDSize]
-	send(hostile, 2, 1)
-	want(2, 1)
+	for _, id := range []string{"not hexadecimal, and 32 bytes ..."[:wire.IDSize], "ab", strings.Repeat("ab", wire.IDSize)} {
+		hostile["X-CHP-Client"] = id
+		send(hostile, 2, 1)
+		want(2, 1)
+	}
 }
 
 func TestAllocExactSet(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/mutate"
 	"clustermap/internal/timer"
 	"clustermap/patterns/binarystar"
@@ -71,7 +72,7 @@ func newPair(s *Server, o ServerOptions) *pair {
 	q.mu.Lock() // the log may flush
 	q.passive, q.acks = true, o.Pair.Acks
 	q.tail.on, q.tail.size = true, tailBytes
-	q.early.timeout = o.Pair.Timeout
+	q.early.Timeout = o.Pair.Timeout
 	q.mu.Unlock()
 	p := &pair{
 		server: s, began: time.Now(), timeout: o.Pair.Timeout, changed: make(chan struct{}, 1), answers: make(chan reply, 1),
@@ -443,8 +444,8 @@ func (p *pair) park(ctx context.Context, r request) error {
 		return errTooManyRequests
 	}
 	p.voting.Unlock()
-	if r.want.full {
-		_ = p.server.router.SendWire(ended, r.peer, standbyWire, 1, nil) // dropped if there is no room
+	if r.want.Full {
+		_ = p.server.router.SendWire(ended, r.peer, wire.AppendStandby(nil), 1, nil) // dropped if there is no room
 	}
 	p.vote(ctx)
 	return nil
@@ -538,7 +539,7 @@ func (p *pair) forget() {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.early.expire(timer.Now(), heard)
+	q.early.Expire(timer.Now(), heard)
 }
 
 // successor returns the follower, or an error if this server cannot hand over to it. mu

@@ -30,7 +30,7 @@ func dialFollower(t testing.TB, s pairServer, change ...func(*sockets.Options)) 
 	t.Helper()
 	f := &wireFollower{t: t, gone: make(chan struct{})}
 	o := sockets.Options{
-		Metadata:          map[string]string{propertyCHP: announcement, propertyPeer: peerVersion},
+		Metadata:          map[string]string{"X-CHP": "clustermap/1", propertyPeer: peerVersion},
 		ReconnectInterval: -1, Linger: sockets.LingerNone,
 		Monitor: func(e sockets.Event) {
 			if e.Kind == sockets.EventDisconnected {

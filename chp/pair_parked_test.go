@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"clustermap/chp/internal/wire"
 	"clustermap/sockets"
 )
 
@@ -14,18 +15,18 @@ func TestPairParkedBounds(t *testing.T) {
 	greedy, other := new(sockets.Peer), new(sockets.Peer)
 	kept := 0
 	for i := range 3 * maxParkedEach {
-		if p.keep(request{greedy, want{subtree: fmt.Sprintf("/%d/", i)}}) {
+		if p.keep(request{greedy, wire.Want{Subtree: fmt.Sprintf("/%d/", i)}}) {
 			kept++
 		}
 	}
-	if !p.keep(request{other, want{}}) {
+	if !p.keep(request{other, wire.Want{}}) {
 		t.Error("a request of another client is refused")
 	}
 	if kept != maxParkedEach || len(p.parked) != maxParkedEach+1 {
 		t.Errorf("%d are kept, %d wait", kept, len(p.parked))
 	}
 	for range 2 * maxParked {
-		p.keep(request{new(sockets.Peer), want{}})
+		p.keep(request{new(sockets.Peer), wire.Want{}})
 	}
 	if len(p.parked) != maxParked {
 		t.Errorf("%d wait, at most %d may", len(p.parked), maxParked)

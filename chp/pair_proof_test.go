@@ -189,7 +189,7 @@ func TestSnapshotsHaveNoClientIdentities(t *testing.T) {
 	if len(ids) == 0 {
 		t.Fatal("the server knows no client")
 	}
-	for _, properties := range []map[string]string{nil, {propertyCHP: announcement}} {
+	for _, properties := range []map[string]string{nil, {"X-CHP": "clustermap/1"}} {
 		d, err := sockets.NewDealer(sockets.Options{Metadata: properties, Linger: sockets.LingerNone})
 		must(t, err)
 		must(t, d.Connect(s.Endpoints().Snapshot))

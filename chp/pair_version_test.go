@@ -44,7 +44,7 @@ func TestPairDoesNotFollowNewer(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[string]error{"2": commit.ErrFormat, "x": errFollower} {
 		_, bo := pairOptions(t)
-		router, err := sockets.NewRouter(sockets.Options{Metadata: map[string]string{propertyCHP: announcement, propertyPeer: version}})
+		router, err := sockets.NewRouter(sockets.Options{Metadata: map[string]string{"X-CHP": "clustermap/1", propertyPeer: version}})
 		must(t, err)
 		t.Cleanup(func() { must(t, router.Close()) })
 		must(t, router.Bind(testContext(t), bo.Pair.Peer))

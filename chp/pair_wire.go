@@ -61,6 +61,12 @@ const (
 	propertyRequester = "X-CHP-Requester"
 )
 
+// announcesPeer reports whether a peer is a server of a pair.
+func announcesPeer(p *sockets.Peer) bool {
+	_, ok := p.Property(propertyPeer)
+	return ok
+}
+
 // checkPeerVersion returns a [*commit.FormatError] if the other server of the pair speaks a
 // newer version.
 func checkPeerVersion(p *sockets.Peer) error {

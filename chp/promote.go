@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/visible"
 	"clustermap/patterns/binarystar"
 	"clustermap/sockets"
@@ -35,7 +36,7 @@ func (e *PromoteError) Error() string {
 // server that has just started gives the other one time first. After any other
 // error it may have been promoted or not: [ServerStatus] shows which.
 func Promote(ctx context.Context, server string, security sockets.Security) error {
-	reason, err := ask(ctx, server, security, askPromote, answerPromote)
+	reason, err := ask(ctx, server, security, wire.AskPromote, wire.AnswerPromote)
 	if err == nil && len(reason) > 0 {
 		err = &PromoteError{server, string(reason)}
 	}
@@ -50,7 +51,7 @@ var (
 
 // startPromotion makes this server active at the request of a peer.
 func (s *Server) startPromotion(ctx context.Context, peer *sockets.Peer) {
-	s.administer(ctx, peer, answerPromote, "is not promoted", func(ctx context.Context) error {
+	s.administer(ctx, peer, wire.AnswerPromote, "is not promoted", func(ctx context.Context) error {
 		err := s.pair.promote(ctx)
 		if err == nil {
 			s.log.Warn("was promoted at the request of a client: it serves without the other server", who(peer), "keys", s.Len(), "sequence", s.Sequence())

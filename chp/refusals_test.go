@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
@@ -30,7 +31,7 @@ func TestRefusalAfterAnotherAttempt(t *testing.T) {
 	}
 	before := members()
 	other, err := sockets.NewDealer(sockets.Options{Metadata: map[string]string{
-		propertyCHP: announcement, propertyClient: c.id, propertyGeneration: "1000",
+		"X-CHP": "clustermap/1", "X-CHP-Client": c.id, "X-CHP-Generation": "1000",
 	}})
 	must(t, err)
 	must(t, other.Connect(server.Endpoints().Snapshot))
@@ -96,7 +97,7 @@ func TestTellerIsBounded(t *testing.T) {
 	notifier := newNotifier(router, nil, hang)
 	n := refusalNotice{peer: peer, messages: 1000}
 	for range n.messages {
-		n.wire = appendRefusal(n.wire, make([]byte, kvmsg.UUIDSize), ReasonMapFull)
+		n.wire = wire.AppendRefusal(n.wire, make([]byte, kvmsg.UUIDSize), ReasonMapFull)
 	}
 	owed := func() int {
 		notifier.mu.Lock()

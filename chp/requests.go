@@ -2,34 +2,16 @@ package chp
 
 import (
 	"context"
-	"errors"
-	"strings"
 
-	"clustermap/internal/kvmsg"
+	"clustermap/chp/internal/wire"
 	"clustermap/sockets"
-	"clustermap/zmtp"
 )
 
 // request is one ICANHAZ of one client.
 type request struct {
 	peer *sockets.Peer
-	want want
+	want wire.Want
 }
-
-// want describes the snapshot that a client requests. Clients with equal wants are sent
-// the same bytes.
-type want struct {
-	subtree string
-	exact   bool // only the key named by subtree; for clients of this package
-	full    bool // with UUID and properties; for clients of this package
-	three   bool // messages of three frames: see Model
-}
-
-// Errors for invalid snapshot requests.
-var (
-	errRequest      = errors.New("chp: not a snapshot request: want two frames, ICANHAZ? and a subtree")
-	errWholeRequest = errors.New("chp: not a snapshot request: want one frame, ICANHAZ?")
-)
 
 // runRequests handles the messages to the ROUTER: snapshot requests, questions, and the
 // messages of the other server of a pair.
@@ -38,7 +20,7 @@ func (s *Server) runRequests(ctx context.Context) {
 	defer b.Release()
 	defer s.handovers.running.Wait()
 	for s.router.RecvBatch(ctx, &b) == nil {
-		other := s.pair != nil && announces(b.Peer(), propertyPeer)
+		other := s.pair != nil && announcesPeer(b.Peer())
 		for i := range b.Len() {
 			if other {
 				s.hears(ctx, b.Peer(), b.Message(i))
@@ -47,7 +29,7 @@ func (s *Server) runRequests(ctx context.Context) {
 			if s.answerQuestion(ctx, b.Peer(), b.Message(i)) {
 				continue
 			}
-			w, err := s.dialect.parseRequest(b.Message(i), announces(b.Peer(), propertyCHP))
+			w, err := s.dialect.ParseRequest(b.Message(i), wire.Ours(b.Peer()))
 			switch {
 			case err != nil:
 			case s.pair != nil && !s.pair.active.Load():
@@ -61,32 +43,4 @@ func (s *Server) runRequests(ctx context.Context) {
 			}
 		}
 	}
-}
-
-// parseRequest parses an ICANHAZ. A client of this package may name a key instead of a
-// subtree.
-func parseRequest(m zmtp.WireMessage, ours bool) (want, error) {
-	command, rest := m.Next()
-	if string(command) != "ICANHAZ?" || len(rest) == 0 {
-		return want{}, errRequest
-	}
-	subtree, rest := rest.Next()
-	if len(rest) > 0 {
-		return want{}, errRequest
-	}
-	w := want{subtree: string(subtree), full: ours}
-	switch {
-	case w.subtree == "" || isSubtree(w.subtree):
-		return w, nil
-	case ours && len(w.subtree) <= kvmsg.MaxKey:
-		w.exact = true
-		return w, nil
-	}
-	return want{}, errRequest
-}
-
-// isSubtree reports whether s is a slash, path segments, and a slash (RFC 12, State
-// Synchronization).
-func isSubtree(s string) bool {
-	return len(s) >= 2 && len(s) <= kvmsg.MaxKey && strings.HasPrefix(s, "/") && strings.HasSuffix(s, "/")
 }

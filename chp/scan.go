@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
 )
@@ -16,7 +17,7 @@ import (
 // a large part of the map gets no list: walking through the cut and skipping the other
 // records costs little more than sending the snapshot. A chain also gets no list if
 // there is no memory for it.
-func (n *snapshotter) scan(ctx context.Context, pinned *pinnedCut, trees map[want][]*answer) {
+func (n *snapshotter) scan(ctx context.Context, pinned *pinnedCut, trees map[wire.Want][]*answer) {
 	n.scans.Add(1)
 	n.mu.Lock()
 	budget := n.server.opts.SnapshotMemory/8 - n.listed
@@ -29,7 +30,7 @@ func (n *snapshotter) scan(ctx context.Context, pinned *pinnedCut, trees map[wan
 		c := newChain(n, w, pinned)
 		c.listed = true
 		chains = append(chains, c)
-		byPrefix[w.subtree] = append(byPrefix[w.subtree], c)
+		byPrefix[w.Subtree] = append(byPrefix[w.Subtree], c)
 	}
 	note := func(prefix []byte, r kvmsg.Record, at store.Position) {
 		for _, c := range byPrefix[string(prefix)] {

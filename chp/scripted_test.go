@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/loopback"
 	"clustermap/sockets"
@@ -63,7 +64,7 @@ func scriptedAt(t testing.TB, ours bool, host string, port int) (*scripted, erro
 			}
 		}}
 		if ours {
-			o.Metadata = map[string]string{propertyCHP: announcement}
+			o.Metadata = wire.Properties()
 		}
 		return o
 	}

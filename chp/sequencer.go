@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"clustermap/chp/internal/state"
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/mutate"
 	"clustermap/internal/store"
@@ -36,7 +37,7 @@ import (
 //
 // Nothing under the mutex waits for a peer or a disk.
 type sequencer struct {
-	publisher publisher
+	publisher wire.Publisher
 	maxBytes  int64 // of the live records; 0 means no limit
 	refused   *refusals
 	unfit     []sockets.Span // scratch of fitting
@@ -60,7 +61,7 @@ type sequencer struct {
 	source   uint64     // run of the active server that this one copies or has last copied, or 0
 	tail     tail       // for the other server
 	follower *following // the other server, or nil if it does not follow
-	early    early      // updates that came before the active server published them
+	early    wire.Early // updates that came before the active server published them
 
 	held     held          // ordered and not yet committed
 	tight    bool          // updates wait until the map has the held ones, which may fill it
@@ -92,7 +93,7 @@ type sequencer struct {
 // use, until the year 2248.
 func firstSequence(t time.Time) int64 { return t.UnixMilli() << 20 }
 
-func (q *sequencer) init(publisher publisher, maxBytes int64, refused *refusals) {
+func (q *sequencer) init(publisher wire.Publisher, maxBytes int64, refused *refusals) {
 	q.publisher, q.maxBytes, q.refused = publisher, maxBytes, refused
 	q.armed = make(chan struct{}, 1)
 	q.base = firstSequence(time.Now())
@@ -141,8 +142,8 @@ func (q *sequencer) accept(b *sockets.Batch, from sender) (unfit []sockets.Span,
 	if q.passive && from.numbered && q.state.Clients.Miss(from.id, wire, spans) {
 		b.Peer().Disconnect(errNotActive) // so that the client sends them again
 	}
-	if q.passive || !q.early.empty() {
-		if spans = q.early.filter(b, q.passive); len(spans) == 0 {
+	if q.passive || !q.early.Empty() {
+		if spans = q.early.Filter(b, q.passive, timer.Now()); len(spans) == 0 {
 			return nil, 0, true
 		}
 	}

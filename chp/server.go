@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/mutate"
 	"clustermap/internal/peerlog"
@@ -31,9 +31,9 @@ type Server struct {
 	snapshots  *snapshotter
 	router     *sockets.Router // P: snapshot requests and replies
 	publisher  *sockets.Pub    // P+1: KVPUB and HUGZ
-	collector  collector       // P+2: KVSET
+	collector  wire.Collector  // P+2: KVSET
 	collecting collecting      // updates of clients
-	dialect    dialect
+	dialect    wire.Dialect
 	ready      chan struct{}
 	endpoints  []Endpoints // of each element of sites; guarded by state
 
@@ -101,21 +101,15 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 		return nil, err
 	}
 	logs := newLogQueue(o.Logger.Handler())
-	s := &Server{opts: o.withoutSecrets(), dialect: o.Model.dialect(), log: logs.logger(), logs: logs, ready: make(chan struct{}), ended: make(chan struct{}), peerLog: peerlog.New(logs.logger())}
+	s := &Server{opts: o.withoutSecrets(), dialect: wire.DialectOf(o.Model), log: logs.logger(), logs: logs, ready: make(chan struct{}), ended: make(chan struct{}), peerLog: peerlog.New(logs.logger())}
 	s.members.init()
 	s.admins = newAdmins(&o)
 	s.closing, s.end = context.WithCancel(context.Background())
 	s.local.init(newPacer(o.SlowestIntake, s.fullest))
-	announce := map[string]string{
-		propertyCHP: announcement, propertyMaxValue: strconv.Itoa(o.MaxValueSize), propertyRefusals: "1",
-	}
+	announce := wire.Server{Instance: s.members.instance, Model: o.Model, MaxValue: o.MaxValueSize}.Properties()
 	if o.Pair != nil {
 		announce[propertyPeer] = peerVersion
 	}
-	if !s.dialect.full {
-		announce = map[string]string{propertyModel: strconv.Itoa(int(o.Model))}
-	}
-	announce[propertyInstance] = s.members.instance
 	s.router, err = sockets.NewRouter(sockets.Options{
 		SendHWM: sockets.Unlimited, SendHWMBytes: snapshotWindow,
 		RecvHWM: maxRequests, RecvTotalBytes: maxRequestsBytes, MaxMessageSize: maxRequestSize, MaxIncompleteBytes: maxRequestsBytes,
@@ -139,17 +133,17 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.collector, err = s.dialect.newCollector(sockets.Options{
+	s.collector, err = s.dialect.NewCollector(sockets.Options{
 		RecvHWM: sockets.Unlimited, RecvHWMBytes: collectorWindow, RecvTotalBytes: collectorTotal, MaxIncompleteBytes: collectorTotal,
 		MaxMessageSize: int64(o.MaxValueSize) + maxOverhead, Scan: s.scanUpdate, Prepare: s.checkUpdates,
 		MaxConnections: o.MaxClients, Operator: s.operator, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Listen: o.Listen, Metadata: announce,
 		Monitor: s.watchConnections("collector"),
-	}, &s.refused)
+	}, s.refused.add)
 	if err != nil {
 		return nil, err
 	}
-	s.sequencer.init(s.dialect.publisher(s.publisher), o.MaxMapBytes, &s.refused)
-	if !s.dialect.full {
+	s.sequencer.init(s.dialect.NewPublisher(s.publisher), o.MaxMapBytes, &s.refused)
+	if !s.dialect.Full {
 		s.sequencer.hugz = nil
 	}
 	if err := s.sequencer.fill(&o); err != nil {

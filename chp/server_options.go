@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/internal/wire"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -244,7 +245,7 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 	if err := o.Security.Validate(); err != nil {
 		errs = append(errs, err)
 	}
-	if err := o.Model.check(); err != nil {
+	if err := checkModel(o.Model); err != nil {
 		errs = append(errs, err)
 	}
 	if o.Security.PlainUsername != "" || o.Security.PlainPassword != "" {
@@ -278,7 +279,7 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 	if o.Pair != nil {
 		p, bad := o.Pair.withDefaults()
 		o.Pair, errs = &p, append(errs, bad...)
-		if !o.Model.dialect().full {
+		if !wire.DialectOf(o.Model).Full {
 			errs = append(errs, &OptionError{"Model", "is not for a server of a pair: it needs the full protocol"})
 		}
 		if s, peer := &o.Security, &p.PeerSecurity; s.CurveServer != !peer.CurveServerKey.IsZero() || s.CurveServer && s.CurveSecretKey != peer.CurveSecretKey {

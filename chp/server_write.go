@@ -184,12 +184,12 @@ func (s *Server) carries(b *Batch) error {
 		return b.err
 	case b.largest > s.opts.MaxValueSize:
 		return errOverServerLimit(s.opts.MaxValueSize)
-	case !s.dialect.three:
+	case !s.dialect.Three:
 		return nil
 	}
 	for i := range b.spans {
 		r := b.record(i)
-		if err := s.dialect.carries(r.Value(), r.Props()); err != nil {
+		if err := s.dialect.Carries(r.Value(), r.Props()); err != nil {
 			return err
 		}
 	}

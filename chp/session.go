@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/kvmsg"
 	netlink "clustermap/internal/link"
 	"clustermap/internal/mutate"
@@ -57,11 +57,11 @@ type session struct {
 	openings        chan opening                 // one for each socket
 	over            chan struct{}                // closed when the session has ended and nothing is sent through it
 	ours            bool                         // the server is of this package
-	sent            *sentUpdates                 // in a Clone model with three frames, else nil
+	dialect         *wire.Session                // converts messages of other Clone models
 	confirms        bool                         // the publisher confirms subscriptions
 	reportsRefusals bool                         // the server reports refused updates
 	maxValue        int                          // largest value that the server accepts, in bytes; 0 if unknown
-	generation      uint64                       // see propertyGeneration
+	generation      uint64                       // see wire.Client
 	requests        subtrees                     // the subtrees to request
 	deadlines       *timer.Deadlines             // of the keys that the server sent
 	watchdog        *watchdog
@@ -113,13 +113,11 @@ func (c *Client) newSession(index, others int) *session {
 		client: c, index: index, server: c.servers[index],
 		openings: make(chan opening, 3), over: make(chan struct{}), watchdog: newWatchdog(), deadlines: new(timer.Deadlines),
 	}
+	s.dialect = c.dialect.NewSession(func(uuid []byte) bool { return uuidNumber(uuid, 1) != 0 })
 	c.generation++
 	s.generation = c.generation
 	if c.opts.Dial == nil {
 		s.host = netlink.NewHost(others)
-	}
-	if c.dialect.three {
-		s.sent = newSentUpdates(maxSentUpdates)
 	}
 	s.ctx, s.fail = context.WithCancelCause(c.ctx)
 	return s
@@ -188,10 +186,7 @@ func (s *session) socketOptions() sockets.Options {
 		ConnectTimeout:   c.opts.SyncTimeout,
 		HandshakeTimeout: c.opts.SyncTimeout,
 		Dial:             c.opts.Dial,
-		Metadata: map[string]string{
-			propertyCHP: announcement, propertyClient: c.id, propertyGeneration: strconv.FormatUint(s.generation, 10),
-			propertyOrder: strconv.Itoa(c.progressEvery()),
-		},
+		Metadata:         wire.Client{ID: c.id, Generation: s.generation, Progress: c.progressEvery()}.Properties(),
 	}
 	if s.host != nil {
 		o.Dial = s.host.Dial
@@ -222,10 +217,10 @@ func (s *session) open() error {
 	options.MaxMessageSize = min(maxMaxValueSize, c.opts.MaxMapBytes) + maxOverhead
 	options.Scan = scanUpdate
 	options.Monitor = s.monitorSubscriber
-	options.Prepare = s.prepare(func(b *sockets.Batch) {
+	options.Prepare = s.dialect.Prepare(func(b *sockets.Batch) {
 		subscriber.updates(b)
 		s.takeNow(b)
-	})
+	}, c.refused.add)
 	if mutate.Reconnect {
 		options.ReconnectInterval = 0
 	}
@@ -234,7 +229,7 @@ func (s *session) open() error {
 		return err
 	}
 	options.Monitor, options.ReconnectInterval = s.monitorSnapshot, sockets.ReconnectNever
-	records := s.prepare(snapshot.snapshot)
+	records := s.dialect.Prepare(snapshot.snapshot, c.refused.add)
 	options.Prepare = func(b *sockets.Batch) {
 		if s.standsBy(b) {
 			return
@@ -280,7 +275,7 @@ func (s *session) hear(b *sockets.Batch) {
 			}
 			continue
 		}
-		if id, reason, ok := parseRefusal(b.Message(i)); ok {
+		if id, reason, ok := wire.ParseRefusal(b.Message(i)); ok {
 			first, _ := s.client.echoes.onTheWay()
 			s.client.echoes.refuse(uuidNumber(id, first), reason)
 			settled = true
@@ -334,7 +329,7 @@ func (s *session) recognize(peer *sockets.Peer) error {
 	if s.first.CompareAndSwap(nil, peer) {
 		return nil
 	}
-	if first := s.first.Load(); instanceOf(first) != instanceOf(peer) {
+	if first := s.first.Load(); wire.InstanceOf(first) != wire.InstanceOf(peer) {
 		return &MixedError{s.server.name, first.RemoteAddr(), peer.RemoteAddr()}
 	}
 	return nil
@@ -369,7 +364,7 @@ func (s *session) connect() error {
 		}
 		waiting++
 	}
-	s.ours = s.client.dialect.full
+	s.ours = s.client.dialect.Full
 	var unfit, unlike error
 	for range waiting {
 		select {
@@ -378,15 +373,14 @@ func (s *session) connect() error {
 			case o.err != nil:
 				unfit = o.err
 			case !o.collector:
-				confirms, err := s.client.opts.Model.meets(o.peer)
+				confirms, err := wire.Meets(s.client.opts.Model, o.peer)
 				if err != nil {
 					unlike = err
 				}
 				s.confirms = s.confirms || confirms
-				product, _ := o.peer.Property(propertyCHP)
-				s.ours = s.ours && strings.HasPrefix(product, "clustermap/")
-				s.reportsRefusals = s.reportsRefusals || announces(o.peer, propertyRefusals)
-				s.maxValue = max(s.maxValue, announcedLimit(o.peer))
+				s.ours = s.ours && strings.HasPrefix(wire.ProductOf(o.peer), "clustermap/")
+				s.reportsRefusals = s.reportsRefusals || wire.ReportsRefusals(o.peer)
+				s.maxValue = max(s.maxValue, wire.MaxValueOf(o.peer))
 			}
 		case <-s.ctx.Done():
 			return s.ctx.Err()
@@ -413,7 +407,7 @@ func (s *session) connect() error {
 			return err
 		}
 	} else {
-		s.requests = s.client.dialect.requests(&s.client.subtrees)
+		s.requests = subtreesAt(s.client.dialect, &s.client.subtrees)
 	}
 	s.stream = newStream(&s.requests, s.ours)
 	// Jumps are checked only if the client subscribes to the whole map, and if there
@@ -437,7 +431,7 @@ func (s *session) subscribe() error {
 			return err
 		}
 	}
-	if !c.subtrees.all() && c.dialect.full {
+	if !c.subtrees.all() && c.dialect.Full {
 		if err := s.sub.Subscribe("HUGZ"); err != nil {
 			return err
 		}
@@ -446,7 +440,7 @@ func (s *session) subscribe() error {
 	case s.ours || s.confirms:
 		s.watchdog.expect(0, c.opts.SyncTimeout) // connecting may have taken most of it
 		return s.sub.WaitSubscribed(s.ctx)
-	case !c.dialect.full:
+	case !c.dialect.Full:
 		return s.likely()
 	}
 	return s.firstMessage()

@@ -2,7 +2,6 @@ package chp
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"slices"
 	"sync"
@@ -10,11 +9,9 @@ import (
 	"time"
 
 	"clustermap/chp/internal/state"
-	"clustermap/internal/kvmsg"
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/store"
-	"clustermap/internal/timer"
 	"clustermap/sockets"
-	"clustermap/zmtp"
 )
 
 // snapshotter answers snapshot requests.
@@ -57,15 +54,15 @@ type snapshotter struct {
 	// joiners whose comments name it. No other lock is taken under it.
 	mu       sync.Mutex
 	joiners  map[*sockets.Peer]*joiner
-	waiting  []*answer           // for a cut
-	latest   map[want]*chain     // the newest chain of each want, while it is sent
-	pinned   map[*pinnedCut]bool // cuts in use
-	gathered time.Time           // when the last round with requests for everything was
-	whole    []*chain            // the chains of that round
-	scanning bool                // a scan is running
-	listed   int                 // bytes of chain.list, over all chains
-	small    budget              // parcels of up to buf.Large
-	large    budget              // parcels of one larger value
+	waiting  []*answer            // for a cut
+	latest   map[wire.Want]*chain // the newest chain of each want, while it is sent
+	pinned   map[*pinnedCut]bool  // cuts in use
+	gathered time.Time            // when the last round with requests for everything was
+	whole    []*chain             // the chains of that round
+	scanning bool                 // a scan is running
+	listed   int                  // bytes of chain.list, over all chains
+	small    budget               // parcels of up to buf.Large
+	large    budget               // parcels of one larger value
 }
 
 const (
@@ -80,7 +77,7 @@ const (
 
 type answer struct {
 	joiner  *joiner
-	want    want
+	want    wire.Want
 	applied []byte        // APPLIED message to send before the snapshot, or nil
 	chain   *chain        // set before ready is closed
 	ready   chan struct{} // closed when chain is set
@@ -102,7 +99,7 @@ func newSnapshotter(s *Server) *snapshotter {
 	return &snapshotter{
 		server:  s,
 		joiners: map[*sockets.Peer]*joiner{},
-		latest:  map[want]*chain{},
+		latest:  map[wire.Want]*chain{},
 		pinned:  map[*pinnedCut]bool{},
 		arrived: make(chan struct{}, 1),
 		small:   budget{limit: memory - memory/4},
@@ -142,14 +139,14 @@ func (n *snapshotter) add(ctx context.Context, r request) error {
 		n.mu.Unlock()
 		return nil
 	}
-	if !r.want.exact {
+	if !r.want.Exact {
 		n.waiting = append(n.waiting, a)
 		n.mu.Unlock()
 		signal(n.arrived)
 		return nil
 	}
 	n.mu.Unlock()
-	single, list := n.server.sequencer.cutKey(bytesOf(r.want.subtree))
+	single, list := n.server.sequencer.cutKey(bytesOf(r.want.Subtree))
 	pinned := n.pin(single)
 	c := newChain(n, r.want, pinned)
 	c.listed, c.list = true, list
@@ -216,7 +213,7 @@ func (n *snapshotter) round(ctx context.Context, scans *sync.WaitGroup) time.Dur
 
 // due removes and returns the requests that can be answered now, and returns the wait
 // before the others can. mu must be held.
-func (n *snapshotter) due() (whole, trees map[want][]*answer, wait time.Duration) {
+func (n *snapshotter) due() (whole, trees map[wire.Want][]*answer, wait time.Duration) {
 	if len(n.pinned) > 0 {
 		wait = trimEvery
 	}
@@ -230,17 +227,17 @@ func (n *snapshotter) due() (whole, trees map[want][]*answer, wait time.Duration
 			gather = 0
 		}
 	}
-	whole, trees = map[want][]*answer{}, map[want][]*answer{}
+	whole, trees = map[wire.Want][]*answer{}, map[wire.Want][]*answer{}
 	var later []*answer
 	for _, a := range n.waiting {
 		switch {
 		case a.joiner.gone:
-		case a.want.subtree == "" && gather <= 0:
+		case a.want.Subtree == "" && gather <= 0:
 			whole[a.want] = append(whole[a.want], a)
-		case a.want.subtree != "" && !n.scanning:
+		case a.want.Subtree != "" && !n.scanning:
 			trees[a.want] = append(trees[a.want], a)
 		default:
-			if a.want.subtree == "" && (wait == 0 || gather < wait) {
+			if a.want.Subtree == "" && (wait == 0 || gather < wait) {
 				wait = gather
 			}
 			later = append(later, a)
@@ -251,7 +248,7 @@ func (n *snapshotter) due() (whole, trees map[want][]*answer, wait time.Duration
 	return whole, trees, wait
 }
 
-func (n *snapshotter) beginWhole(pinned *pinnedCut, whole map[want][]*answer) {
+func (n *snapshotter) beginWhole(pinned *pinnedCut, whole map[wire.Want][]*answer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(whole) > 0 {
@@ -404,32 +401,6 @@ func outlived(s *store.Map, cuts []*pinnedCut) (bytes int) {
 	}
 	return bytes
 }
-
-// appendKVSYNC appends a record as KVSYNC: for clients of this package with the
-// remaining time to live, for others with empty UUID and properties (RFC 12, State
-// Synchronization) or in three frames.
-func appendKVSYNC(dst []byte, r kvmsg.Record, w want, d *timer.Deadlines) []byte {
-	switch {
-	case w.full:
-		return kvmsg.AppendAged(dst, r, d.Remaining(r))
-	case w.three:
-		return appendThree(dst, r)
-	}
-	return kvmsg.AppendBare(dst, r)
-}
-
-// appendKTHXBAI appends the end of a snapshot. Its sequence is that of the cut, the
-// highest that the snapshot can contain.
-func appendKTHXBAI(dst []byte, sequence int64, props []byte, w want) []byte {
-	var bytes [8]byte
-	binary.BigEndian.PutUint64(bytes[:], uint64(sequence))
-	if w.three {
-		return zmtp.AppendMessage(dst, []byte("KTHXBAI"), bytes[:], []byte(w.subtree))
-	}
-	return zmtp.AppendMessage(dst, []byte("KTHXBAI"), bytes[:], nil, props, []byte(w.subtree))
-}
-
-func kthxbaiSize(subtree string) int { return 64 + len(newMapProperties) + len(subtree) }
 
 // signal leaves a token in a channel of capacity one.
 func signal(c chan struct{}) {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
 	"clustermap/internal/testenv"
@@ -38,7 +39,7 @@ func newAsker(t testing.TB, endpoint string, ours, stoppable bool) *asker {
 		}
 	}}
 	if ours {
-		o.Metadata = map[string]string{propertyCHP: announcement}
+		o.Metadata = wire.Properties()
 	}
 	if stoppable {
 		o.RecvHWM, o.RecvHWMBytes, o.RecvBuffer = 1, 1, 16<<10

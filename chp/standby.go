@@ -1,31 +1,19 @@
 package chp
 
 import (
-	"bytes"
 	"math/rand/v2"
 	"time"
 
+	"clustermap/chp/internal/wire"
 	"clustermap/sockets"
-	"clustermap/zmtp"
 )
-
-// keyStandby is the only frame of the message with which a server of a pair answers a
-// snapshot request while it is not active. The server counts the request as a vote (see
-// pair.vote); the client should try the other server. The message can also follow
-// later, when the server stops being active.
-const keyStandby = "STANDBY"
-
-// standbyWire is that message.
-var standbyWire = zmtp.AppendMessage(nil, []byte(keyStandby))
 
 // standsBy ends the session if a batch of the snapshot connection contains STANDBY, and
 // reports whether it did. The rest of the batch is dropped: an incomplete snapshot is
 // useless, and a complete one stays as it is.
 func (s *session) standsBy(b *sockets.Batch) bool {
-	wire := b.Wire()
 	for _, span := range b.Spans() {
-		if int(span.End-span.Start) == len(standbyWire) && bytes.Equal(wire[span.Start:span.End], standbyWire) &&
-			announces(b.Peer(), propertyCHP) {
+		if wire.IsStandby(b.Wire()[span.Start:span.End]) && wire.Ours(b.Peer()) {
 			s.fail(ErrStandby)
 			b.SetSpans(nil)
 			return true

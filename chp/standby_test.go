@@ -17,7 +17,7 @@ func (s *scripted) stand(part ...pub) {
 	for _, p := range part {
 		s.kvsync(id, p)
 	}
-	must(s.t, s.router.Send(s.ctx, id, []byte(keyStandby)))
+	must(s.t, s.router.Send(s.ctx, id, []byte("STANDBY")))
 }
 
 // A client leaves a passive server for the next one, and OnFailure gets the reason.
@@ -99,7 +99,7 @@ func TestStandbyWhileActive(t *testing.T) {
 			if !before {
 				wantContents(t, c, 3, map[string]string{"k": "first"})
 			}
-			must(t, first.router.Send(first.ctx, id, []byte(keyStandby)))
+			must(t, first.router.Send(first.ctx, id, []byte("STANDBY")))
 			second.answer(5, pub{"k", 5, "second"})
 			wantContents(t, c, 5, map[string]string{"k": "second"})
 		})
@@ -115,7 +115,7 @@ func TestStandbyOfOthers(t *testing.T) {
 	stop := s.beat(0)
 	id, subtree := s.ask()
 	stop()
-	must(t, s.router.Send(s.ctx, id, []byte(keyStandby)))
+	must(t, s.router.Send(s.ctx, id, []byte("STANDBY")))
 	s.kvsync(id, pub{"k", 3, "v"})
 	s.kthxbai(id, 3, subtree)
 	wantContents(t, c, 3, map[string]string{"k": "v"})

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"clustermap/chp/internal/wire"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -171,37 +172,22 @@ func residentBytes() int64 {
 	return int64(m[0].Value.Uint64() - m[1].Value.Uint64())
 }
 
-// Questions that a client of this package may ask on the snapshot port, one frame
-// each, and the first frame of the answers. The second frame of an answer is a JSON
-// object for the status; for a handover and a promotion it is the reason why it failed, or
-// empty.
-const (
-	askStatus    = "STATUS?"
-	answerStatus = "STATUS"
-
-	askHandover    = "FAILOVER?"
-	answerHandover = "FAILOVER"
-
-	askPromote    = "PROMOTE?"
-	answerPromote = "PROMOTE"
-)
-
 // answerQuestion answers a question about the server, and reports whether the message
 // was one. It does not block.
 func (s *Server) answerQuestion(ctx context.Context, peer *sockets.Peer, m zmtp.WireMessage) bool {
-	if m.Len() != 1 || !announces(peer, propertyCHP) {
+	if m.Len() != 1 || !wire.Ours(peer) {
 		return false
 	}
 	switch question, _ := m.Next(); string(question) {
-	case askStatus:
+	case wire.AskStatus:
 		text, err := json.Marshal(s.Status())
 		if err != nil {
 			panic(err) // a Status has numbers and strings only
 		}
-		s.reply(peer, answerStatus, text)
-	case askHandover:
+		s.reply(peer, wire.AnswerStatus, text)
+	case wire.AskHandover:
 		s.startHandover(ctx, peer)
-	case askPromote:
+	case wire.AskPromote:
 		s.startPromotion(ctx, peer)
 	default:
 		return false
@@ -223,7 +209,7 @@ func (s *Server) reply(peer *sockets.Peer, answer string, text []byte) {
 // the error is [ErrNoStatus]. ServerStatus connects once; the context bounds the wait
 // for the answer.
 func ServerStatus(ctx context.Context, server string, security sockets.Security) (Status, error) {
-	text, err := ask(ctx, server, security, askStatus, answerStatus)
+	text, err := ask(ctx, server, security, wire.AskStatus, wire.AnswerStatus)
 	if err != nil {
 		return Status{}, err
 	}
@@ -242,7 +228,7 @@ const maxAnswer = 64 << 10
 // frame of the answer. It asks only servers of this package: the guide's servers
 // terminate at an unknown request.
 func ask(ctx context.Context, server string, security sockets.Security, question, answer string) ([]byte, error) {
-	at, err := parseServer(server, ModelSix.dialect())
+	at, err := parseServer(server, wire.DialectOf(ModelSix))
 	if err != nil {
 		return nil, &OptionError{"Servers", fmt.Sprintf("%q %v", server, err)}
 	}
@@ -250,7 +236,7 @@ func ask(ctx context.Context, server string, security sockets.Security, question
 	defer fail(nil)
 	opened := make(chan *sockets.Peer, 1)
 	dealer, err := sockets.NewDealer(sockets.Options{
-		Security: security, Metadata: map[string]string{propertyCHP: announcement},
+		Security: security, Metadata: wire.Properties(),
 		MaxMessageSize: maxAnswer, ReconnectInterval: sockets.ReconnectNever, Linger: sockets.LingerNone,
 		Monitor: func(e sockets.Event) {
 			switch e.Kind {
@@ -272,7 +258,7 @@ func ask(ctx context.Context, server string, security sockets.Security, question
 	}
 	select {
 	case peer := <-opened:
-		if !announces(peer, propertyCHP) && !announces(peer, propertyModel) {
+		if !wire.Ours(peer) && !wire.HasModel(peer) {
 			return nil, ErrNoStatus
 		}
 	case <-ctx.Done():

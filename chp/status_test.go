@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
@@ -96,8 +97,8 @@ func TestServerStatusOfOthers(t *testing.T) {
 	ctx := testContext(t)
 	s := startServer(t, ServerOptions{})
 	c := newPlainClient(t, s)
-	must(t, c.dealer.Send(ctx, []byte(askStatus)))
-	must(t, c.dealer.Send(ctx, []byte(askHandover)))
+	must(t, c.dealer.Send(ctx, []byte(wire.AskStatus)))
+	must(t, c.dealer.Send(ctx, []byte(wire.AskHandover)))
 	if pairs, end := c.snapshot(""); len(pairs) != 0 || end.key != kvmsg.KeyKTHXBAI {
 		t.Errorf("%v, %v", pairs, end)
 	}
@@ -140,7 +141,7 @@ func TestServerStatusSilent(t *testing.T) {
 	}()
 	m, err := s.router.Recv(s.ctx)
 	must(t, err)
-	if len(m) != 2 || string(m[1]) != askStatus {
+	if len(m) != 2 || string(m[1]) != wire.AskStatus {
 		t.Fatalf("the question is %q", m)
 	}
 	must(t, s.router.Send(s.ctx, m[0], []byte("STANDBY")))
@@ -157,7 +158,7 @@ func TestServerStatusSilent(t *testing.T) {
 	}()
 	m, err = s.router.Recv(s.ctx)
 	must(t, err)
-	must(t, s.router.Send(s.ctx, m[0], []byte(answerStatus), []byte("{")))
+	must(t, s.router.Send(s.ctx, m[0], []byte(wire.AnswerStatus), []byte("{")))
 	if err := <-result; !errors.Is(err, errNotCHP) {
 		t.Errorf("an answer that is not JSON: %v", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
 	"clustermap/sockets"
 )
@@ -28,11 +29,11 @@ type uplink struct {
 	session *session
 	ctx     context.Context // bounds the waits of the writer
 	give    context.CancelFunc
-	pub     updateSocket
-	others  []updateSocket // see mirror
-	leaving atomic.Bool    // the client closes: a broken connection is no fault
-	opened  chan struct{}  // closed when the collector's connection is established
-	known   atomic.Bool    // the collector has subscribed
+	pub     wire.Uplink
+	others  []wire.Uplink // see mirror
+	leaving atomic.Bool   // the client closes: a broken connection is no fault
+	opened  chan struct{} // closed when the collector's connection is established
+	known   atomic.Bool   // the collector has subscribed
 }
 
 // errNoSubscription ends a session whose collector does not subscribe.
@@ -46,12 +47,10 @@ func (s *session) openUplink() error {
 	o.ReconnectInterval = sockets.ReconnectNever
 	o.Monitor = u.monitor
 	if first := s.first.Load(); first != nil {
-		if id := instanceOf(first); id != "" {
-			o.Metadata[propertyInstance] = id
-		}
+		wire.Follow(o.Metadata, wire.InstanceOf(first))
 	}
 	var err error
-	if u.pub, err = s.newUpdateSocket(o); err == nil {
+	if u.pub, err = s.dialect.NewUplink(o); err == nil {
 		err = u.pub.Connect(s.server.collector)
 	}
 	if err != nil {
@@ -67,7 +66,7 @@ func (s *session) openUplink() error {
 // pairs.
 func (u *uplink) mirror() error {
 	c := u.session.client
-	if u.session.ours || !c.dialect.full {
+	if u.session.ours || !c.dialect.Full {
 		return nil
 	}
 	for i, server := range c.servers {
@@ -82,7 +81,7 @@ func (u *uplink) mirror() error {
 				c.log.Debug("collector of another server refused", "collector", e.Endpoint, "error", e.Err)
 			}
 		}
-		p, err := u.session.newUpdateSocket(o)
+		p, err := u.session.dialect.NewUplink(o)
 		if err != nil {
 			return err
 		}
@@ -102,7 +101,7 @@ func (u *uplink) options() sockets.Options {
 }
 
 func (u *uplink) monitor(e sockets.Event) {
-	missing := e.Kind == sockets.EventConnectFailed && !u.session.client.dialect.collector
+	missing := e.Kind == sockets.EventConnectFailed && !u.session.client.dialect.Collector
 	if missing || e.Kind == sockets.EventHandshakeFailed && e.Failure() != sockets.FailureNoDetail {
 		// The other two connections show whether the whole server does not accept
 		// this client, or only the collector.
@@ -162,15 +161,15 @@ func (u *uplink) send(ctx context.Context, bytes []byte, messages int, chunk *bu
 }
 
 // flush closes the sockets when everything queued is written, or after closeLinger.
-func (u *uplink) flush() { u.each(func(p updateSocket) { _ = p.Close() }) } // closing a socket does not fail
+func (u *uplink) flush() { u.each(func(p wire.Uplink) { _ = p.Close() }) } // closing a socket does not fail
 
 // close closes the sockets and drops the queued updates.
 func (u *uplink) close() {
 	u.give()
-	u.each(func(p updateSocket) { _ = p.CloseContext(ended) })
+	u.each(func(p wire.Uplink) { _ = p.CloseContext(ended) })
 }
 
-func (u *uplink) each(end func(updateSocket)) {
+func (u *uplink) each(end func(wire.Uplink)) {
 	var closing sync.WaitGroup
 	if u.pub != nil {
 		closing.Go(func() { end(u.pub) })

@@ -261,7 +261,7 @@ func (c *Client) update(ctx context.Context, key string, value []byte, opts []Se
 	if c.maxValue > 0 && len(value) > c.maxValue {
 		return kvmsg.ErrValueTooLarge
 	}
-	if len(opts) > 0 || c.dialect.three {
+	if len(opts) > 0 || c.dialect.Three {
 		return c.updateWith(ctx, key, value, opts, wait)
 	}
 	w := &c.writer
@@ -286,7 +286,7 @@ func (c *Client) updateWith(ctx context.Context, key string, value []byte, opts 
 	if err != nil {
 		return err
 	}
-	if err := c.dialect.carries(value, props); err != nil {
+	if err := c.dialect.Carries(value, props); err != nil {
 		return err
 	}
 	w := &c.writer

@@ -10,6 +10,7 @@
 //	zmtp ◀── internal/queue ◀── internal/fanout ◀── sockets
 //	internal/kvmsg ◀── internal/store ◀── chp/internal/state ◀── chp
 //	internal/kvmsg ◀── internal/timer ◀── chp/internal/state ◀── chp
+//	internal/kvmsg, sockets ◀── chp/internal/wire ◀── chp
 //	internal/kvmsg ◀── chp/internal/ledger ◀── chp/internal/state
 //	                        sockets ◀── patterns/binarystar ◀── chp
 //	                        sockets ◀── patterns/blackbox
@@ -138,6 +139,12 @@ var rules = []struct {
 		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "chp/internal/ledger", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2"}, // zmtp's and the store's
+	},
+	{
+		path: "chp/internal/wire",
+		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "zmtp", "sockets"},
+		std:  []string{"net/http"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},
 	{
 		path: "chp/commit",

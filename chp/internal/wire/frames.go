@@ -1,4 +1,4 @@
-package chp
+package wire
 
 import (
 	"hash/maphash"
@@ -8,17 +8,17 @@ import (
 	"clustermap/sockets"
 )
 
-var errThreeFrames = &MessageError{Reason: ReasonFrameCount, Detail: "want key, sequence, value"}
+var errThreeFrames = &kvmsg.MessageError{Reason: kvmsg.ReasonFrameCount, Detail: "want key, sequence, value"}
 
 // widened is the greatest number of bytes that widen adds to a message: the headers of
 // two frames, and a UUID.
 const widened = 2 + kvmsg.UUIDSize + 2
 
 // widen converts a batch of messages of three frames to records with empty properties.
-// The UUID is the one that sent, which may be nil, has for the message. It counts and
-// drops messages that do not have three frames. It runs in Prepare, before the function
-// that checks records.
-func widen(b *sockets.Batch, refused *refusals, sent *sentUpdates) {
+// The UUID is the one that sent, which may be nil, has for the message. It drops
+// messages that do not have three frames, and passes the errors to refused. It runs in
+// Prepare, before the function that checks records.
+func widen(b *sockets.Batch, refused func(error), sent *sentUpdates) {
 	wire, spans := b.Wire(), b.Spans()
 	size := 0
 	for _, span := range spans {
@@ -33,7 +33,7 @@ func widen(b *sockets.Batch, refused *refusals, sent *sentUpdates) {
 			start := len(out)
 			var err error
 			if out, err = appendWide(out, wire[span.Start:span.End], sent); err != nil {
-				refused.add(err)
+				refused(err)
 				continue
 			}
 			kept = append(kept, sockets.Span{Start: uint32(start), End: uint32(len(out))})
@@ -94,8 +94,9 @@ const maxSentUpdates = 1 << 18
 //
 // A nil *sentUpdates is empty. It is safe for concurrent use.
 type sentUpdates struct {
-	seed maphash.Seed
-	most int // maxSentUpdates
+	seed    maphash.Seed
+	most    int                    // maxSentUpdates
+	counted func(uuid []byte) bool // reports whether the update with a UUID comes back
 
 	mu    sync.Mutex
 	queue []sentUpdate
@@ -108,8 +109,8 @@ type sentUpdate struct {
 	id   [kvmsg.UUIDSize]byte
 }
 
-func newSentUpdates(most int) *sentUpdates {
-	return &sentUpdates{seed: maphash.MakeSeed(), most: most, count: map[uint64]int{}}
+func newSentUpdates(most int, counted func(uuid []byte) bool) *sentUpdates {
+	return &sentUpdates{seed: maphash.MakeSeed(), most: most, counted: counted, count: map[uint64]int{}}
 }
 
 func (u *sentUpdates) hash(key, value []byte) uint64 {
@@ -119,7 +120,7 @@ func (u *sentUpdates) hash(key, value []byte) uint64 {
 // note adds an update that is about to be sent, unless it will not come back.
 func (u *sentUpdates) note(r kvmsg.Record) {
 	id := r.UUID()
-	if len(id) != kvmsg.UUIDSize || uuidNumber(id, 1) == 0 {
+	if len(id) != kvmsg.UUIDSize || !u.counted(id) {
 		return
 	}
 	s := sentUpdate{hash: u.hash(r.Key(), r.Value()), id: [kvmsg.UUIDSize]byte(id)}

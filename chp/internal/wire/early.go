@@ -1,15 +1,14 @@
-package chp
+package wire
 
 import (
 	"container/list"
 	"time"
 
 	"clustermap/internal/kvmsg"
-	"clustermap/internal/timer"
 	"clustermap/sockets"
 )
 
-// early keeps updates that clients of other implementations send to a passive server
+// Early keeps updates that clients of other implementations send to a passive server
 // before the active one publishes them. The guide's clients send every KVSET to both
 // servers. If the active server dies, the other one applies the early updates, so that
 // updates in transit are not lost.
@@ -17,7 +16,7 @@ import (
 // The two copies of an update have the same UUID. A record of the active server removes
 // the copy that is here, or is remembered for a copy that arrives later. Updates
 // without a UUID are not kept, because two copies could not be told from two updates.
-// Clients of this package send to one server only, so their updates are not kept
+// Clients of this module send to one server only, so their updates are not kept
 // either.
 //
 // A server accepts the updates of one connection in order. So when the active server
@@ -26,17 +25,18 @@ import (
 // undo an update that the client has already seen.
 //
 // Memory is bounded by earlyBytes, and by maxSeen for each of two sets of UUIDs; the
-// oldest are removed first. The zero early is empty. The sequencer's mutex guards it;
-// times are on clock.
-type early struct {
-	timeout time.Duration // of the pair
-	order   list.List     // of *earlyUpdate, in order of arrival
-	byID    map[updateID]*earlyUpdate
-	froms   map[*sockets.Peer]*earlyQueue
-	bytes   int
-	count   uint64 // updates added since the start
+// oldest are removed first. The zero Early is empty. It is not safe for concurrent use.
+// Times are those of one clock.
+type Early struct {
+	Timeout time.Duration // of the pair
 
-	seen seenUpdates
+	order list.List // of *earlyUpdate, in order of arrival
+	byID  map[updateID]*earlyUpdate
+	froms map[*sockets.Peer]*earlyQueue
+	bytes int
+	count uint64 // updates added since the start
+
+	seen Seen
 }
 
 type updateID = [kvmsg.UUIDSize]byte
@@ -46,7 +46,7 @@ type earlyUpdate struct {
 	wire   []byte
 	tag    uint64
 	at     time.Duration
-	number uint64 // the value of early.count when it was added
+	number uint64 // the value of Early.count when it was added
 	from   *sockets.Peer
 	after  *earlyUpdate // the next one of the same connection
 	place  *list.Element
@@ -78,11 +78,16 @@ func idOf(record []byte) (id updateID, ok bool) {
 	return updateID(record[at+2:][:kvmsg.UUIDSize]), true
 }
 
-// empty reports whether there are neither updates nor remembered UUIDs.
-func (e *early) empty() bool { return e.order.Len() == 0 && e.seen.empty() }
+// Empty reports whether there are neither updates nor remembered UUIDs.
+func (e *Early) Empty() bool { return e.order.Len() == 0 && e.seen.empty() }
+
+// Len returns the numbers of updates and of remembered UUIDs.
+func (e *Early) Len() (updates, published int) {
+	return e.order.Len(), len(e.seen.newer) + len(e.seen.older)
+}
 
 // keep adds updates that arrived on a connection.
-func (e *early) keep(from *sockets.Peer, wire []byte, spans []sockets.Span, now time.Duration) {
+func (e *Early) keep(from *sockets.Peer, wire []byte, spans []sockets.Span, now time.Duration) {
 	for _, s := range spans {
 		m := wire[s.Start:s.End]
 		id, ok := idOf(m)
@@ -97,7 +102,7 @@ func (e *early) keep(from *sockets.Peer, wire []byte, spans []sockets.Span, now 
 	}
 }
 
-func (e *early) add(u *earlyUpdate) {
+func (e *Early) add(u *earlyUpdate) {
 	if e.byID == nil {
 		e.byID, e.froms = map[updateID]*earlyUpdate{}, map[*sockets.Peer]*earlyQueue{}
 	}
@@ -118,7 +123,7 @@ func (e *early) add(u *earlyUpdate) {
 
 func (u *earlyUpdate) size() int { return earlyOverhead + len(u.wire) }
 
-func (e *early) oldest() *earlyUpdate {
+func (e *Early) oldest() *earlyUpdate {
 	if front := e.order.Front(); front != nil {
 		return front.Value.(*earlyUpdate)
 	}
@@ -126,7 +131,7 @@ func (e *early) oldest() *earlyUpdate {
 }
 
 // drop removes an update, which must be the first one of its connection.
-func (e *early) drop(u *earlyUpdate) {
+func (e *Early) drop(u *earlyUpdate) {
 	e.order.Remove(u.place)
 	delete(e.byID, u.id)
 	e.bytes -= u.size()
@@ -138,14 +143,14 @@ func (e *early) drop(u *earlyUpdate) {
 }
 
 // dropFrom removes all updates of a connection.
-func (e *early) dropFrom(from *sockets.Peer) {
+func (e *Early) dropFrom(from *sockets.Peer) {
 	for q := e.froms[from]; q != nil; q = e.froms[from] {
 		e.drop(q.first)
 	}
 }
 
-// published handles records of the active server.
-func (e *early) published(wire []byte, spans []sockets.Span, now time.Duration) {
+// Published handles records of the active server.
+func (e *Early) Published(wire []byte, spans []sockets.Span, now time.Duration) {
 	for _, s := range spans {
 		if id, ok := idOf(wire[s.Start:s.End]); ok {
 			e.note(id, now)
@@ -154,10 +159,10 @@ func (e *early) published(wire []byte, spans []sockets.Span, now time.Duration) 
 }
 
 // note records that the active server has published an update.
-func (e *early) note(id updateID, now time.Duration) {
+func (e *Early) note(id updateID, now time.Duration) {
 	u := e.byID[id]
 	if u == nil {
-		e.seen.note(id, now, e.timeout)
+		e.seen.note(id, now, e.Timeout)
 		return
 	}
 	for q := e.froms[u.from]; q.first != u; {
@@ -166,10 +171,13 @@ func (e *early) note(id updateID, now time.Duration) {
 	e.drop(u)
 }
 
-// copied is called when this server has copied the active server's map. number is the
-// value of count when the transfer began: updates added before are in the map, or were
+// Count returns the number of updates that were added since the start.
+func (e *Early) Count() uint64 { return e.count }
+
+// Copied is called when this server has copied the active server's map. number is what
+// Count returned when the transfer began: updates added before are in the map, or were
 // replaced or refused there. seen are updates in the map.
-func (e *early) copied(number uint64, seen *seenUpdates, now time.Duration) {
+func (e *Early) Copied(number uint64, seen *Seen, now time.Duration) {
 	for u := e.oldest(); u != nil && u.number <= number; u = e.oldest() {
 		e.drop(u)
 	}
@@ -182,7 +190,7 @@ func (e *early) copied(number uint64, seen *seenUpdates, now time.Duration) {
 
 // fresh removes updates that are remembered as published, and returns the others in the
 // memory of spans.
-func (e *early) fresh(wire []byte, spans []sockets.Span) []sockets.Span {
+func (e *Early) fresh(wire []byte, spans []sockets.Span) []sockets.Span {
 	kept := spans[:0]
 	for _, s := range spans {
 		if id, ok := idOf(wire[s.Start:s.End]); ok && e.seen.remove(id) {
@@ -193,20 +201,20 @@ func (e *early) fresh(wire []byte, spans []sockets.Span) []sockets.Span {
 	return kept
 }
 
-// expire removes updates that are too old. heard is the time at which the active server
+// Expire removes updates that are too old. heard is the time at which the active server
 // was last heard, or 0: while it is silent, updates wait for a takeover.
-func (e *early) expire(now, heard time.Duration) {
-	for u := e.oldest(); u != nil && (u.at < heard-earlyAges*e.timeout || u.at < now-maxEarlyAge); u = e.oldest() {
+func (e *Early) Expire(now, heard time.Duration) {
+	for u := e.oldest(); u != nil && (u.at < heard-earlyAges*e.Timeout || u.at < now-maxEarlyAge); u = e.oldest() {
 		e.drop(u)
 	}
-	e.seen.expire(now, e.timeout)
+	e.seen.expire(now, e.Timeout)
 }
 
-// drain removes all updates, and returns those that are not too old, in order of
+// Drain removes all updates, and returns those that are not too old, in order of
 // arrival, with their remaining times to live. An update whose time is over gets one
 // nanosecond: it must still replace the previous value.
-func (e *early) drain(now time.Duration) (wire []byte, spans []sockets.Span) {
-	e.expire(now, 0)
+func (e *Early) Drain(now time.Duration) (wire []byte, spans []sockets.Span) {
+	e.Expire(now, 0)
 	for u := e.oldest(); u != nil; u = e.oldest() {
 		left := time.Duration(0)
 		if ttl := kvmsg.TTLOf(kvmsg.Record(u.wire).Props()); ttl > 0 {
@@ -220,10 +228,10 @@ func (e *early) drain(now time.Duration) (wire []byte, spans []sockets.Span) {
 	return wire, spans
 }
 
-// seenUpdates is a bounded set of the UUIDs of published updates. It consists of two
+// Seen is a bounded set of the UUIDs of published updates. It consists of two
 // generations. A UUID is forgotten after seenAges to twice seenAges time-outs, or
 // earlier when more than maxSeen have followed it.
-type seenUpdates struct {
+type Seen struct {
 	newer, older map[updateID]struct{}
 	began        time.Duration // when newer was started
 }
@@ -235,10 +243,10 @@ const (
 	seenAges = 10
 )
 
-func (s *seenUpdates) empty() bool { return len(s.newer)+len(s.older) == 0 }
+func (s *Seen) empty() bool { return len(s.newer)+len(s.older) == 0 }
 
 // note adds an update.
-func (s *seenUpdates) note(id updateID, now, timeout time.Duration) {
+func (s *Seen) note(id updateID, now, timeout time.Duration) {
 	if len(s.newer) >= maxSeen {
 		s.turn(now)
 	}
@@ -251,7 +259,7 @@ func (s *seenUpdates) note(id updateID, now, timeout time.Duration) {
 
 // remove removes an update and reports whether it was there. Each has only one other
 // copy.
-func (s *seenUpdates) remove(id updateID) bool {
+func (s *Seen) remove(id updateID) bool {
 	_, newer := s.newer[id]
 	_, older := s.older[id]
 	delete(s.newer, id)
@@ -260,7 +268,7 @@ func (s *seenUpdates) remove(id updateID) bool {
 }
 
 // expire starts a new generation if the current one is old enough.
-func (s *seenUpdates) expire(now, timeout time.Duration) {
+func (s *Seen) expire(now, timeout time.Duration) {
 	if now-s.began < seenAges*timeout {
 		return
 	}
@@ -270,41 +278,31 @@ func (s *seenUpdates) expire(now, timeout time.Duration) {
 	s.began = now
 }
 
-func (s *seenUpdates) turn(now time.Duration) { s.older, s.newer, s.began = s.newer, nil, now }
+func (s *Seen) turn(now time.Duration) { s.older, s.newer, s.began = s.newer, nil, now }
 
-// published adds the updates of records, whenever they were published.
-func (s *seenUpdates) published(wire []byte, spans []sockets.Span) {
+// Published adds the updates of records, whenever they were published.
+func (s *Seen) Published(wire []byte, spans []sockets.Span) {
 	for _, span := range spans {
-		// Version 8 means a client of this package.
+		// Version 8 means a client of this module.
 		if id, ok := idOf(wire[span.Start:span.End]); ok && id[6]>>4 != 8 {
 			s.note(id, 0, time.Hour)
 		}
 	}
 }
 
-// filter returns the updates of a batch that the server should accept now. On a passive
-// server these are none, and updates of other implementations are kept. mu must be
-// held.
-func (e *early) filter(b *sockets.Batch, passive bool) []sockets.Span {
-	ours := announces(b.Peer(), propertyClient)
+// Filter returns the updates of a batch that arrived at now and that the server should
+// accept. On a passive server these are none, and updates of other implementations are
+// kept.
+func (e *Early) Filter(b *sockets.Batch, passive bool, now time.Duration) []sockets.Span {
+	ours := IsClient(b.Peer())
 	switch {
 	case passive:
 		if !ours {
-			e.keep(b.Peer(), b.Wire(), b.Spans(), timer.Now())
+			e.keep(b.Peer(), b.Wire(), b.Spans(), now)
 		}
 		return nil
 	case ours:
 		return b.Spans()
 	}
 	return e.fresh(b.Wire(), b.Spans())
-}
-
-// acceptEarly applies and publishes the early updates as if they had just arrived, and
-// returns their number. mu must be held.
-func (q *sequencer) acceptEarly() int {
-	wire, spans := q.early.drain(timer.Now())
-	if len(spans) > 0 {
-		q.acceptNow(wire, spans, sender{}) // counts those that do not fit
-	}
-	return len(spans)
 }
