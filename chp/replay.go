@@ -44,6 +44,11 @@ func (q *sequencer) replay(o *ServerOptions) error {
 	}
 	q.state.SkipTo(max(r.last, begin))
 	q.orderAfter()
+	if q.state.Terms.Newest.ID != 0 {
+		// A server of a pair made the map, and the other one may have gone on with the last
+		// reign, even if this one is started alone.
+		q.order.reigns.Begin(0)
+	}
 	r.progress.Done, r.progress.Replayed = true, done
 	r.report(time.Now())
 

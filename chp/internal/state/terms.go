@@ -46,8 +46,9 @@ const (
 	tookShift   = ReignBits - 2 - tookBits
 	tookRandom  = 1<<tookShift - 1
 
-	// interimStep bounds the distance of an interim to the reign before, which is random.
-	interimStep = 1 << 16
+	// interimShare bounds the distance of an interim to the reign before, which is random, to
+	// a part of what is left in the term. So there is room for thousands of them.
+	interimShare = 128
 
 	// maxTerm and maxSequence bound what another server may say: terms rise by one, and
 	// sequences count from the time (firstSequence), so higher ones are damaged or forged.
@@ -75,7 +76,7 @@ func interimAfter(before, took uint64) uint64 {
 	if room == 0 {
 		return reignAfter(before, took) // after more interims than anybody sees
 	}
-	return before + 1 + rand.Uint64N(min(room, interimStep))
+	return before + 1 + rand.Uint64N(max(room/interimShare, 1))
 }
 
 // Compare compares the last updates of clients that two servers have. The result
@@ -155,7 +156,11 @@ func (r *Reigns) Advance(id uint64, last int64) {
 	}
 	if id != r.Newest.ID && r.Newest.Last > 0 {
 		if len(r.Earlier) >= MaxReigns-1 {
-			r.Earlier = slices.Delete(r.Earlier, 0, len(r.Earlier)-(MaxReigns-2))
+			oldest := 0
+			if TermOf(r.Earlier[0].ID) == TermOf(id) {
+				oldest = 1 // the rest are interims, and this one decides
+			}
+			r.Earlier = slices.Delete(r.Earlier, oldest, oldest+len(r.Earlier)-(MaxReigns-2))
 		}
 		r.Earlier = append(r.Earlier, r.Newest)
 	}

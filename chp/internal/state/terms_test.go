@@ -68,14 +68,28 @@ func TestReignNumbers(t *testing.T) {
 			t.Fatal("a second update begins another reign")
 		}
 	}
-	// As many interims, of a server that restarts again and again, as anybody sees.
-	id := uint64(reignRandom)
-	for range 100 {
-		next := interimAfter(id, 0)
-		if next <= id || TermOf(next) != 0 {
-			t.Fatalf("%x after %x", next, id)
+}
+
+// TestInterimsNeverCount: a server that restarts thousands of times, and each time expires a
+// key, keeps the last update of a client, by which its map is compared.
+func TestInterimsNeverCount(t *testing.T) {
+	t.Parallel()
+	for _, before := range []Reign{{1 << ReignBits, 10}, {1<<ReignBits | reignRandom, 10}, {1<<ReignBits | ReignTook | reignRandom, 10}} {
+		var r Reigns
+		r.Advance(before.ID, before.Last)
+		for i := range int64(2000) {
+			r.Begin(0)
+			if r.Present <= r.Newest.ID {
+				t.Fatalf("%x after %x", r.Present, r.Newest.ID)
+			}
+			r.Advance(r.Present, before.Last+i+1)
+			if got := r.Accepted(); got != before {
+				t.Fatalf("%x counts after %d interims, not %x", got, i+1, before)
+			}
 		}
-		id = next
+		if n := len(r.History()); n != MaxReigns {
+			t.Errorf("%d reigns are remembered", n)
+		}
 	}
 }
 
