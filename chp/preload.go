@@ -6,7 +6,6 @@ import (
 
 	"clustermap/chp/internal/state"
 	"clustermap/internal/kvmsg"
-	"clustermap/internal/store"
 	"clustermap/internal/timer"
 	"clustermap/sockets"
 )
@@ -80,7 +79,8 @@ func validEntry(e Entry, maxValue int) error {
 }
 
 // fill fills the map before the server listens: from the log or, if that is empty, with
-// the keys of Preload, which are then appended to the log.
+// the keys of Preload. Those become the log's first checkpoint, because a part of them must
+// not look like a map after a start that was interrupted.
 func (q *sequencer) fill(o *ServerOptions) error {
 	defer func() { q.restored = q.state.Last() }()
 	if err := q.replay(o); err != nil {
@@ -89,28 +89,12 @@ func (q *sequencer) fill(o *ServerOptions) error {
 	if q.disk.on() && q.base == 0 {
 		return nil // the log has a map
 	}
-	if err := q.preload(o.Preload, o.MaxValueSize); err != nil {
+	err := q.preload(o.Preload, o.MaxValueSize)
+	if err == nil && q.disk.on() && q.state.Store.Len() > 0 {
+		err = q.checkpoint(context.Background())
+	}
+	if err != nil {
 		_ = q.disk.close()
-		return err
 	}
-	if q.disk.on() && q.state.Store.Len() > 0 {
-		return q.appendAll()
-	}
-	return nil
-}
-
-// appendAll appends the whole map to the log, after preload.
-func (q *sequencer) appendAll() error {
-	c := q.cut()
-	defer c.Release()
-	c.Pieces(func(p store.Piece) bool {
-		if q.disk.room(context.Background()) != nil {
-			return false // Flush returns the error too
-		}
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.disk.append(state.Head{First: kvmsg.Record(p.Wire()).Seq(), Count: uint32(p.Records), At: timer.Now()}, []store.Piece{p})
-		return true
-	})
-	return q.disk.group.Flush(context.Background())
+	return err
 }
