@@ -365,7 +365,7 @@ func makeRoom(dir, work string) error {
 			return hasLog("the directory already has a log")
 		case name == restoreName:
 			unfinished = true
-		case name == logName, checkpoint:
+		case name == logName, name == endName, checkpoint:
 			parts = append(parts, filepath.Join(dir, name))
 		}
 	}

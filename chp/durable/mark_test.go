@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -166,6 +167,13 @@ func shorten(t *testing.T, dir string, last, checkpoint uint64) {
 	}
 	try("all segments removed", false, remove(filepath.Join(dir, logName)))
 	try("metadata removed", false, remove(filepath.Join(dir, metaName)))
+	try("all but the mark removed", false, func(work string) error {
+		err := errors.Join(remove(filepath.Join(dir, metaName))(work), remove(filepath.Join(dir, logName))(work))
+		if checkpoint > 0 {
+			err = errors.Join(err, remove(filepath.Join(dir, checkpointName(checkpoint)))(work))
+		}
+		return err
+	})
 	if checkpoint > 0 {
 		try("checkpoint removed", false, remove(filepath.Join(dir, checkpointName(checkpoint))))
 	}

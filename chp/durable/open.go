@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -94,9 +95,9 @@ func patiently(patience time.Duration, f func() error) error {
 	}
 }
 
-// open reads the metadata, or creates an empty log if there are none.
+// open reads the metadata, or creates an empty log if there is none.
 func (l *Log) open() error {
-	meta, err := readMeta(l.dir)
+	meta, err := readLogMeta(l.dir)
 	if errors.Is(err, os.ErrNotExist) {
 		meta, err = l.create()
 	}
@@ -122,40 +123,17 @@ func (l *Log) open() error {
 	return err
 }
 
-// create creates an empty log. It writes the metadata last: they mark the log as
-// complete.
+// create creates an empty log in a directory that has none. It writes the metadata last: they
+// mark the log as complete.
 func (l *Log) create() (Meta, error) {
-	if _, err := os.Stat(filepath.Join(l.dir, restoreName)); err == nil {
-		return Meta{}, errUnfinished
-	}
-	if indexes, err := checkpoints(l.dir); err != nil || len(indexes) > 0 {
-		return Meta{}, errors.Join(err, noMeta(l.dir))
-	}
-	found, err := segments(l.logs)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return Meta{}, err
-	}
-	if len(found) > 1 {
-		return Meta{}, noMeta(l.dir)
-	}
-	if len(found) == 1 {
-		// A creation that was interrupted has left no entries.
-		b, err := readFrom(found[0].path, 0)
-		if err != nil {
-			return Meta{}, err
-		}
-		if hasEntries(b) {
-			return Meta{}, noMeta(l.dir)
-		}
-		if err := os.RemoveAll(l.logs); err != nil {
-			return Meta{}, err
-		}
-	}
 	m := Meta{Format: formatVersion}
 	rand.Read(m.Identity[:])
 	var token [8]byte
 	rand.Read(token[:])
 	m.token = binary.BigEndian.Uint64(token[:])
+	if err := os.RemoveAll(l.logs); err != nil { // what an interrupted creation has left
+		return Meta{}, err
+	}
 	w, err := wal.Create(zap.NewNop(), l.logs, segmentMetadata(&m))
 	if err != nil {
 		return Meta{}, err
@@ -164,6 +142,48 @@ func (l *Log) create() (Meta, error) {
 		return Meta{}, err
 	}
 	return m, l.disk.replaceFile(&l.dirNames, metaName, m.encode())
+}
+
+// neverComplete returns an error if a directory without metadata has more than a creation
+// leaves that was interrupted: a part of a log, or files that are not a log's. create removes
+// what there is.
+func neverComplete(dir string) error {
+	indexes, err := checkpoints(dir)
+	if err != nil {
+		return err
+	}
+	_, err = os.Lstat(filepath.Join(dir, endName))
+	if len(indexes) > 0 || !errors.Is(err, os.ErrNotExist) {
+		return noMeta(dir)
+	}
+	for _, name := range []string{logName, logName + ".tmp"} { // etcd creates the segments in the latter
+		logs := filepath.Join(dir, name)
+		all, err := os.ReadDir(logs)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return cannotRead(err)
+		}
+		found, err := segments(logs)
+		if err != nil {
+			return err
+		}
+		for _, d := range all {
+			path := filepath.Join(logs, d.Name())
+			switch {
+			case len(found) > 1:
+				return noMeta(dir)
+			case len(found) == 1 && found[0].path == path:
+				if b, err := readFrom(path, 0); err != nil || hasEntries(b) {
+					return cmp.Or(err, noMeta(dir))
+				}
+			case !d.Type().IsRegular() || filepath.Ext(path) != ".tmp":
+				return fmt.Errorf("%s is not a log's file; the log needs a directory of its own", path)
+			}
+		}
+	}
+	return nil
 }
 
 // hasEntries reports whether a new segment has more than a head.

@@ -117,17 +117,18 @@ func (l *Log) tidy(needless []segment) error {
 			paths = append(paths, filepath.Join(l.dir, checkpointName(index)))
 		}
 	}
-	for _, dir := range []string{l.dir, l.logs} {
-		found, err := os.ReadDir(dir)
-		if err != nil {
-			return err
-		}
-		for _, d := range found {
-			if strings.HasSuffix(d.Name(), ".tmp") {
-				paths = append(paths, filepath.Join(dir, d.Name()))
-			}
+	found, err := os.ReadDir(l.dir)
+	if err != nil {
+		return err
+	}
+	for _, d := range found {
+		name, unfinished := strings.CutSuffix(d.Name(), ".tmp")
+		_, checkpoint := checkpointIndex(name)
+		if unfinished && (checkpoint || name == metaName || name == endName) || d.Name() == restoreName {
+			paths = append(paths, filepath.Join(l.dir, d.Name()))
 		}
 	}
+	paths = append(paths, filepath.Join(l.logs, nextName))
 	for _, path := range paths {
 		if err := os.RemoveAll(path); err != nil {
 			return err

@@ -243,7 +243,7 @@ func (w *walk) record(decoder wal.Decoder, r *walpb.Record, first bool, fn func(
 // Damage that is found before an entry is read.
 
 func noMeta(dir string) error {
-	return &commit.CorruptError{File: filepath.Join(dir, metaName), Reason: errors.New("it is missing although there are entries")}
+	return &commit.CorruptError{File: filepath.Join(dir, metaName), Reason: errors.New("it is missing although there is a part of a log")}
 }
 
 func noSegments(logs string, last uint64) error {

@@ -76,7 +76,8 @@ func openSource(dir string) (_ *source, err error) {
 	return s, nil
 }
 
-// readLogMeta reads the metadata of a log that may be damaged.
+// readLogMeta reads the metadata of a log that may be damaged. The error is fs.ErrNotExist if
+// there is no log.
 func readLogMeta(dir string) (Meta, error) {
 	meta, err := readMeta(dir)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -85,12 +86,8 @@ func readLogMeta(dir string) (Meta, error) {
 	if _, err := os.Stat(filepath.Join(dir, restoreName)); err == nil {
 		return meta, errUnfinished
 	}
-	indexes, err := checkpoints(dir)
-	if err != nil {
+	if err := neverComplete(dir); err != nil {
 		return meta, err
-	}
-	if found, _ := segments(filepath.Join(dir, logName)); len(found)+len(indexes) > 0 {
-		return meta, noMeta(dir)
 	}
 	return meta, fmt.Errorf("there is no log: %w", fs.ErrNotExist)
 }
