@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -74,6 +75,9 @@ func (l *Log) Checkpoint(index, sequence uint64) (commit.Checkpoint, error) {
 	if index == 0 || index < l.checkpoint.Index || index > l.last {
 		return nil, fmt.Errorf("%w: checkpoint at %d, entries %d to %d", commit.ErrOrder, index, l.checkpoint.Index+1, l.last)
 	}
+	if err := l.owned(); err != nil {
+		return nil, err
+	}
 	info := CheckpointInfo{
 		File: filepath.Join(l.dir, checkpointName(index)), Index: index, Epoch: l.meta.Epoch, Sequence: sequence,
 		Time: time.Unix(0, time.Now().UnixNano()),
@@ -139,7 +143,7 @@ func (l *Log) adopt(c *checkpointWriter) error {
 	defer l.syncing.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.ready(); err != nil {
+	if err := cmp.Or(l.ready(), l.owned()); err != nil {
 		return err
 	}
 	if c.info.Index > l.last {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 
 	"clustermap/chp/commit"
@@ -123,6 +124,9 @@ func (l *Log) SetEpoch(epoch uint64) error {
 	if epoch == l.meta.Epoch {
 		return nil
 	}
+	if err := l.owned(); err != nil {
+		return err
+	}
 	m := l.meta
 	m.Epoch = epoch
 	if err := l.disk.replaceFile(&l.dirNames, metaName, m.encode()); err != nil {
@@ -148,6 +152,20 @@ func (l *Log) ready() error {
 		return l.err
 	case l.w == nil:
 		return commit.ErrNotReplayed
+	case unlinked(l.lock.File):
+		return l.owned()
+	}
+	return nil
+}
+
+// owned returns an error, which is permanent, if the directory does not have the file any more
+// that this log has locked: it was removed or replaced, or another process may have the log
+// open. ready notices when the file has no name any more; before something is renamed, created
+// or removed by its name, owned must be called, too, because the whole directory may have been
+// moved. The caller holds l.mu.
+func (l *Log) owned() error {
+	if path := filepath.Join(l.dir, lockName); !isFile(l.lock.File, path) {
+		return l.fail(fmt.Errorf("%s was removed or replaced while the log was open", path))
 	}
 	return nil
 }

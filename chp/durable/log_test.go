@@ -129,6 +129,7 @@ func TestEpoch(t *testing.T) {
 		}
 	}
 	os.Remove(path)
+	os.Remove(filepath.Join(dir, endName))
 	if l, err := Open(dir, Options{}); err != nil {
 		t.Fatal("a creation that was interrupted before the metadata:", err)
 	} else {

@@ -171,7 +171,7 @@ func (l *Log) openTail() error {
 		l.closeFiles()
 		return err
 	}
-	l.w = newWriter(l.logs, segmentMetadata(&l.meta), l.unsynced[0], tail, w.offset, w.crc, l.last, l.begun)
+	l.w = newWriter(l.logs, segmentMetadata(&l.meta), l.unsynced[0], tail, w.offset, w.crc, l.last, l)
 	l.synced, l.vouched, l.unnamed = l.last, 0, false
 	return nil
 }

@@ -35,7 +35,7 @@ const nextName = "next.tmp"
 type writer struct {
 	logs     string // the directory of the segments
 	metadata []byte // of each segment
-	begun    func(*os.File)
+	owner    owner
 
 	f      *os.File // the last segment; its owner closes it
 	path   string   // of f, which may have been opened under another name
@@ -53,10 +53,16 @@ type writer struct {
 	head [96]byte // scratch
 }
 
-// newWriter returns a writer that continues the segment f at offset end. It calls begun
-// with the file of each segment that it begins.
-func newWriter(logs string, metadata []byte, f *os.File, s segment, end int64, crc uint32, last uint64, begun func(*os.File)) *writer {
-	w := &writer{logs: logs, metadata: metadata, begun: begun, path: s.path, buffer: make([]byte, 0, writeBytes), crc: crc, last: last}
+// An owner of a writer is its log.
+type owner interface {
+	owned() error   // an error if the directory is not the log's any more
+	begun(*os.File) // a segment
+}
+
+// newWriter returns a writer that continues the segment f at offset end. Its owner
+// gets the file of each segment that it begins.
+func newWriter(logs string, metadata []byte, f *os.File, s segment, end int64, crc uint32, last uint64, o owner) *writer {
+	w := &writer{logs: logs, metadata: metadata, owner: o, path: s.path, buffer: make([]byte, 0, writeBytes), crc: crc, last: last}
 	w.follow(f, s.seq, end)
 	return w
 }
@@ -204,6 +210,9 @@ func (w *writer) begin() error {
 		return nil
 	}
 	if err == nil {
+		err = w.owner.owned()
+	}
+	if err == nil {
 		err = named(w.f.Truncate(w.end), w.path) // frees space that was allocated in advance and not used
 	}
 	if err != nil {
@@ -224,7 +233,7 @@ func (w *writer) begin() error {
 	if f, err = rename(f, w.path); err != nil {
 		return err
 	}
-	w.begun(f)
+	w.owner.begun(f)
 	w.follow(f, w.seq+1, w.end)
 	return nil
 }
@@ -258,8 +267,11 @@ func (w *writer) retry() {
 // close ends the preparation of the next segment. It writes nothing.
 func (w *writer) close() {
 	if f, err := w.next.take(); err == nil {
+		mine := isFile(f, f.Name())
 		f.Close() // first: Windows removes no open file
-		os.Remove(f.Name())
+		if mine {
+			os.Remove(f.Name())
+		}
 	}
 }
 

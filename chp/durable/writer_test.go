@@ -39,6 +39,12 @@ func contents(t *testing.T, logs string) map[string]string {
 	return found
 }
 
+// fileList is an owner of a writer that keeps the files.
+type fileList []*os.File
+
+func (l *fileList) owned() error     { return nil }
+func (l *fileList) begun(f *os.File) { *l = append(*l, f) }
+
 // TestWriterLikeEtcd: a writer writes the same bytes as etcd's package, in the heads of
 // segments too.
 func TestWriterLikeEtcd(t *testing.T) {
@@ -73,8 +79,8 @@ func TestWriterLikeEtcd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := []*os.File{f}
-	w := newWriter(ours, metadata, f, all[0], end, crc, 0, func(f *os.File) { files = append(files, f) })
+	files := fileList{f}
+	w := newWriter(ours, metadata, f, all[0], end, crc, 0, &files)
 	defer func() {
 		w.close()
 		for _, f := range files {

@@ -1,0 +1,9 @@
+//go:build !unix
+
+package durable
+
+import "os"
+
+// unlinked reports whether an open file seems to have no name any more: here open files
+// cannot be removed.
+func unlinked(*os.File) bool { return false }
