@@ -1,7 +1,7 @@
 // Package durable stores the log of a server on disk: it implements [commit.Log]. The
 // server itself imports only package clustermap/chp/commit, so a program that embeds a
 // server without a log does not import the dependencies of this package: package wal of
-// etcd (go.etcd.io/etcd/server/v3/storage/wal), which creates and decodes segments, and the
+// etcd (go.etcd.io/etcd/server/v3/storage/wal), which decodes segments, and the
 // entries of go.etcd.io/raft/v3.
 //
 // A program that embeds a server passes the result of [Open] in chp.ServerOptions.Log:
@@ -9,7 +9,7 @@
 // log without a server does that itself.
 //
 // etcd provides the format of the segments, with a checksum that runs through all records,
-// and creates and decodes them. This package does these parts itself:
+// and decodes them. This package does these parts itself:
 //
 //   - Writing, in the same format. etcd allocates each entry and copies it three times,
 //     which took a quarter of the processor time of a log.

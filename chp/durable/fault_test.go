@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -116,7 +117,7 @@ func TestFailingCheckpoint(t *testing.T) {
 	dir := t.TempDir()
 	d := realDisk
 	d.data = func(f *os.File) error {
-		if filepath.Ext(f.Name()) == ".tmp" && filepath.Base(f.Name()) != metaName+".tmp" && filepath.Base(f.Name()) != endName+".tmp" {
+		if strings.HasPrefix(filepath.Base(f.Name()), checkpointPrefix) {
 			return syscall.EIO
 		}
 		return realDisk.data(f)

@@ -14,7 +14,6 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/storage/wal"
-	"go.uber.org/zap"
 )
 
 // Options are the settings of a log.
@@ -131,14 +130,17 @@ func (l *Log) create() (Meta, error) {
 	var token [8]byte
 	rand.Read(token[:])
 	m.token = binary.BigEndian.Uint64(token[:])
-	if err := os.RemoveAll(l.logs); err != nil { // what an interrupted creation has left
-		return Meta{}, err
+	err := os.RemoveAll(l.logs) // what an interrupted creation has left
+	if err == nil {
+		err = os.Mkdir(l.logs, 0o700)
 	}
-	w, err := wal.Create(zap.NewNop(), l.logs, segmentMetadata(&m))
+	if err == nil {
+		err = l.disk.firstSegment(&l.logNames, segmentMetadata(&m))
+	}
+	if err == nil {
+		err = l.dirNames.flush(l.disk)
+	}
 	if err != nil {
-		return Meta{}, err
-	}
-	if err := w.Close(); err != nil {
 		return Meta{}, err
 	}
 	return m, l.disk.replaceFile(&l.dirNames, metaName, m.encode())
@@ -156,31 +158,29 @@ func neverComplete(dir string) error {
 	if len(indexes) > 0 || !errors.Is(err, os.ErrNotExist) {
 		return noMeta(dir)
 	}
-	for _, name := range []string{logName, logName + ".tmp"} { // etcd creates the segments in the latter
-		logs := filepath.Join(dir, name)
-		all, err := os.ReadDir(logs)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return cannotRead(err)
-		}
-		found, err := segments(logs)
-		if err != nil {
-			return err
-		}
-		for _, d := range all {
-			path := filepath.Join(logs, d.Name())
-			switch {
-			case len(found) > 1:
-				return noMeta(dir)
-			case len(found) == 1 && found[0].path == path:
-				if b, err := readFrom(path, 0); err != nil || hasEntries(b) {
-					return cmp.Or(err, noMeta(dir))
-				}
-			case !d.Type().IsRegular() || filepath.Ext(path) != ".tmp":
-				return fmt.Errorf("%s is not a log's file; the log needs a directory of its own", path)
+	logs := filepath.Join(dir, logName)
+	all, err := os.ReadDir(logs)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return cannotRead(err)
+	}
+	found, err := segments(logs)
+	if err != nil {
+		return err
+	}
+	for _, d := range all {
+		path := filepath.Join(logs, d.Name())
+		switch {
+		case len(found) > 1:
+			return noMeta(dir)
+		case len(found) == 1 && found[0].path == path:
+			if b, err := readFrom(path, 0); err != nil || hasEntries(b) {
+				return cmp.Or(err, noMeta(dir))
 			}
+		case !d.Type().IsRegular() || filepath.Ext(path) != ".tmp":
+			return fmt.Errorf("%s is not a log's file; the log needs a directory of its own", path)
 		}
 	}
 	return nil

@@ -57,17 +57,17 @@ func TestForeignFilesStay(t *testing.T) {
 			testenv.Must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("mine"), 0o600)))
 		}
 	}
-	write("notes.tmp", "some.tmp/notes", "map.backup.17.tmp", "log.txt")
+	write("notes.tmp", "some.tmp/notes", "map.backup.17.tmp", "log.tmp/app.log")
 	for range 2 {
 		l, _ := mustOpen(t, dir)
 		closeLog(t, l)
 	}
-	for _, name := range []string{"notes.tmp", "some.tmp/notes", "map.backup.17.tmp", "log.txt"} {
+	for _, name := range []string{"notes.tmp", "some.tmp/notes", "map.backup.17.tmp", "log.tmp/app.log"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			t.Error(err)
 		}
 	}
-	for _, name := range []string{"log/app.log", "log/old.tmp/app.log", "log.tmp/app.log", "end"} {
+	for _, name := range []string{"log/app.log", "log/old.tmp/app.log", "end"} {
 		dir = t.TempDir()
 		write(name)
 		print := fingerprint(t, dir)

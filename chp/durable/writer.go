@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
@@ -12,6 +13,7 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 	"go.etcd.io/raft/v3/raftpb"
 )
 
@@ -219,9 +221,7 @@ func (w *writer) begin() error {
 		return err
 	}
 	w.f, w.end = f, 0
-	w.align()
-	w.record(wal.CrcType, nil, nil)
-	w.record(wal.MetadataType, w.metadata, nil)
+	w.begins()
 	if w.state.Commit > 0 {
 		w.saveState(w.state)
 	}
@@ -236,6 +236,40 @@ func (w *writer) begin() error {
 	w.owner.begun(f)
 	w.follow(f, w.seq+1, w.end)
 	return nil
+}
+
+// begins adds the head of a segment.
+func (w *writer) begins() {
+	w.align()
+	w.record(wal.CrcType, nil, nil)
+	w.record(wal.MetadataType, w.metadata, nil)
+}
+
+// firstSegment creates the first segment of a log, and flushes it and its name. It has the
+// bytes with which etcd begins a log.
+func (d disk) firstSegment(dir *directory, metadata []byte) error {
+	next := allocate(filepath.Join(dir.path, nextName), wal.SegmentSizeBytes)
+	f, err := next.take()
+	if err != nil {
+		return err
+	}
+	defer func() { f.Close() }()
+	w := writer{metadata: metadata, f: f, path: f.Name(), buffer: make([]byte, 0, writeBytes)}
+	w.begins()
+	none, err := new(walpb.Snapshot).Marshal()
+	if err == nil {
+		err = cmp.Or(w.record(wal.SnapshotType, none, nil), w.flush())
+	}
+	if err == nil {
+		err = d.data(f)
+	}
+	if err == nil {
+		f, err = rename(f, filepath.Join(dir.path, segmentName(0, 0)))
+	}
+	if err != nil {
+		return err
+	}
+	return dir.flush(d)
 }
 
 // rename renames a file that is open, and returns it open.

@@ -2,10 +2,12 @@ package durable
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"go.etcd.io/etcd/server/v3/storage/wal"
@@ -14,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"clustermap/chp/commit"
+	"clustermap/internal/testenv"
 )
 
 // raftOf is an entry as etcd's package saves it.
@@ -44,6 +47,31 @@ type fileList []*os.File
 
 func (l *fileList) owned() error     { return nil }
 func (l *fileList) begun(f *os.File) { *l = append(*l, f) }
+
+// TestFirstSegmentLikeEtcd: a log begins with the same bytes as one of etcd's package, and is
+// flushed before it has a name.
+func TestFirstSegmentLikeEtcd(t *testing.T) {
+	t.Parallel()
+	metadata := []byte("metadata of a segment")
+	theirs := filepath.Join(t.TempDir(), "log")
+	etcd, err := wal.Create(zap.NewNop(), theirs, metadata)
+	testenv.Must(t, err)
+	testenv.Must(t, etcd.Close())
+	ours := directory{path: t.TempDir()}
+	defer ours.close()
+	testenv.Must(t, realDisk.firstSegment(&ours, metadata))
+	if want, got := contents(t, theirs), contents(t, ours.path); !equal(want, got) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	only(t, ours.path, segmentName(0, 0))
+
+	failing := directory{path: t.TempDir()}
+	defer failing.close()
+	broken := disk{data: func(*os.File) error { return syscall.EIO }, dir: realDisk.dir}
+	if err := broken.firstSegment(&failing, metadata); !errors.Is(err, syscall.EIO) || len(contents(t, failing.path)) > 0 {
+		t.Errorf("a flush failed: %v, %q", err, contents(t, failing.path))
+	}
+}
 
 // TestWriterLikeEtcd: a writer writes the same bytes as etcd's package, in the heads of
 // segments too.
