@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,7 +112,8 @@ func newRestore() *cobra.Command {
 		Short: "Restore the data of a server from a backup",
 		Long: `Makes DIR a directory for chp serve --data, with the map that chp backup saved to
 FILE. It creates DIR if necessary, and fails if DIR already has data of a server. It
-also fails if FILE is damaged; then nothing is restored.
+also fails if FILE is damaged, or if a newer version of this program has written
+something in it that this one does not understand; then nothing is restored.
 
 If the command is interrupted, DIR has no data, and the command can be repeated.`,
 		Example: `  chp restore map.backup /var/lib/chp
@@ -121,6 +123,12 @@ If the command is interrupted, DIR has no data, and the command can be repeated.
 			file, dir := args[0], args[1]
 			if _, err := os.Stat(file); err != nil {
 				return fail(exitRefused, "%w", err)
+			}
+			// Also what is in the entries: else a server would not start with what was restored.
+			check := chp.EntryCheck()
+			_, err := durable.ReadBackup(file, func(e commit.Entry) error { return cmp.Or(ctx.Err(), check(e)) })
+			if err != nil {
+				return logError(ctx, err)
 			}
 			info, err := durable.Restore(ctx, file, dir)
 			if errors.Is(err, fs.ErrExist) {

@@ -71,6 +71,7 @@ func TestNewerVersionIsRefusedByName(t *testing.T) {
 		{copied + format, []string{"restore", copied, to}},
 		{kinds, []string{"fsck", kind}},
 		{kinds, []string{"fsck", backup(kind)}},
+		{kinds, []string{"restore", backup(kind), to}},
 		{kinds, []string{"serve", "--port", "0", "--data", kind}},
 	} {
 		o := try(t, c.args...)
