@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/internal/journal/disk"
 	"clustermap/chp/internal/state"
 )
 
@@ -34,5 +35,5 @@ func (c *Client) Backup(ctx context.Context, begin func(sequence int64) (commit.
 	}
 	image := &state.Image{Cut: now}
 	rand.Read(image.ID[:]) // never fails
-	return saveImage(ctx, image, to)
+	return disk.Write(ctx, image, to)
 }

@@ -11,6 +11,7 @@ import (
 
 	"clustermap/chp/commit"
 	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/state"
 	"clustermap/internal/kvmsg"
 )
 
@@ -78,7 +79,7 @@ func TestClientBackup(t *testing.T) {
 		t.Errorf("sequence %d, want %d; %d entries", sequence, last, len(k.entries))
 	}
 	seen := map[string]kvmsg.Record{}
-	if e := k.entries[0]; e.Kind != kindMapID || len(e.Records) != ledger.MapIDSize || e.Count != 0 {
+	if e := k.entries[0]; e.Kind != uint32(state.KindMap) || len(e.Records) != ledger.MapIDSize || e.Count != 0 {
 		t.Errorf("the first entry is %+v", e)
 	}
 	for _, e := range k.entries[1:] {

@@ -47,8 +47,16 @@ func TestNothingIsPublishedAfterTheLogFailed(t *testing.T) {
 		set()
 		eventually(t, "the first update is published", func() bool { return s.Sequence() == s.ordered() })
 		before := s.Sequence()
+		failed := func() bool {
+			select {
+			case <-q.journal.Failed():
+				return true
+			default:
+				return false
+			}
+		}
 		log.full.Store(true)
-		for q.disk.group.Err() == nil {
+		for !failed() {
 			// These may be published, as long as the log has not failed.
 			set()
 			before = s.Sequence()

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"clustermap/chp/internal/journal"
 	"clustermap/chp/internal/state"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
@@ -239,10 +240,8 @@ func (f *follower) receive(wire []byte, spans []sockets.Span) error {
 	}
 	f.news = false
 	q := &f.server.sequencer
-	if q.disk.on() && f.server.opts.Sync.IsAlways() {
-		if err := q.disk.group.Flush(f.ctx); err != nil {
-			return err
-		}
+	if err := q.journal.Stored(f.ctx); err != nil {
+		return err
 	}
 	q.mu.Lock()
 	last := q.state.Terms.Newest.Last
@@ -388,9 +387,7 @@ func (q *sequencer) followed(h state.Head, wire []byte, spans []sockets.Span) er
 	q.order.follow(&h)
 	q.arm(out, h.At)
 	q.watches.push(out.Pieces)
-	if q.disk.on() {
-		q.disk.append(h, out.Pieces)
-	}
+	q.linked = q.journal.Append(h, out.Pieces, 0)
 	q.tail.add(h, out.Pieces, 0)
 	if h.Counter == 0 { // not from a client of this package
 		q.early.Published(wire, spans, timer.Now())
@@ -405,18 +402,15 @@ func (s *Server) install(ctx context.Context, b *base) error {
 	q.linkHeld() // so that they are reported with the others
 	q.mu.Unlock()
 	s.reportDivergence(&b.baseHead)
-	if q.disk.on() {
-		// The log gets the new map before the server does: later entries must not
-		// follow those of the old map.
-		q.saving.Lock()
-		defer q.saving.Unlock()
+	// The journal gets the new map before the server does: later entries must not follow
+	// those of the old map.
+	err := q.journal.Save(ctx, func() (*state.Image, journal.Index) {
 		q.mu.Lock()
-		index := q.disk.index // nothing is appended meanwhile
-		q.mu.Unlock()
-		if err := q.save(ctx, b.state.Image(), index); err != nil {
-			return err
-		}
-		q.disk.grown.Store(0)
+		defer q.mu.Unlock()
+		return b.state.Image(), q.linked // nothing is appended meanwhile
+	})
+	if err != nil {
+		return err
 	}
 	q.mu.Lock()
 	q.watches.restart(q.state, b.state)

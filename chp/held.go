@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"clustermap/chp/internal/journal"
 	"clustermap/chp/internal/state"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/mutate"
@@ -27,7 +28,7 @@ type held struct {
 // heldBatch is one batch of updates in the log. It retains the segments of its pieces.
 type heldBatch struct {
 	state.Head
-	index  uint64 // of its entry in the log on disk, 0 without one
+	index  journal.Index
 	pieces []store.Piece
 	spans  []sockets.Span
 	bytes  int
@@ -53,16 +54,16 @@ func (h *held) size() int { return len(h.batches) - h.first }
 // oldest returns the oldest batch.
 func (h *held) oldest() *heldBatch { return &h.batches[h.first] }
 
-// add appends a batch.
-func (h *held) add(head state.Head, index uint64, pieces []store.Piece, spans []sockets.Span) {
+// add appends a batch. It copies the slices.
+func (h *held) add(batch *heldBatch) {
 	var b heldBatch
 	if n := len(h.spare); n > 0 {
 		b = h.spare[n-1]
 		h.spare = h.spare[:n-1]
 	}
-	b.Head, b.index = head, index
-	b.pieces, b.spans, b.bytes = append(b.pieces[:0], pieces...), append(b.spans[:0], spans...), heldBytes+spanBytes*len(spans)
-	for _, p := range pieces {
+	b.Head, b.index, b.bytes = batch.Head, batch.index, heldBytes+spanBytes*len(batch.spans)
+	b.pieces, b.spans = append(b.pieces[:0], batch.pieces...), append(b.spans[:0], batch.spans...)
+	for _, p := range b.pieces {
 		p.Segment.Retain()
 		b.bytes += p.Size()
 	}
@@ -124,25 +125,16 @@ func (h *held) filter(spans []sockets.Span, d *timer.Deadlines) []sockets.Span {
 	})
 }
 
-// commits says which updates are committed and may be published: those that the disk
-// and the other server of the pair have, as far as the server waits for them. By
-// default it waits for neither.
+// commits says which updates the other server of the pair has, if they wait for it.
 type commits struct {
-	disk    bool   // wait for the log on disk
-	durable uint64 // the last index on the disk
-	peer    bool   // wait for the other server of the pair
-	acked   int64  // the last sequence that it has
+	peer  bool  // wait for the other server of the pair
+	acked int64 // the last sequence that it has
 }
 
-// has reports whether a batch is committed.
-func (c *commits) has(b *heldBatch) bool {
-	disk := !c.disk || b.index <= c.durable || mutate.PublishEarly
-	peer := !c.peer || b.Last() <= c.acked || mutate.PublishAlone
-	return disk && peer
+// hasCommitted reports whether a batch is committed and may be published.
+func (q *sequencer) hasCommitted(b *heldBatch) bool {
+	return q.journal.Committed(b.index, b.Last()) && (!q.commits.peer || b.Last() <= q.commits.acked || mutate.PublishAlone)
 }
-
-// waits reports whether updates must wait for anything.
-func (c *commits) waits() bool { return c.disk || c.peer }
 
 // commit puts the held batches that are committed into the map and publishes them. A passive
 // server commits nothing. mu must be held.
@@ -150,14 +142,15 @@ func (q *sequencer) commit() {
 	some := false
 	for !q.passive && !q.held.empty() {
 		b := q.held.oldest()
-		if !q.commits.has(b) {
+		if !q.hasCommitted(b) {
 			break
 		}
-		q.publish(&b.Head, b.pieces, b.spans)
+		q.publish(b)
 		q.held.drop()
 		some = true
 	}
 	if some {
+		q.noteWaits()
 		q.wakeWaiters()
 	}
 }
@@ -167,16 +160,17 @@ func (q *sequencer) commit() {
 func (q *sequencer) linkHeld() {
 	for !q.held.empty() {
 		b := q.held.oldest()
-		q.link(&b.Head, b.pieces, b.spans)
+		q.link(b)
+		q.watches.push(b.pieces)
 		q.held.drop()
 	}
+	q.noteWaits()
 }
 
-// durable records that the log on disk has everything up to an index.
-func (q *sequencer) durable(index uint64) {
+// committed is called when the journal may have committed more.
+func (q *sequencer) committed() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.commits.durable = index
 	q.commit()
 }
 
@@ -231,8 +225,9 @@ func (q *sequencer) halt(why halts, on bool) {
 	}
 }
 
-// noteWaits must be called when commits or halted changes. mu must be held.
-func (q *sequencer) noteWaits() { q.waiting.Store(q.commits.waits() || q.halted != 0) }
+// noteWaits must be called when held becomes empty or no longer is, and when halted changes.
+// mu must be held.
+func (q *sequencer) noteWaits() { q.waiting.Store(!q.held.empty() || q.halted != 0) }
 
 // full returns nil if updates can be accepted, and otherwise a channel that is closed
 // when the caller should check again.
@@ -249,7 +244,7 @@ func (q *sequencer) full() <-chan struct{} {
 }
 
 // hasRoom reports whether room would return at once.
-func (q *sequencer) hasRoom() bool { return q.full() == nil && q.disk.room(ended) == nil }
+func (q *sequencer) hasRoom() bool { return q.full() == nil && q.journal.Room(ended) == nil }
 
 // room waits until another batch of updates can be accepted.
 func (q *sequencer) room(ctx context.Context) error {
@@ -262,5 +257,5 @@ func (q *sequencer) room(ctx context.Context) error {
 			}
 		}
 	}
-	return q.disk.room(ctx)
+	return q.journal.Room(ctx)
 }

@@ -152,7 +152,7 @@ func (p *pair) watch(ctx context.Context) {
 		down:  peer.Down,
 		// A server that waits for its own disk reads nothing, and updates of this process
 		// are not heard either.
-		arrived: reads != p.reads || s.local.waiting.Load() > 0 || s.sequencer.disk.room(ended) != nil,
+		arrived: reads != p.reads || s.local.waiting.Load() > 0 || s.sequencer.journal.Room(ended) != nil,
 	})
 	p.reads = reads
 	if p.isolation.state == isolationSuspected && !suspected {

@@ -322,7 +322,6 @@ func (q *sequencer) acknowledged(peer *sockets.Peer, sequence int64) (waits bool
 	if !q.commits.peer && q.acks > 1 && f.hasMap && !f.gone && !f.bye &&
 		(q.order.reigns.Newest.Last-f.have < caughtUp || f.behind > looksPerTimeout) {
 		q.commits.peer, f.behind, waits = true, 0, true
-		q.noteWaits()
 	}
 	q.commit()
 	return waits
@@ -331,7 +330,6 @@ func (q *sequencer) acknowledged(peer *sockets.Peer, sequence int64) (waits bool
 // alone makes updates commit without the other server. mu must be held.
 func (q *sequencer) alone() {
 	q.commits.peer = false
-	q.noteWaits()
 	q.commit()
 }
 

@@ -88,7 +88,6 @@ func newPair(s *Server, o ServerOptions) *pair {
 // start starts the node: from here on the other server receives this one's state.
 func (p *pair) start(ctx context.Context) error {
 	s, o := p.server, p.server.opts.Pair
-	q := &s.sequencer
 	role := binarystar.RolePrimary
 	if o.Backup {
 		role = binarystar.RoleBackup
@@ -103,10 +102,10 @@ func (p *pair) start(ctx context.Context) error {
 
 		Metadata: p.proofs.announce(), Monitor: s.watchState,
 	}
-	if q.disk.on() {
+	if log := s.opts.Log; log != nil {
 		// An earlier version took any epoch for true.
-		options.Epoch = min(q.disk.log.Epoch(), binarystar.MaxEpoch)
-		options.StoreEpoch = q.disk.log.SetEpoch
+		options.Epoch = min(log.Epoch(), binarystar.MaxEpoch)
+		options.StoreEpoch = log.SetEpoch
 	}
 	var err error
 	if p.node, err = binarystar.New(ctx, options); err != nil {

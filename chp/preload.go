@@ -86,15 +86,15 @@ func (q *sequencer) fill(o *ServerOptions) error {
 	if err := q.replay(o); err != nil {
 		return err
 	}
-	if q.disk.on() && q.base == 0 {
+	if q.base == 0 {
 		return nil // the log has a map
 	}
 	err := q.preload(o.Preload, o.MaxValueSize)
-	if err == nil && q.disk.on() && q.state.Store.Len() > 0 {
+	if err == nil && o.Log != nil && q.state.Store.Len() > 0 {
 		err = q.checkpoint(context.Background())
 	}
 	if err != nil {
-		_ = q.disk.close()
+		_ = q.journal.Close()
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/chp/internal/journal"
 	"clustermap/chp/internal/state"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/kvmsg"
@@ -51,8 +52,8 @@ type sequencer struct {
 	dead  expiry
 	hugz  []byte // the wire form of the heartbeat, without its sequence; nil if none is sent
 
-	disk   disk
-	saving sync.Mutex // held while a checkpoint is written; before mu
+	journal journal.Journal
+	linked  journal.Index // of the last entry in the map
 
 	// Of a pair.
 	passive  bool       // the server does not accept or publish updates
@@ -65,7 +66,7 @@ type sequencer struct {
 
 	held     held          // ordered and not yet committed
 	tight    bool          // updates wait until the map has the held ones, which may fill it
-	commits  commits       // the commits that the held updates wait for
+	commits  commits       // the other server, as far as updates wait for it
 	progress chan struct{} // closed when some were published; nil if no goroutine waits
 	terms    uint64        // how often the server has stopped being the active one
 	kept     int64         // the last published update of the term that ended last
@@ -77,7 +78,7 @@ type sequencer struct {
 	restored int64 // sequence of the last update from the log or Preload
 
 	// Written under mu, read by any goroutine.
-	waiting atomic.Bool // updates may have to wait: to be committed, or because they are halted
+	waiting atomic.Bool // new updates may have to wait: some are held, or they are halted
 	updates atomic.Uint64
 	expired atomic.Uint64
 
@@ -94,7 +95,7 @@ type sequencer struct {
 func firstSequence(t time.Time) int64 { return t.UnixMilli() << 20 }
 
 func (q *sequencer) init(publisher wire.Publisher, maxBytes int64, refused *refusals) {
-	q.publisher, q.maxBytes, q.refused = publisher, maxBytes, refused
+	q.publisher, q.maxBytes, q.refused, q.journal = publisher, maxBytes, refused, journal.Memory{}
 	q.armed = make(chan struct{}, 1)
 	q.base = firstSequence(time.Now())
 	q.setState(state.New(q.base))
@@ -191,42 +192,35 @@ func (q *sequencer) acceptNow(wire []byte, spans []sockets.Span, from sender) (u
 func (q *sequencer) apply(e *state.Entry) {
 	e.Reign, e.First, e.Count = q.order.reigns.Present, q.order.last+1, uint32(len(e.Spans))
 	q.order.follow(&e.Head)
-	if !q.disk.on() && !q.commits.waits() && q.held.empty() {
+	if q.journal.AtOnce() && !q.commits.peer && q.held.empty() {
 		out := q.state.Apply(e)
+		q.linked = q.journal.Append(e.Head, out.Pieces, 0)
 		q.tail.add(e.Head, out.Pieces, 0)
 		q.arm(out, e.At)
 		q.send(out.Pieces, e.Spans)
 		return
 	}
 	pieces := q.state.Append(e)
-	var index uint64
-	if q.disk.on() {
-		if index = q.disk.append(e.Head, pieces); index == notLogged {
-			// With every policy: nobody may see an update that a restart does not bring back.
-			q.commits.disk = true
-			q.noteWaits()
-		}
-	}
+	b := heldBatch{Head: e.Head, index: q.journal.Append(e.Head, pieces, q.held.size()), pieces: pieces, spans: e.Spans}
 	q.tail.add(e.Head, pieces, q.held.size())
-	if q.commits.waits() || !q.held.empty() {
-		q.held.add(e.Head, index, pieces, e.Spans)
-		q.commit()
+	if q.held.empty() && q.hasCommitted(&b) {
+		q.publish(&b)
 		return
 	}
-	q.publish(&e.Head, pieces, e.Spans)
+	q.held.add(&b)
+	q.noteWaits()
 }
 
-// link puts a batch that was appended into the map, and passes it to the watches. mu must be
-// held.
-func (q *sequencer) link(h *state.Head, pieces []store.Piece, spans []sockets.Span) {
-	q.arm(q.state.Link(h, pieces, spans), timer.Now())
-	q.watches.push(pieces)
+// link puts a batch that was appended into the map. mu must be held.
+func (q *sequencer) link(b *heldBatch) {
+	q.arm(q.state.Link(&b.Head, b.pieces, b.spans), timer.Now())
+	q.linked = b.index
 }
 
-// publish is link for an active server, which also passes the batch to the publisher.
-func (q *sequencer) publish(h *state.Head, pieces []store.Piece, spans []sockets.Span) {
-	q.arm(q.state.Link(h, pieces, spans), timer.Now())
-	q.send(pieces, spans)
+// publish puts a batch into the map of an active server, and publishes it. mu must be held.
+func (q *sequencer) publish(b *heldBatch) {
+	q.link(b)
+	q.send(b.pieces, b.spans)
 }
 
 // arm wakes the clock if an entry has set the first deadline, at a time.
@@ -276,7 +270,7 @@ type expiry struct {
 func (q *sequencer) canExpire() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.passive || q.halted&haltHandover == 0 && q.held.bytes < maxHeld && q.disk.room(ended) == nil
+	return q.passive || q.halted&haltHandover == 0 && q.held.bytes < maxHeld && q.journal.Room(ended) == nil
 }
 
 // expire deletes the keys whose TTL has ended and publishes the deletions in one batch.

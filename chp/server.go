@@ -253,7 +253,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 	select {
 	case <-ctx.Done():
-	case <-s.sequencer.disk.failed():
+	case <-s.sequencer.journal.Failed():
 		s.cancel()
 	}
 	if s.pair != nil {
@@ -264,7 +264,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	wg.Wait()
 	s.snapshots.joining.Wait()
 	s.pair.close()
-	err := errors.Join(unpaired, s.sequencer.disk.close())
+	err := errors.Join(unpaired, s.sequencer.journal.Close())
 	if err != nil {
 		s.log.Error("stopped", "error", err)
 	} else {
@@ -301,7 +301,7 @@ func (s *Server) closeUnserved() (closed bool, err error) {
 	s.state.Unlock()
 	s.close()
 	s.pair.close()
-	err = s.sequencer.disk.close()
+	err = s.sequencer.journal.Close()
 	s.logs.close()
 	if again {
 		err = nil // the first call has returned it

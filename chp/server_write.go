@@ -246,7 +246,7 @@ func (s *Server) room(ctx context.Context) error {
 	for more := q.full(); more != nil; more = q.full() {
 		select {
 		case <-more:
-		case <-q.disk.failed():
+		case <-q.journal.Failed():
 			return nil // acceptLocal returns the error
 		case <-ctx.Done():
 			return ctx.Err()
@@ -256,7 +256,7 @@ func (s *Server) room(ctx context.Context) error {
 	}
 	either, stop := s.untilClosed(ctx)
 	defer stop()
-	if err := q.disk.room(either); either.Err() != nil && err != nil {
+	if err := q.journal.Room(either); either.Err() != nil && err != nil {
 		return cmp.Or(ctx.Err(), ErrClosed)
 	}
 	return nil // if the log has failed, acceptLocal returns its error
@@ -276,10 +276,8 @@ func (s *Server) untilClosed(ctx context.Context) (_ context.Context, stop func(
 // not change the spans, and returns the number of updates that the map has no room for.
 // If again is true, it did nothing: the caller must call room, and acceptLocal again.
 func (q *sequencer) acceptLocal(wire []byte, spans []sockets.Span) (w written, unfit int, again bool, err error) {
-	if q.disk.on() {
-		if again, err = q.diskFull(); again || err != nil {
-			return written{}, 0, again, err
-		}
+	if again, err = q.journalFull(); again || err != nil {
+		return written{}, 0, again, err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -305,9 +303,9 @@ func (q *sequencer) acceptLocal(wire []byte, spans []sockets.Span) (w written, u
 // keepOwn is the largest capacity of sequencer.own that is kept.
 const keepOwn = 4096
 
-// diskFull reports whether the log has no room for another batch, or has failed.
-func (q *sequencer) diskFull() (full bool, err error) {
-	switch err := q.disk.room(ended); {
+// journalFull reports whether the journal has no room for another batch, or has failed.
+func (q *sequencer) journalFull() (full bool, err error) {
+	switch err := q.journal.Room(ended); {
 	case err == nil:
 		return false, nil
 	case err == context.Canceled: // ended is
@@ -364,8 +362,8 @@ func (s *Server) published(ctx context.Context, w written) error {
 		case <-more:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-s.sequencer.disk.failed(): // a server that does not serve may never be closed
-			return s.sequencer.logError(s.sequencer.disk.group.Err())
+		case <-s.sequencer.journal.Failed(): // a server that does not serve may never be closed
+			return s.sequencer.logError(s.sequencer.journal.Room(ended))
 		case <-s.closing.Done():
 			return ErrClosed
 		}

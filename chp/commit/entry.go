@@ -30,6 +30,18 @@ type Entry struct {
 	// method returns. A function that a log calls with an entry must not keep the
 	// slice.
 	Records []byte
+	// Parts has more records, which follow those in Records. Only a [Gatherer] gets entries
+	// with parts; entries that a log reads have none. What is said of Records holds for them.
+	Parts [][]byte
+}
+
+// RecordBytes returns the size of all records.
+func (e *Entry) RecordBytes() int {
+	n := len(e.Records)
+	for _, p := range e.Parts {
+		n += len(p)
+	}
+	return n
 }
 
 // When returns Time as a time.Time.

@@ -39,6 +39,7 @@ type GroupOptions struct {
 type Group struct {
 	log     Log
 	space   Reserver // nil if nothing is reported before it is on disk
+	gathers bool     // the log is a Gatherer
 	options GroupOptions
 	stage   chan struct{} // capacity 1; wakes the writer
 	flush   chan struct{} // capacity 1; wakes the flusher
@@ -63,25 +64,54 @@ type Group struct {
 	flushes uint64
 }
 
-// batch is a number of entries and the memory of their records.
+// batch is a number of entries and the memory of their records: the arena, and what was
+// lent.
 type batch struct {
 	entries []Entry
 	arena   []byte
+	lent    [][]byte
+	owners  []Owner // of lent
+	bytes   int     // of the records
 }
 
 // entryBytes is the size of an entry without its records, so that a bound in bytes also
 // bounds empty entries.
 const entryBytes = 64
 
-func (b *batch) size() int { return len(b.arena) + entryBytes*len(b.entries) }
+func (b *batch) size() int { return b.bytes + entryBytes*len(b.entries) }
 
-// reset empties b, and frees an unusually large arena.
+// copied adds bytes to the arena. If that is reallocated, earlier entries keep the old
+// memory.
+func (b *batch) copied(first []byte, more [][]byte) []byte {
+	start := len(b.arena)
+	b.arena = append(b.arena, first...)
+	for _, p := range more {
+		b.arena = append(b.arena, p...)
+	}
+	return b.arena[start:len(b.arena):len(b.arena)]
+}
+
+// gather copies what was lent to the arena.
+func (b *batch) gather() {
+	for i := range b.entries {
+		if e := &b.entries[i]; len(e.Parts) > 0 {
+			e.Records, e.Parts = b.copied(e.Records, e.Parts), nil
+		}
+	}
+}
+
+// reset empties b, releases what was lent, and frees an unusually large arena.
 func (b *batch) reset(limit int) {
 	if cap(b.arena) > 2*limit {
 		b.arena = nil
 	}
+	for _, o := range b.owners {
+		o.Release()
+	}
 	clear(b.entries)
-	b.entries, b.arena = b.entries[:0], b.arena[:0]
+	clear(b.lent)
+	clear(b.owners)
+	*b = batch{entries: b.entries[:0], arena: b.arena[:0], lent: b.lent[:0], owners: b.owners[:0]}
 }
 
 // NewGroup starts a Group on a log that was replayed. Close ends it; the log stays
@@ -96,6 +126,7 @@ func NewGroup(log Log, options GroupOptions) *Group {
 		stage: make(chan struct{}, 1), flush: make(chan struct{}, 1), failed: make(chan struct{}),
 		last: last, written: last, durable: log.Synced(),
 	}
+	_, g.gathers = log.(Gatherer)
 	if space, ok := log.(Reserver); ok && !options.Policy.IsAlways() {
 		g.space = space
 		n, err := space.Reserve()
@@ -121,28 +152,70 @@ func (g *Group) Append(ctx context.Context, e Entry) (uint64, error) {
 func (g *Group) AppendParts(e Entry, parts ...[]byte) (uint64, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if err := g.ended(); err != nil {
+		return 0, err
+	}
+	e.Records = g.staged.copied(e.Records, parts)
+	return g.add(e), nil
+}
+
+// A Lent is a part of an entry that stays where it is until the entry is written.
+type Lent struct {
+	Bytes []byte
+	Owner Owner // of the bytes, which must not change until it is released
+}
+
+// An Owner owns bytes that were lent to a Group.
+type Owner interface {
+	// Release is called once for each Lent that has it: when the entry is written, or when
+	// the Group has ended. It must not wait, nor call the Group.
+	Release()
+}
+
+// Lend is AppendParts without a copy of the parts. It copies e.Records, and the slice
+// parts. If it returns an error, nothing was lent.
+func (g *Group) Lend(e Entry, parts ...Lent) (uint64, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.ended(); err != nil {
+		return 0, err
+	}
+	b := &g.staged
+	e.Records = b.copied(e.Records, nil)
+	start := len(b.lent)
+	for _, p := range parts {
+		b.lent, b.owners = append(b.lent, p.Bytes), append(b.owners, p.Owner)
+	}
+	e.Parts = b.lent[start:len(b.lent):len(b.lent)]
+	return g.add(e), nil
+}
+
+// ended returns the error of a Group that takes no more entries. The caller holds g.mu.
+func (g *Group) ended() error {
 	switch {
 	case g.err != nil:
-		return 0, g.err
+		return g.err
 	case g.full != nil:
-		return 0, g.full
+		return g.full
 	case g.closed:
-		return 0, ErrClosed
+		return ErrClosed
 	}
-	start := len(g.staged.arena)
-	// If the arena is reallocated, earlier entries keep the old memory.
-	g.staged.arena = append(g.staged.arena, e.Records...)
-	for _, part := range parts {
-		g.staged.arena = append(g.staged.arena, part...)
-	}
+	return nil
+}
+
+// add appends an entry whose records are staged, and returns its index. The caller holds
+// g.mu.
+func (g *Group) add(e Entry) uint64 {
 	g.last++
-	e.Index, e.Records = g.last, g.staged.arena[start:len(g.staged.arena):len(g.staged.arena)]
+	e.Index = g.last
 	g.staged.entries = append(g.staged.entries, e)
-	g.credit -= len(e.Records) + EntrySpace
+	n := e.RecordBytes()
+	g.staged.bytes += n
+	g.credit -= n + EntrySpace
 	if len(g.staged.entries) == 1 {
 		wake(g.stage)
 	}
-	return e.Index, nil
+	return e.Index
 }
 
 // Room waits until less than GroupOptions.Bytes are in memory, so that the next Append
@@ -167,7 +240,7 @@ func (g *Group) room() bool {
 // written. When there is no more space, the group writes and flushes what it has, and ends.
 // The caller holds g.mu, or is the only one.
 func (g *Group) reserved(n int, err error) {
-	g.credit = n - len(g.staged.arena) - EntrySpace*len(g.staged.entries)
+	g.credit = n - g.staged.bytes - EntrySpace*len(g.staged.entries)
 	if err != nil && g.full == nil {
 		g.full, g.closed = err, true
 		wake(g.stage)
@@ -302,6 +375,7 @@ func (g *Group) wakeWaiters() {
 func (g *Group) end(err error) {
 	if g.err == nil {
 		g.err = err
+		g.staged.reset(0)
 		if err != ErrClosed {
 			close(g.failed)
 		}
@@ -330,6 +404,9 @@ func (g *Group) writeAll() {
 		if n := len(work.entries); n > 0 {
 			last = work.entries[n-1].Index
 			mutate.SlowDisk()
+			if !g.gathers {
+				work.gather()
+			}
 			err = g.log.Append(work.entries...)
 		}
 		work.reset(g.options.Bytes)

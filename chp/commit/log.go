@@ -74,6 +74,10 @@ type Reserver interface {
 	Reserve() (int, error)
 }
 
+// A Gatherer is a Log whose Append takes entries with Parts. For any other log a [Group]
+// copies them into Records.
+type Gatherer interface{ GathersParts() }
+
 // EntrySpace is the most that an entry takes in a log beside its records, in bytes, together
 // with what is written once for all entries of an Append.
 const EntrySpace = 256

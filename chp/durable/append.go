@@ -27,8 +27,8 @@ func (l *Log) Append(entries ...commit.Entry) error {
 		if want := l.last + 1 + uint64(i); e.Index != want {
 			return fmt.Errorf("%w: entry %d, want %d", commit.ErrOrder, e.Index, want)
 		}
-		if len(e.Records) > MaxEntryBytes {
-			return fmt.Errorf("%w: %d bytes, at most %d", commit.ErrTooLarge, len(e.Records), MaxEntryBytes)
+		if n := e.RecordBytes(); n > MaxEntryBytes {
+			return fmt.Errorf("%w: %d bytes, at most %d", commit.ErrTooLarge, n, MaxEntryBytes)
 		}
 	}
 	for i := range entries {
@@ -51,6 +51,9 @@ func (l *Log) Append(entries ...commit.Entry) error {
 	}
 	return nil
 }
+
+// GathersParts says that Append takes entries with Parts; see [commit.Gatherer].
+func (l *Log) GathersParts() {}
 
 // Reserve returns how many bytes can be appended; see [commit.Reserver]. Space is allocated
 // for them in the segment and the next one, or in the segment alone while the next one cannot be

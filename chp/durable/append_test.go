@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"bytes"
 	"os"
 	"testing"
 
@@ -33,5 +34,42 @@ func TestAppendAllocs(t *testing.T) {
 	}
 	if n > 0 {
 		t.Errorf("%.0f allocations an entry", n)
+	}
+}
+
+// TestParts: an entry in parts is the same entry, also over the end of a segment.
+func TestParts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l, _, err := tryOpen(dir, realDisk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 300
+	for i := uint64(1); i <= n; i++ {
+		e := entry(i)
+		third := len(e.Records) / 3
+		e.Records, e.Parts = e.Records[:third], [][]byte{e.Records[third : 2*third], nil, e.Records[2*third:]}
+		if err := l.Append(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l, r, err := tryOpen(dir, realDisk)
+	if err != nil || r.Last != n {
+		t.Fatal(r, err)
+	}
+	defer l.Close()
+	err = l.Read(1, func(e commit.Entry) error {
+		want := entry(e.Index)
+		if !bytes.Equal(e.Records, want.Records) {
+			t.Errorf("entry %d has %d bytes, want %d", e.Index, len(e.Records), len(want.Records))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

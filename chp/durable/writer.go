@@ -113,19 +113,20 @@ func (w *writer) fit(records int) error {
 	return nil
 }
 
-// append adds an entry. It does not keep e.Records.
+// append adds an entry. It does not keep e.Records and e.Parts.
 func (w *writer) append(e *commit.Entry) error {
-	if err := w.fit(len(e.Records)); err != nil {
+	size := e.RecordBytes()
+	if err := w.fit(size); err != nil {
 		return err
 	}
 	// The raft entry's head, then ours.
 	b := append(w.head[:0], 1<<3, byte(raftpb.EntryNormal), 2<<3)
 	b = binary.AppendUvarint(b, e.Epoch)
 	b = binary.AppendUvarint(append(b, 3<<3), e.Index)
-	b = binary.AppendUvarint(append(b, 4<<3|2), uint64(headerBytes+len(e.Records)))
+	b = binary.AppendUvarint(append(b, 4<<3|2), uint64(headerBytes+size))
 	b = appendHeader(b, e)
 	w.last = e.Index
-	return w.record(wal.EntryType, b, e.Records)
+	return w.record(wal.EntryType, b, e.Records, e.Parts...)
 }
 
 // saveState adds a state record.
@@ -137,13 +138,17 @@ func (w *writer) saveState(s raftpb.HardState) error {
 	return w.record(wal.StateType, b, nil)
 }
 
-// record adds a record whose data are in two pieces.
-func (w *writer) record(kind int64, head, data []byte) error {
+// record adds a record whose data are in several pieces.
+func (w *writer) record(kind int64, head, data []byte, more ...[]byte) error {
 	w.crc = crc32.Update(crc32.Update(w.crc, castagnoli, head), castagnoli, data)
+	n := len(head) + len(data)
+	for _, p := range more {
+		w.crc = crc32.Update(w.crc, castagnoli, p)
+		n += len(p)
+	}
 	var scratch [32]byte
 	b := append(scratch[:8], 1<<3, byte(kind), 2<<3)
 	b = binary.AppendUvarint(b, uint64(w.crc))
-	n := len(head) + len(data)
 	if kind != wal.CrcType { // the only one without data
 		b = binary.AppendUvarint(append(b, 3<<3|2), uint64(n))
 	}
@@ -157,6 +162,9 @@ func (w *writer) record(kind int64, head, data []byte) error {
 	w.put(b)
 	w.put(head)
 	w.put(data)
+	for _, p := range more {
+		w.put(p)
+	}
 	var zeros [8]byte
 	return w.put(zeros[:padding])
 }

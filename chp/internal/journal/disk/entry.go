@@ -1,0 +1,85 @@
+package disk
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"clustermap/chp/commit"
+	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/state"
+	"clustermap/internal/buf"
+	"clustermap/internal/kvmsg"
+)
+
+// Kinds of entries.
+const (
+	kindRecords = commit.KindRecords // updates
+
+	// kindSent is updates of one client that numbers them: the client's identity, 16
+	// bytes; the order number of the last update, 8 bytes big-endian; and the updates.
+	kindSent = 1
+
+	// kindOrigins is a portion of the origins (see ledger.Clients), kindMapID the
+	// identity of the map, 16 bytes, and kindReigns the reigns of the map with the last
+	// update of each (see state.AppendReigns). Checkpoints have all of them, before the updates.
+	// A new log begins with kindMapID.
+	kindOrigins = uint32(state.KindClients)
+	kindMapID   = uint32(state.KindMap)
+	kindReigns  = uint32(state.KindTerms)
+
+	// kindNewest is the last kind. An entry of a later one makes a server refuse the log,
+	// since it may change the map; so later versions write one only where they must.
+	kindNewest = kindReigns
+)
+
+const sentHeadSize = len(ledger.ID{}) + 8
+
+// content is what an entry of the log has.
+type content struct {
+	sent  state.Head // of kindSent: id and counter
+	wire  []byte     // updates
+	spans []buf.Span // of the updates
+}
+
+var errEntry = errors.New("chp: invalid entry")
+
+// parse parses an entry. If it is a section of the state, it is added to a state. The
+// updates' spans use the memory of the given ones. An entry of a newer version is a
+// [*commit.FormatError], and an invalid one, although its checksum is right, a
+// [*commit.CorruptError].
+func parse(e *commit.Entry, to *state.State, spans []buf.Span) (c content, err error) {
+	ok := true
+	c.wire = e.Records
+	switch e.Kind {
+	case kindOrigins, kindMapID, kindReigns:
+		ok = to.Restore(state.Section{Kind: state.Kind(e.Kind), Body: e.Records}, 0) == nil
+	case kindSent:
+		if ok = len(c.wire) >= sentHeadSize; ok {
+			c.sent.Client, c.sent.Counter = ledger.ID(c.wire), binary.BigEndian.Uint64(c.wire[len(c.sent.Client):])
+			c.wire = c.wire[sentHeadSize:]
+			c.spans, ok = kvmsg.SpansOf(c.wire, spans[:0])
+		}
+	case kindRecords:
+		c.spans, ok = kvmsg.SpansOf(c.wire, spans[:0])
+	default:
+		return c, &commit.FormatError{What: fmt.Sprintf("entry %d of the log", e.Index), Unit: "entry kind", Version: e.Kind, Newest: kindNewest}
+	}
+	if !ok {
+		err = &commit.CorruptError{Reason: fmt.Errorf("%w %d of kind %d", errEntry, e.Index, e.Kind)}
+	}
+	return c, err
+}
+
+// Check returns a function that reports whether a server can replay an entry. The error is a
+// [*commit.FormatError] or a [*commit.CorruptError].
+func Check() func(commit.Entry) error {
+	var spans []buf.Span
+	return func(e commit.Entry) error {
+		c, err := parse(&e, new(state.State), spans)
+		if c.spans != nil {
+			spans = c.spans
+		}
+		return err
+	}
+}

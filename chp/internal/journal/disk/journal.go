@@ -1,0 +1,173 @@
+package disk
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"clustermap/chp/commit"
+	"clustermap/chp/internal/journal"
+	"clustermap/chp/internal/state"
+	"clustermap/internal/mutate"
+	"clustermap/internal/store"
+	"clustermap/internal/timer"
+)
+
+// Options are the settings of a journal.
+type Options struct {
+	Log    commit.Log // not replayed yet; the journal closes it
+	Policy commit.Policy
+	// Changed is called when more batches are committed, in the goroutine that flushes. It
+	// must not wait for the journal.
+	Changed func()
+	// Replayed is called while the log is replayed, with the numbers of updates so far and of
+	// their bytes; nil means that nobody wants to know.
+	Replayed func(updates, bytes uint64)
+}
+
+// Journal appends batches to a log on disk. It is a [journal.Journal].
+type Journal struct {
+	log     commit.Log
+	group   *commit.Group
+	always  bool // a batch is committed when it is flushed
+	changed func()
+
+	durable atomic.Uint64 // index up to which all is flushed
+	grown   atomic.Int64
+	saving  sync.Mutex // held while a map is saved
+
+	// Guarded by the owner's mutex.
+	parts []commit.Lent // scratch
+	head  []byte        // scratch
+}
+
+var _ journal.Journal = (*Journal)(nil)
+
+// start begins to append to a log that was replayed.
+func (j *Journal) start(o *Options, done *commit.Replayed) {
+	j.always, j.changed = o.Policy.IsAlways(), o.Changed
+	j.durable.Store(done.Last)
+	j.group = commit.NewGroup(o.Log, commit.GroupOptions{Policy: o.Policy, OnDurable: j.flushed})
+	j.log.Commit(done.Last) // Replay has flushed all, and clients are about to see it
+}
+
+// flushed records that the log has everything up to an index on its disk.
+func (j *Journal) flushed(index uint64) {
+	j.durable.Store(index)
+	if j.always && j.changed != nil {
+		j.changed()
+	}
+}
+
+// AtOnce returns false: the log may refuse a batch, and nobody may see one that a restart
+// does not bring back.
+func (j *Journal) AtOnce() bool { return false }
+
+// Append appends a batch as an entry. The log gets the bytes where they are.
+func (j *Journal) Append(h state.Head, pieces []store.Piece, _ int) journal.Index {
+	j.parts = j.parts[:0]
+	size := 0
+	for _, p := range pieces {
+		p.Segment.Retain()
+		j.parts = append(j.parts, commit.Lent{Bytes: p.Wire(), Owner: p.Segment})
+		size += p.Size()
+	}
+	e := commit.Entry{Epoch: h.Reign, First: uint64(h.First), Count: h.Count, Kind: kindRecords, Time: timer.TimeOf(h.At).UnixNano()}
+	if h.Counter > 0 {
+		e.Kind = kindSent
+		j.head = binary.BigEndian.AppendUint64(append(j.head[:0], h.Client[:]...), h.Counter)
+		e.Records = j.head
+	}
+	index, err := j.group.Lend(e, j.parts...)
+	if err != nil {
+		for _, p := range pieces {
+			p.Segment.Release()
+		}
+		return journal.Never
+	}
+	j.grown.Add(int64(size))
+	return journal.Index(index)
+}
+
+// Committed reports whether the entry of a batch is on the disk or, unless the policy is
+// Always, in the log.
+func (j *Journal) Committed(i journal.Index, _ int64) bool {
+	return i != journal.Never && (!j.always || uint64(i) <= j.durable.Load()) || mutate.PublishEarly
+}
+
+// Room waits until the log can take another batch without waiting.
+func (j *Journal) Room(ctx context.Context) error { return j.group.Room(ctx) }
+
+// Stored waits until what was appended is flushed, with the policy Always.
+func (j *Journal) Stored(ctx context.Context) error {
+	if !j.always {
+		return nil
+	}
+	return j.group.Flush(ctx)
+}
+
+// Flush waits until what was appended is flushed.
+func (j *Journal) Flush(ctx context.Context) error { return j.group.Flush(ctx) }
+
+// Grown returns the bytes of updates that were appended since the last checkpoint began.
+func (j *Journal) Grown() int64 { return j.grown.Load() }
+
+// Failed returns a channel that is closed when the log has failed.
+func (j *Journal) Failed() <-chan struct{} { return j.group.Failed() }
+
+// Close writes and flushes all appended entries and closes the log. It returns the error with
+// which the log has failed, if any.
+func (j *Journal) Close() error {
+	err := errors.Join(j.group.Close(), j.log.Close())
+	if err != nil && !errors.Is(err, commit.ErrClosed) {
+		return fmt.Errorf("chp: the log failed: %w", err)
+	}
+	return nil
+}
+
+// checkpointEntry is the approximate size of a checkpoint's entries, in bytes.
+const checkpointEntry = 256 << 10
+
+// Save writes a checkpoint, which replaces the entries up to an index.
+func (j *Journal) Save(ctx context.Context, cut func() (*state.Image, journal.Index)) error {
+	j.saving.Lock()
+	defer j.saving.Unlock()
+	c, index := cut()
+	defer c.Release()
+	j.grown.Store(0)
+	if err := j.group.Flush(ctx); err != nil {
+		return err
+	}
+	w, err := j.log.Checkpoint(uint64(index), uint64(c.Sequence))
+	if err != nil {
+		return err
+	}
+	return Write(ctx, c, w)
+}
+
+// Write writes a map to a checkpoint, and ends it with Commit or Abort.
+func Write(ctx context.Context, c *state.Image, to commit.Checkpoint) error {
+	defer to.Abort()
+	var newest state.Reign
+	if n := len(c.Terms); n > 0 {
+		newest = c.Terms[n-1]
+	}
+	for p := range c.Sections(checkpointEntry) {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		// The times to live count from the entry's time.
+		e := commit.Entry{Epoch: newest.ID, Kind: uint32(p.Kind), Count: p.Count, Time: time.Now().UnixNano(), Records: p.Body}
+		if p.Kind == state.KindRecords {
+			e.First = uint64(newest.Last)
+		}
+		if err := to.Append(e); err != nil {
+			return fmt.Errorf("chp: writing a checkpoint: %w", err)
+		}
+	}
+	return to.Commit()
+}

@@ -1,0 +1,109 @@
+package disk
+
+import (
+	"fmt"
+	"time"
+
+	"clustermap/chp/commit"
+	"clustermap/chp/internal/journal"
+	"clustermap/chp/internal/state"
+	"clustermap/internal/buf"
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/timer"
+)
+
+// Found is what Open has found in a log.
+type Found struct {
+	commit.Replayed
+	Last journal.Index // of the last entry now
+	Map  bool          // there are updates, or were
+}
+
+// Open fills a state from a log: keys and values, sequences, and deadlines. A key whose time
+// has ended expires later like any other, so that its deletion gets into the log. Then it
+// returns the journal that continues the log. After an error the log is as before.
+func Open(o Options, to *state.State) (*Journal, Found, error) {
+	r := replayer{to: to, report: o.Replayed}
+	begin := to.Last()
+	done, err := o.Log.Replay(r.entry)
+	if err != nil {
+		return nil, Found{}, fmt.Errorf("chp: the log cannot be replayed: %w", err)
+	}
+	to.SkipTo(max(r.last, begin))
+	if r.report != nil {
+		r.report(r.updates, r.bytes)
+	}
+	j := &Journal{log: o.Log}
+	j.grown.Store(r.grown)
+	j.start(&o, &done)
+	last := done.Last
+	if !r.named { // a new log begins with the identity of the map
+		last, err = j.group.AppendParts(commit.Entry{Kind: kindMapID, Time: time.Now().UnixNano(), Records: to.ID[:]})
+	}
+	return j, Found{done, journal.Index(last), r.some}, err
+}
+
+// replayer fills a state from entries.
+type replayer struct {
+	to      *state.State
+	spans   []buf.Span
+	last    int64
+	some    bool   // an entry with updates was found
+	named   bool   // the identity of the map was found
+	reigned bool   // the current entries belong to a checkpoint whose reigns were found
+	grown   int64  // bytes of entries after the checkpoint
+	index   uint64 // of the previous entry
+	updates uint64
+	bytes   uint64
+	entries uint
+	report  func(updates, bytes uint64)
+}
+
+// reportEvery is the number of entries after which the progress is reported.
+const reportEvery = 64
+
+func (r *replayer) entry(e commit.Entry) error {
+	c, err := parse(&e, r.to, r.spans)
+	if err != nil {
+		return err
+	}
+	switch e.Kind {
+	case kindOrigins:
+		return nil
+	case kindMapID:
+		r.named = true
+		return nil
+	case kindReigns:
+		r.last, r.index, r.reigned = r.to.Terms.Newest.Last, e.Index, true
+		r.some = r.some || r.last > 0
+		return nil
+	}
+	r.some = true
+	r.spans = c.spans
+	if e.Index != r.index {
+		r.reigned = false
+	}
+	// Not later than now, if the wall clock has been set back since.
+	at := timer.Now() + min(time.Until(e.When()), 0)
+	if n := len(r.spans); r.reigned {
+		r.to.RestoreRecords(c.wire, r.spans, at)
+	} else if n > 0 {
+		last := kvmsg.Record(c.wire[r.spans[n-1].Start:]).Seq()
+		if e.Index == r.index {
+			last = max(last, r.last) // the records of a checkpoint are not ordered
+		}
+		c.sent.Reign, c.sent.First, c.sent.Count, c.sent.At = e.Epoch, last-int64(n)+1, uint32(n), at
+		r.to.Apply(&state.Entry{Head: c.sent, Wire: c.wire, Spans: r.spans, Stamped: true})
+		r.last = last
+	}
+	if e.Index > r.index && r.index > 0 {
+		r.grown += int64(len(e.Records))
+	}
+	r.index = e.Index
+	r.updates += uint64(len(r.spans))
+	r.bytes += uint64(len(e.Records))
+	if r.entries++; r.report != nil && r.entries%reportEvery == 0 {
+		r.report(r.updates, r.bytes)
+	}
+	return nil
+}
