@@ -7,6 +7,7 @@ import (
 	"clustermap/chp/internal/ledger"
 	"clustermap/internal/closed"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/option"
 )
 
 // Conditions. Compare with errors.Is.
@@ -121,12 +122,8 @@ func (e *SubtreeError) Error() string {
 
 // OptionError reports an invalid field of ClientOptions or ServerOptions. NewClient and
 // NewServer join the errors of all invalid fields.
-type OptionError struct {
-	Field  string
-	Reason string
-}
-
-func (e *OptionError) Error() string { return "chp: option " + e.Field + ": " + e.Reason }
+// The packages of this module share the type; its field Package names the one.
+type OptionError = option.Error
 
 // refusedErrors are allocated once, because any number of updates can be refused.
 var refusedErrors = func() (errs [kvmsg.ReasonCount]error) {

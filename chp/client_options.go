@@ -3,7 +3,6 @@ package chp
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
 	"net"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"clustermap/chp/internal/wire"
+	"clustermap/internal/option"
 	"clustermap/sockets"
 )
 
@@ -170,7 +170,7 @@ type address struct {
 func (o ClientOptions) withDefaults() (ClientOptions, []address, error) {
 	var faults []error
 	bad := func(field, format string, args ...any) {
-		faults = append(faults, &OptionError{field, fmt.Sprintf(format, args...)})
+		faults = append(faults, option.New("chp", field, format, args...))
 	}
 	var servers []address
 	if len(o.Servers) == 0 {

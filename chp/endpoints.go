@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"strconv"
 
 	"clustermap/chp/internal/wire"
 	netlink "clustermap/internal/link"
+	"clustermap/internal/option"
 )
 
 // A server listens on three endpoints, which one text names: see
@@ -98,7 +98,7 @@ func (o *ServerOptions) sites() []site {
 // checkEndpoints returns the errors of the options that say where the server listens.
 func (o *ServerOptions) checkEndpoints() (errs []error) {
 	bad := func(field, format string, args ...any) {
-		errs = append(errs, &OptionError{field, fmt.Sprintf(format, args...)})
+		errs = append(errs, option.New("chp", field, format, args...))
 	}
 	if o.Port < 0 || o.Port > netlink.MaxServerPort {
 		bad("Port", "%d: P, P+1 and P+2 must be between 1 and 65535", o.Port)

@@ -1,9 +1,8 @@
 package chp
 
 import (
-	"fmt"
-
 	"clustermap/chp/internal/wire"
+	"clustermap/internal/option"
 )
 
 // Model is one of the six Clone models of the ZeroMQ Guide, chapter 5. The zero value
@@ -53,7 +52,7 @@ type ModelError = wire.ModelError
 
 func checkModel(m Model) error {
 	if m < 0 || m > ModelSix {
-		return &OptionError{"Model", fmt.Sprintf("is %d; Clone has models 1 to 6", int(m))}
+		return option.New("chp", "Model", "is %d; Clone has models 1 to 6", int(m))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"clustermap/internal/option"
 	"clustermap/sockets"
 )
 
@@ -87,7 +88,7 @@ const minSecret = 16
 // fields.
 func (o PairOptions) withDefaults() (PairOptions, []error) {
 	var errs []error
-	bad := func(field, reason string) { errs = append(errs, &OptionError{"Pair." + field, reason}) }
+	bad := func(field, reason string) { errs = append(errs, option.New("chp", "Pair."+field, "%s", reason)) }
 	for _, f := range []struct{ name, value string }{{"Peer", o.Peer}, {"State", o.State}, {"PeerState", o.PeerState}} {
 		if !strings.Contains(f.value, "://") {
 			bad(f.name, fmt.Sprintf("%q is not an endpoint such as tcp://HOST:PORT", f.value))

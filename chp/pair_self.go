@@ -2,11 +2,11 @@ package chp
 
 import (
 	"cmp"
-	"fmt"
 	"net"
 	"strconv"
 
 	netlink "clustermap/internal/link"
+	"clustermap/internal/option"
 )
 
 // checkSelf returns an error for each endpoint of the other server that is one of this
@@ -23,7 +23,7 @@ func (o *ServerOptions) checkSelf() (errs []error) {
 	for _, f := range []struct{ name, value string }{{"Peer", p.Peer}, {"PeerState", p.PeerState}} {
 		for _, bound := range own {
 			if leadsTo(f.value, bound) {
-				errs = append(errs, &OptionError{"Pair." + f.name, fmt.Sprintf("%q is this server's own endpoint %s, not the other server's", f.value, bound)})
+				errs = append(errs, option.New("chp", "Pair."+f.name, "%q is this server's own endpoint %s, not the other server's", f.value, bound))
 				break
 			}
 		}

@@ -3,7 +3,6 @@ package chp
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"log/slog"
 	"math"
@@ -14,6 +13,7 @@ import (
 
 	"clustermap/chp/commit"
 	"clustermap/chp/internal/wire"
+	"clustermap/internal/option"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -249,13 +249,13 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 		errs = append(errs, err)
 	}
 	if o.Security.PlainUsername != "" || o.Security.PlainPassword != "" {
-		errs = append(errs, &OptionError{"Security.PlainUsername", "is for a client; a server sets PlainServer"})
+		errs = append(errs, option.New("chp", "Security.PlainUsername", "is for a client; a server sets PlainServer"))
 	}
 	if !o.Security.CurveServer && (!o.Security.CurveSecretKey.IsZero() || !o.Security.CurveServerKey.IsZero()) {
-		errs = append(errs, &OptionError{"Security.CurveServer", "is not set: a server with CURVE sets CurveServer and CurveSecretKey, and no CurveServerKey"})
+		errs = append(errs, option.New("chp", "Security.CurveServer", "is not set: a server with CURVE sets CurveServer and CurveSecretKey, and no CurveServerKey"))
 	}
 	if len(o.Admins) > 0 && !o.Security.CurveServer {
-		errs = append(errs, &OptionError{"Admins", "are keys, which only clients of a server with CURVE prove"})
+		errs = append(errs, option.New("chp", "Admins", "are keys, which only clients of a server with CURVE prove"))
 	}
 	for _, f := range []struct {
 		name  string
@@ -267,26 +267,26 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 		{"SnapshotTimeout", int64(o.SnapshotTimeout)}, {"HandshakeTimeout", int64(o.HandshakeTimeout)},
 	} {
 		if f.value < 0 {
-			errs = append(errs, &OptionError{f.name, "must not be negative"})
+			errs = append(errs, option.New("chp", f.name, "must not be negative"))
 		}
 	}
 	if o.Log != nil && o.MaxValueSize > maxLoggedValue {
-		errs = append(errs, &OptionError{"MaxValueSize", fmt.Sprintf("%d is over %d MiB, the most with a log", o.MaxValueSize, maxLoggedValue>>20)})
+		errs = append(errs, option.New("chp", "MaxValueSize", "%d is over %d MiB, the most with a log", o.MaxValueSize, maxLoggedValue>>20))
 	}
 	if o.MaxValueSize > maxMaxValueSize {
-		errs = append(errs, &OptionError{"MaxValueSize", fmt.Sprintf("%d is over %d MiB", o.MaxValueSize, maxMaxValueSize>>20)})
+		errs = append(errs, option.New("chp", "MaxValueSize", "%d is over %d MiB", o.MaxValueSize, maxMaxValueSize>>20))
 	}
 	if o.Pair != nil {
 		p, bad := o.Pair.withDefaults()
 		o.Pair, errs = &p, append(errs, bad...)
 		if !wire.DialectOf(o.Model).Full {
-			errs = append(errs, &OptionError{"Model", "is not for a server of a pair: it needs the full protocol"})
+			errs = append(errs, option.New("chp", "Model", "is not for a server of a pair: it needs the full protocol"))
 		}
 		if s, peer := &o.Security, &p.PeerSecurity; s.CurveServer != !peer.CurveServerKey.IsZero() || s.CurveServer && s.CurveSecretKey != peer.CurveSecretKey {
-			errs = append(errs, &OptionError{"Pair.PeerSecurity", "does not go with Security: with CURVE both have this server's CurveSecretKey, and PeerSecurity has the other server's CurveServerKey"})
+			errs = append(errs, option.New("chp", "Pair.PeerSecurity", "does not go with Security: with CURVE both have this server's CurveSecretKey, and PeerSecurity has the other server's CurveServerKey"))
 		}
 		if o.Preload != nil {
-			errs = append(errs, &OptionError{"Preload", "is not for a server of a pair: the servers would begin with different maps"})
+			errs = append(errs, option.New("chp", "Preload", "is not for a server of a pair: the servers would begin with different maps"))
 		}
 	}
 	if len(o.Endpoints) == 0 {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"clustermap/chp/internal/wire"
+	"clustermap/internal/option"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -230,7 +231,7 @@ const maxAnswer = 64 << 10
 func ask(ctx context.Context, server string, security sockets.Security, question, answer string) ([]byte, error) {
 	at, err := parseServer(server, wire.DialectOf(ModelSix))
 	if err != nil {
-		return nil, &OptionError{"Servers", fmt.Sprintf("%q %v", server, err)}
+		return nil, option.New("chp", "Servers", "%q %v", server, err)
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unsafe"
 
+	"clustermap/internal/option"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
@@ -129,7 +130,7 @@ func adopt(given, shown, wanted *Options) error {
 			}
 			name := given.Type().Field(i).Name
 			if why, fixed := fixedOptions[name]; fixed {
-				errs = append(errs, &OptionError{name, "cannot change: it " + why})
+				errs = append(errs, option.New("sockets", name, "%s", "cannot change: it "+why))
 				continue
 			}
 			g.Set(w)

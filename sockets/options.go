@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"clustermap/internal/option"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
@@ -543,12 +544,8 @@ func (o Options) Format(f fmt.State, verb rune) {
 
 // OptionError describes one invalid field of [Options]. A constructor reports
 // all invalid fields at once, joined by [errors.Join].
-type OptionError struct {
-	Field  string // name of the field, such as "SendBuffer" or "Security.CurveServerKey"
-	Reason string // the fault of its value
-}
-
-func (e *OptionError) Error() string { return "sockets: option " + e.Field + ": " + e.Reason }
+// The packages of this module share the type; its field Package names the one.
+type OptionError = option.Error
 
 // withDefaults validates o and returns a copy with all defaults filled in, in
 // which "no limit" is a very large number. It reports all invalid fields at
@@ -556,7 +553,7 @@ func (e *OptionError) Error() string { return "sockets: option " + e.Field + ": 
 func (o Options) withDefaults() (Options, error) {
 	var errs []error
 	bad := func(field, format string, args ...any) {
-		errs = append(errs, &OptionError{field, fmt.Sprintf(format, args...)})
+		errs = append(errs, option.New("sockets", field, format, args...))
 	}
 	errs = append(errs, checkIdentity("Identity", o.Identity, 0))
 	if o.Notify > notifyBoth && o.Notify != NotifyNone {

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// option reads a number from a connection's or listener's socket.
-func option(t testing.TB, c any, level, name int) int {
+// systemOption reads a number from a connection's or listener's socket.
+func systemOption(t testing.TB, c any, level, name int) int {
 	t.Helper()
 	raw, err := c.(syscall.Conn).SyscallConn()
 	must(t, err)
@@ -77,7 +77,7 @@ func TestSocketOptions(t *testing.T) {
 				{"send buffer", unix.SOL_SOCKET, unix.SO_SNDBUF, 140_000},
 				{"receive buffer", unix.SOL_SOCKET, unix.SO_RCVBUF, 160_000},
 			} {
-				if got := option(t, nc, c.level, c.name); got != c.want {
+				if got := systemOption(t, nc, c.level, c.name); got != c.want {
 					t.Errorf("%s: %s is %d, want %d", host, c.what, got, c.want)
 				}
 			}
@@ -87,7 +87,7 @@ func TestSocketOptions(t *testing.T) {
 	dealer := open(t, NewDealer, Options{KeepAlive: KeepAliveOff})
 	must(t, dealer.Connect(router.LastEndpoint()))
 	for _, nc := range []net.Conn{netConn(t, &dealer.socket), netConn(t, &router.socket)} {
-		if option(t, nc, unix.SOL_SOCKET, unix.SO_KEEPALIVE) != 0 {
+		if systemOption(t, nc, unix.SOL_SOCKET, unix.SO_KEEPALIVE) != 0 {
 			t.Error("keep alive is on")
 		}
 	}
@@ -162,7 +162,7 @@ func TestLocalSendBuffer(t *testing.T) {
 		// The kernel can enlarge the buffer when the last bytes are acknowledged. The
 		// next ones that are sent limit it again.
 		eventually(t, fmt.Sprintf("with SendBuffer %d the kernel's is between %d and %d", c.asked, c.least, c.most), func() bool {
-			got := option(t, netConn(t, &push.socket), unix.SOL_SOCKET, unix.SO_SNDBUF)
+			got := systemOption(t, netConn(t, &push.socket), unix.SOL_SOCKET, unix.SO_SNDBUF)
 			if got >= c.least && got <= c.most {
 				return true
 			}
@@ -194,7 +194,7 @@ func TestLocalSendBufferStuck(t *testing.T) {
 	// The kernel can enlarge the buffer when the peer answers a probe, at any time. What is
 	// then written limits it again.
 	eventually(t, "the kernel's send buffer is limited", func() bool {
-		size := option(t, netConn(t, &push.socket), unix.SOL_SOCKET, unix.SO_SNDBUF)
+		size := systemOption(t, netConn(t, &push.socket), unix.SOL_SOCKET, unix.SO_SNDBUF)
 		if size <= 2*localSendBuffer {
 			return true
 		}

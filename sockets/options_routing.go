@@ -1,6 +1,6 @@
 package sockets
 
-import "fmt"
+import "clustermap/internal/option"
 
 // Notify selects the events of which a ROUTER or STREAM notifies the application
 // with a message; see [Options.Notify]. The values are those of
@@ -24,9 +24,9 @@ const (
 func checkIdentity(field string, identity []byte, least int) error {
 	switch {
 	case len(identity) < least || len(identity) > 255:
-		return &OptionError{field, fmt.Sprintf("has %d bytes; it must have %d to 255", len(identity), least)}
+		return option.New("sockets", field, "has %d bytes; it must have %d to 255", len(identity), least)
 	case len(identity) > 0 && identity[0] == 0:
-		return &OptionError{field, "must not begin with a zero byte, which is reserved for generated identities"}
+		return option.New("sockets", field, "must not begin with a zero byte, which is reserved for generated identities")
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package sockets
 import (
 	"reflect"
 
+	"clustermap/internal/option"
 	"clustermap/zmtp"
 )
 
@@ -121,7 +122,7 @@ var optionTypes = map[string]types{
 func (o *Options) foreign(kind zmtp.SocketType) (errs []error) {
 	for f, v := range reflect.ValueOf(o).Elem().Fields() {
 		if isSet(v) && !optionTypes[f.Name].has(kind) {
-			errs = append(errs, &OptionError{f.Name, "does not apply to " + kind.String()})
+			errs = append(errs, option.New("sockets", f.Name, "%s", "does not apply to "+kind.String()))
 		}
 	}
 	return errs

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"clustermap/internal/option"
 	"clustermap/zmtp"
 )
 
@@ -73,7 +74,7 @@ func (s *Security) Validate() error {
 	var errs []error
 	o := Options{Security: *s}
 	o.checkSecurity(func(field, format string, args ...any) {
-		errs = append(errs, &OptionError{field, fmt.Sprintf(format, args...)})
+		errs = append(errs, option.New("sockets", field, format, args...))
 	})
 	return errors.Join(errs...)
 }

@@ -100,7 +100,7 @@ var rules = []struct {
 	},
 	{
 		path: "internal/command",
-		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/lograte", "internal/peerlog", "internal/visible", "zmtp", "sockets"},
+		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/lograte", "internal/option", "internal/peerlog", "internal/visible", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out: []string{
 			"golang.org/x/sys", "golang.org/x/term", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid",
@@ -121,7 +121,7 @@ var rules = []struct {
 	},
 	{
 		path: "internal/peerlog",
-		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/lograte", "zmtp", "sockets"},
+		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/lograte", "internal/option", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
 	},

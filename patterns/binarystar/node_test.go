@@ -664,7 +664,7 @@ func TestOptions(t *testing.T) {
 	}
 	_, err = New(testContext(t), Options{})
 	for _, field := range []string{"Role", "Bind", "Peer"} {
-		if err == nil || !strings.Contains(err.Error(), "Options."+field) {
+		if err == nil || !strings.Contains(err.Error(), "option "+field+": ") {
 			t.Errorf("no word of %s: %v", field, err)
 		}
 	}

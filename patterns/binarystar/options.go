@@ -1,9 +1,9 @@
 package binarystar
 
 import (
-	"errors"
 	"time"
 
+	"clustermap/internal/option"
 	"clustermap/sockets"
 )
 
@@ -89,49 +89,25 @@ type Options struct {
 
 // OptionError describes one invalid field of Options. New reports all invalid fields at
 // once, joined by errors.Join.
-type OptionError struct {
-	Field  string
-	Reason string
-}
-
-func (e *OptionError) Error() string { return "binarystar: Options." + e.Field + " " + e.Reason }
+// The packages of this module share the type; its field Package names the one.
+type OptionError = option.Error
 
 // withDefaults returns o with its defaults. The error reports all invalid fields.
 func (o Options) withDefaults() (Options, error) {
-	var errs []error
-	bad := func(field, reason string) { errs = append(errs, &OptionError{field, reason}) }
-	if o.Role != RolePrimary && o.Role != RoleBackup {
-		bad("Role", "is neither RolePrimary nor RoleBackup")
-	}
-	if o.Bind == "" {
-		bad("Bind", "is empty")
-	}
-	if o.Peer == "" {
-		bad("Peer", "is empty")
-	}
-	if o.Interval < 0 {
-		bad("Interval", "is negative")
-	}
-	if o.Interval == 0 {
-		o.Interval = DefaultInterval
-	}
+	c := option.Checker{Package: "binarystar"}
+	c.If(o.Role != RolePrimary && o.Role != RoleBackup, "Role", "is neither RolePrimary nor RoleBackup")
+	c.If(o.Bind == "", "Bind", "is empty")
+	c.If(o.Peer == "", "Peer", "is empty")
+	option.Default(&c, "Interval", &o.Interval, DefaultInterval)
 	if o.Timeout == 0 {
 		o.Timeout = 2 * o.Interval
 	}
-	if o.Timeout <= o.Interval {
-		bad("Timeout", "is not longer than Interval")
-	}
+	c.If(o.Timeout <= o.Interval, "Timeout", "is not longer than Interval")
 	if o.Valid == nil {
 		o.Valid = func([]byte) bool { return true }
 	}
-	if o.Epoch > MaxEpoch {
-		bad("Epoch", "is above MaxEpoch")
-	}
-	if err := o.BindSecurity.Validate(); err != nil {
-		bad("BindSecurity", err.Error())
-	}
-	if err := o.PeerSecurity.Validate(); err != nil {
-		bad("PeerSecurity", err.Error())
-	}
-	return o, errors.Join(errs...)
+	c.If(o.Epoch > MaxEpoch, "Epoch", "is above MaxEpoch")
+	c.Valid("BindSecurity", o.BindSecurity.Validate())
+	c.Valid("PeerSecurity", o.PeerSecurity.Validate())
+	return o, c.Err()
 }

@@ -1,11 +1,12 @@
 package blackbox
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
+	"clustermap/internal/option"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -113,89 +114,67 @@ type Options struct {
 
 // OptionError describes one invalid field of Options. New reports all invalid fields at
 // once, joined by errors.Join.
-type OptionError struct {
-	Field  string
-	Reason string
-}
-
-func (e *OptionError) Error() string { return "blackbox: Options." + e.Field + " " + e.Reason }
+// The packages of this module share the type; its field Package names the one.
+type OptionError = option.Error
 
 // withDefaults returns o with its defaults. The error reports all invalid fields.
 func (o Options) withDefaults() (Options, error) {
-	var errs []error
-	bad := func(field, format string, args ...any) {
-		errs = append(errs, &OptionError{field, fmt.Sprintf(format, args...)})
-	}
-	if o.Handle == nil {
-		bad("Handle", "is nil")
-	}
+	c := option.Checker{Package: "blackbox"}
+	c.If(o.Handle == nil, "Handle", "is nil")
 	if n := len(o.Shards); n == 0 || n > MaxShards {
-		bad("Shards", "has %d shards; 1 to %d are required", n, MaxShards)
+		c.Bad("Shards", "has %d shards; 1 to %d are required", n, MaxShards)
 	}
 	o.Shards = slices.Clone(o.Shards)
 	for i := range o.Shards {
 		s := &o.Shards[i]
 		if len(s.Topics) == 0 {
-			bad(fmt.Sprintf("Shards[%d].Topics", i), "is empty")
+			c.Bad(fmt.Sprintf("Shards[%d].Topics", i), "is empty")
 		}
 		if len(s.Connect) == 0 {
 			s.Connect = o.Connect
 		}
 		if len(s.Connect) == 0 {
-			bad(fmt.Sprintf("Shards[%d].Connect", i), "is empty, and so is Options.Connect")
+			c.Bad(fmt.Sprintf("Shards[%d].Connect", i), "is empty, and so is Options.Connect")
 		}
 	}
-	checkDisjoint(o.Shards, bad)
+	checkDisjoint(&c, o.Shards)
 	if o.Workers < 0 || o.Workers > MaxWorkers {
-		bad("Workers", "%d is not from 0 to %d", o.Workers, MaxWorkers)
+		c.Bad("Workers", "%d is not from 0 to %d", o.Workers, MaxWorkers)
 	}
 	if o.QueueBatches < 0 || o.QueueBatches > MaxQueueBatches {
-		bad("QueueBatches", "%d is not from 0 to %d", o.QueueBatches, MaxQueueBatches)
+		c.Bad("QueueBatches", "%d is not from 0 to %d", o.QueueBatches, MaxQueueBatches)
 	}
 	if o.QueueBatches == 0 {
 		o.QueueBatches = DefaultQueueBatches
 	}
-	if o.QueueBytes < 0 {
-		bad("QueueBytes", "is negative")
-	}
-	if o.QueueBytes == 0 {
-		o.QueueBytes = DefaultQueueBytes
-	}
-	if o.Policy > PolicyDrop {
-		bad("Policy", "is neither PolicyBlock nor PolicyDrop")
-	}
-	checkCores(o.Cores, bad)
-	if o.Socket.Prepare != nil {
-		bad("Socket.Prepare", "must not be set")
-	}
-	if o.Socket.RecvTimeout != 0 {
-		bad("Socket.RecvTimeout", "must not be set")
-	}
-	if o.Socket.InvertMatching {
-		bad("Socket.InvertMatching", "must not be set")
-	}
+	option.Default(&c, "QueueBytes", &o.QueueBytes, DefaultQueueBytes)
+	c.If(o.Policy > PolicyDrop, "Policy", "is neither PolicyBlock nor PolicyDrop")
+	checkCores(&c, o.Cores)
+	c.If(o.Socket.Prepare != nil, "Socket.Prepare", "must not be set")
+	c.If(o.Socket.RecvTimeout != 0, "Socket.RecvTimeout", "must not be set")
+	c.If(o.Socket.InvertMatching, "Socket.InvertMatching", "must not be set")
 	if o.Socket.RecvHWM == 0 {
 		o.Socket.RecvHWM = sockets.Unlimited
 	}
-	return o, errors.Join(errs...)
+	return o, c.Err()
 }
 
 // checkCores reports cores that this process may not use.
-func checkCores(cores []int, bad func(field, format string, args ...any)) {
+func checkCores(c *option.Checker, cores []int) {
 	allowed := AllowedCores()
-	for _, c := range cores {
+	for _, core := range cores {
 		switch {
-		case c < 0:
-			bad("Cores", "has a negative number")
-		case allowed != nil && !slices.Contains(allowed, c):
-			bad("Cores", "has core %d, which this process may not use", c)
+		case core < 0:
+			c.Bad("Cores", "has a negative number")
+		case allowed != nil && !slices.Contains(allowed, core):
+			c.Bad("Cores", "has core %d, which this process may not use", core)
 		}
 	}
 }
 
 // checkDisjoint reports topics with which two shards would receive the same message.
 // Shards without a common endpoint may have the same topics.
-func checkDisjoint(shards []Shard, bad func(field, format string, args ...any)) {
+func checkDisjoint(c *option.Checker, shards []Shard) {
 	type entry struct {
 		topic string
 		shard int
@@ -211,10 +190,7 @@ func checkDisjoint(shards []Shard, bad func(field, format string, args ...any)) 
 	reported := map[[2]int]bool{}
 	for _, all := range at {
 		slices.SortFunc(all, func(a, b entry) int {
-			if c := strings.Compare(a.topic, b.topic); c != 0 {
-				return c
-			}
-			return a.shard - b.shard
+			return cmp.Or(strings.Compare(a.topic, b.topic), a.shard-b.shard)
 		})
 		// In this order, the topics with a prefix directly follow it: outer holds the
 		// prefixes of the current topic.
@@ -227,7 +203,7 @@ func checkDisjoint(shards []Shard, bad func(field, format string, args ...any)) 
 				o := outer[n-1]
 				if pair := [2]int{o.shard, e.shard}; !reported[pair] {
 					reported[pair] = true
-					bad(fmt.Sprintf("Shards[%d].Topics", e.shard), "has %q, of which %q in shard %d is a prefix", e.topic, o.topic, o.shard)
+					c.Bad(fmt.Sprintf("Shards[%d].Topics", e.shard), "has %q, of which %q in shard %d is a prefix", e.topic, o.topic, o.shard)
 				}
 			}
 			outer = append(outer, e)

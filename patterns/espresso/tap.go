@@ -3,12 +3,12 @@ package espresso
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/option"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -34,12 +34,8 @@ type Options struct {
 const minQueue = 1 << 10
 
 // OptionError describes an invalid field of Options.
-type OptionError struct {
-	Field  string
-	Reason string
-}
-
-func (e *OptionError) Error() string { return "espresso: Options." + e.Field + " " + e.Reason }
+// The packages of this module share the type; its field Package names the one.
+type OptionError = option.Error
 
 // ErrSockets is returned for sockets of unknown types.
 var ErrSockets = errors.New("espresso: unknown type of socket")
@@ -67,7 +63,7 @@ func NewTap(frontend, backend sockets.Socket, o Options) (*Tap, error) {
 		o.Queue = DefaultQueue
 	}
 	if o.Queue < minQueue || o.Queue > math.MaxInt32 {
-		return nil, &OptionError{"Queue", fmt.Sprintf("is not from %d to %d", minQueue, math.MaxInt32)}
+		return nil, option.New("espresso", "Queue", "is not from %d to %d", minQueue, math.MaxInt32)
 	}
 	t := &Tap{ends: Ends{typeOf(frontend), typeOf(backend)}, queue: o.Queue, begun: time.Now()}
 	if t.ends.Frontend == zmtp.TypeUnknown || t.ends.Backend == zmtp.TypeUnknown {

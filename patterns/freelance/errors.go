@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"clustermap/internal/closed"
+	"clustermap/internal/option"
 	"clustermap/internal/visible"
 )
 
@@ -42,12 +43,8 @@ var (
 
 // OptionError describes one invalid field of ClientOptions or ServerOptions.
 // Constructors report all invalid fields at once, joined by errors.Join.
-type OptionError struct {
-	Field  string
-	Reason string
-}
-
-func (e *OptionError) Error() string { return "freelance: option " + e.Field + " " + e.Reason }
+// The packages of this module share the type; its field Package names the one.
+type OptionError = option.Error
 
 // HandlerError reports that a server's Handler returned an error. Only servers of this
 // package report it.

@@ -457,7 +457,7 @@ func TestClientBounds(t *testing.T) {
 	}
 	_, err := NewClient(ClientOptions{Timeout: -1, PingInterval: 2, ServerTTL: 1, MaxRequests: -1, Hedge: -1})
 	for _, field := range []string{"Timeout", "ServerTTL", "MaxRequests", "Hedge"} {
-		if err == nil || !strings.Contains(err.Error(), "option "+field+" ") {
+		if err == nil || !strings.Contains(err.Error(), "option "+field+": ") {
 			t.Errorf("no error for %s: %v", field, err)
 		}
 	}

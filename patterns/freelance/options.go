@@ -2,12 +2,12 @@ package freelance
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"strings"
 	"time"
 
 	netlink "clustermap/internal/link"
+	"clustermap/internal/option"
 	"clustermap/sockets"
 )
 
@@ -83,43 +83,18 @@ type ClientOptions struct {
 
 // withDefaults returns o with its defaults. The error reports all invalid fields.
 func (o ClientOptions) withDefaults() (ClientOptions, error) {
-	var errs []error
-	bad := func(field, reason string) { errs = append(errs, &OptionError{field, reason}) }
-	for _, d := range []struct {
-		field    string
-		value    *time.Duration
-		standard time.Duration
-	}{
-		{"Timeout", &o.Timeout, DefaultTimeout},
-		{"PingInterval", &o.PingInterval, DefaultPingInterval},
-		{"Hedge", &o.Hedge, 0},
-	} {
-		if *d.value < 0 {
-			bad(d.field, "is negative")
-		}
-		if *d.value == 0 {
-			*d.value = d.standard
-		}
-	}
+	c := option.Checker{Package: "freelance"}
+	option.Default(&c, "Timeout", &o.Timeout, DefaultTimeout)
+	option.Default(&c, "PingInterval", &o.PingInterval, DefaultPingInterval)
+	option.Default(&c, "Hedge", &o.Hedge, 0)
 	if o.ServerTTL == 0 {
 		o.ServerTTL = 3 * o.PingInterval
 	}
-	if o.ServerTTL <= o.PingInterval {
-		bad("ServerTTL", "is not longer than PingInterval")
-	}
-	if o.MaxRequests < 0 {
-		bad("MaxRequests", "is negative")
-	}
-	if o.MaxQueuedBytes < 0 {
-		bad("MaxQueuedBytes", "is negative")
-	}
-	if o.MaxRequests == 0 {
-		o.MaxRequests = DefaultMaxRequests
-	}
-	if err := o.Security.Validate(); err != nil {
-		bad("Security", err.Error())
-	}
-	return o, errors.Join(errs...)
+	c.If(o.ServerTTL <= o.PingInterval, "ServerTTL", "is not longer than PingInterval")
+	option.Default(&c, "MaxRequests", &o.MaxRequests, DefaultMaxRequests)
+	option.Default(&c, "MaxQueuedBytes", &o.MaxQueuedBytes, 0)
+	c.Valid("Security", o.Security.Validate())
+	return o, c.Err()
 }
 
 // Handler executes a request and returns the frames of its reply. Up to
@@ -194,63 +169,36 @@ type ServerOptions struct {
 
 // withDefaults returns o with its defaults. The error reports all invalid fields.
 func (o ServerOptions) withDefaults() (ServerOptions, error) {
-	var errs []error
-	bad := func(field, reason string) { errs = append(errs, &OptionError{field, reason}) }
-	if o.Handler == nil {
-		bad("Handler", "is missing")
-	}
+	c := option.Checker{Package: "freelance"}
+	c.If(o.Handler == nil, "Handler", "is missing")
 	switch {
 	case o.Bind == "":
-		bad("Bind", "is empty")
+		c.Bad("Bind", "is empty")
 	case o.Advertise == "" && wildcardAddress(o.Bind):
-		bad("Advertise", "is required: no client can connect to "+o.Bind)
+		c.Bad("Advertise", "is required: no client can connect to %s", o.Bind)
 	case o.Advertise == "":
-		checkIdentity(bad, "Bind", o.Bind)
+		checkIdentity(&c, "Bind", o.Bind)
 	}
 	if o.Advertise != "" {
-		checkIdentity(bad, "Advertise", o.Advertise)
+		checkIdentity(&c, "Advertise", o.Advertise)
 		if wildcardAddress(o.Advertise) || wildcardPort(o.Advertise) {
-			bad("Advertise", "has a wildcard; give the endpoint to which clients connect")
+			c.Bad("Advertise", "has a wildcard; give the endpoint to which clients connect")
 		}
 	}
-	for _, n := range []struct {
-		field    string
-		value    *int
-		standard int
-	}{
-		{"Concurrency", &o.Concurrency, DefaultConcurrency},
-		{"MaxWaiting", &o.MaxWaiting, DefaultMaxWaiting},
-		{"MaxWaitingBytes", &o.MaxWaitingBytes, DefaultMaxWaitingBytes},
-		{"MaxQueuedBytes", &o.MaxQueuedBytes, 0},
-		{"MaxTotalBytes", &o.MaxTotalBytes, sockets.DefaultSendTotal},
-		{"MaxClients", &o.MaxClients, 0},
-	} {
-		if *n.value < 0 {
-			bad(n.field, "is negative")
-		}
-		if *n.value == 0 {
-			*n.value = n.standard
-		}
-	}
-	if o.MaxWait < 0 {
-		bad("MaxWait", "is negative")
-	}
-	if o.MaxWait == 0 {
-		o.MaxWait = DefaultMaxWait
-	}
-	if err := o.Security.Validate(); err != nil {
-		bad("Security", err.Error())
-	}
-	return o, errors.Join(errs...)
+	option.Default(&c, "Concurrency", &o.Concurrency, DefaultConcurrency)
+	option.Default(&c, "MaxWaiting", &o.MaxWaiting, DefaultMaxWaiting)
+	option.Default(&c, "MaxWaitingBytes", &o.MaxWaitingBytes, DefaultMaxWaitingBytes)
+	option.Default(&c, "MaxQueuedBytes", &o.MaxQueuedBytes, 0)
+	option.Default(&c, "MaxTotalBytes", &o.MaxTotalBytes, sockets.DefaultSendTotal)
+	option.Default(&c, "MaxClients", &o.MaxClients, 0)
+	option.Default(&c, "MaxWait", &o.MaxWait, DefaultMaxWait)
+	c.Valid("Security", o.Security.Validate())
+	return o, c.Err()
 }
 
-func checkIdentity(bad func(field, reason string), field, endpoint string) {
-	if len(endpoint) > maxIdentity {
-		bad(field, "is longer than 255 bytes, the limit of an identity")
-	}
-	if !strings.Contains(endpoint, "://") {
-		bad(field, "has no transport; write it as tcp://host:port, ipc://path or inproc://name")
-	}
+func checkIdentity(c *option.Checker, field, endpoint string) {
+	c.If(len(endpoint) > maxIdentity, field, "is longer than 255 bytes, the limit of an identity")
+	c.If(!strings.Contains(endpoint, "://"), field, "has no transport; write it as tcp://host:port, ipc://path or inproc://name")
 }
 
 // wildcardAddress reports whether an endpoint stands for all addresses of the machine,

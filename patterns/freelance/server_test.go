@@ -328,7 +328,7 @@ func TestServerOptions(t *testing.T) {
 	t.Parallel()
 	_, err := NewServer(testContext(t), ServerOptions{Concurrency: -1, MaxWaiting: -1, MaxWaitingBytes: -1, MaxWait: -1, MaxQueuedBytes: -1, MaxClients: -1})
 	for _, field := range []string{"Handler", "Bind", "Concurrency", "MaxWaiting", "MaxWaitingBytes", "MaxWait", "MaxQueuedBytes", "MaxClients"} {
-		if err == nil || !strings.Contains(err.Error(), "option "+field+" ") {
+		if err == nil || !strings.Contains(err.Error(), "option "+field+": ") {
 			t.Errorf("no error for %s: %v", field, err)
 		}
 	}

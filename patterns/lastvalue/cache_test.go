@@ -382,7 +382,7 @@ func TestOptions(t *testing.T) {
 		"MaxTopics", "MaxBytes", "Expiry", "Publisher.Conflate", "Publisher.InvertMatching",
 		"Subscribers.InvertMatching", "Subscribers.WaitSubscriber", "Subscribers.FullPolicy",
 	} {
-		if err == nil || !strings.Contains(err.Error(), "Options."+field+" ") {
+		if err == nil || !strings.Contains(err.Error(), "option "+field+": ") {
 			t.Errorf("no error for %s: %v", field, err)
 		}
 	}

@@ -1,9 +1,9 @@
 package lastvalue
 
 import (
-	"errors"
 	"time"
 
+	"clustermap/internal/option"
 	"clustermap/sockets"
 )
 
@@ -46,30 +46,21 @@ type Options struct {
 
 // OptionError describes one invalid field of Options. New reports all invalid fields at
 // once, joined by errors.Join.
-type OptionError struct {
-	Field  string
-	Reason string
-}
-
-func (e *OptionError) Error() string { return "lastvalue: Options." + e.Field + " " + e.Reason }
+// The packages of this module share the type; its field Package names the one.
+type OptionError = option.Error
 
 // withDefaults returns o with its defaults. The error reports all invalid fields.
 func (o Options) withDefaults() (Options, error) {
-	var errs []error
-	check := func(bad bool, field, reason string) {
-		if bad {
-			errs = append(errs, &OptionError{field, reason})
-		}
-	}
-	check(o.MaxTopics < 0, "MaxTopics", "is negative")
-	check(o.MaxTopics > maxEntries, "MaxTopics", "is above 2147483646")
-	check(o.MaxBytes < 0, "MaxBytes", "is negative")
-	check(o.Expiry < 0, "Expiry", "is negative")
-	check(o.Publisher.Conflate, "Publisher.Conflate", "would lose last values")
-	check(o.Publisher.InvertMatching, "Publisher.InvertMatching", "is not supported")
-	check(o.Subscribers.InvertMatching, "Subscribers.InvertMatching", "is not supported")
-	check(o.Subscribers.WaitSubscriber, "Subscribers.WaitSubscriber", "is not supported")
-	check(o.Subscribers.FullPolicy == sockets.PolicyBlock, "Subscribers.FullPolicy", "is PolicyBlock: one slow subscriber would stop all others")
+	c := option.Checker{Package: "lastvalue"}
+	c.If(o.MaxTopics < 0, "MaxTopics", "is negative")
+	c.If(o.MaxTopics > maxEntries, "MaxTopics", "is above 2147483646")
+	c.If(o.MaxBytes < 0, "MaxBytes", "is negative")
+	c.If(o.Expiry < 0, "Expiry", "is negative")
+	c.If(o.Publisher.Conflate, "Publisher.Conflate", "would lose last values")
+	c.If(o.Publisher.InvertMatching, "Publisher.InvertMatching", "is not supported")
+	c.If(o.Subscribers.InvertMatching, "Subscribers.InvertMatching", "is not supported")
+	c.If(o.Subscribers.WaitSubscriber, "Subscribers.WaitSubscriber", "is not supported")
+	c.If(o.Subscribers.FullPolicy == sockets.PolicyBlock, "Subscribers.FullPolicy", "is PolicyBlock: one slow subscriber would stop all others")
 	if o.MaxTopics == 0 {
 		o.MaxTopics = DefaultMaxTopics
 	}
@@ -82,5 +73,5 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	s.FullPolicy = sockets.PolicyDisconnect
 	s.XPubManual, s.XPubManualLastValue = true, false
-	return o, errors.Join(errs...)
+	return o, c.Err()
 }

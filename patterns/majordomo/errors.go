@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"clustermap/internal/closed"
+	"clustermap/internal/option"
 	"clustermap/internal/visible"
 	"clustermap/zmtp"
 )
@@ -133,9 +134,5 @@ func errorOf(err error) *Error {
 
 // OptionError describes one invalid field of the options. Constructors report all
 // invalid fields at once, joined by errors.Join.
-type OptionError struct {
-	Field  string
-	Reason string
-}
-
-func (e *OptionError) Error() string { return "majordomo: option " + e.Field + " " + e.Reason }
+// The packages of this module share the type; its field Package names the one.
+type OptionError = option.Error

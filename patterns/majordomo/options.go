@@ -1,12 +1,12 @@
 package majordomo
 
 import (
-	"errors"
 	"log/slog"
 	"math"
 	"strconv"
 	"time"
 
+	"clustermap/internal/option"
 	"clustermap/sockets"
 )
 
@@ -101,48 +101,22 @@ type BrokerOptions struct {
 	Socket sockets.Options
 }
 
-// checker collects the errors of an options struct.
-type checker struct{ errs []error }
+// checker checks the options that are common to several kinds.
+type checker struct{ option.Checker }
 
-func (c *checker) bad(field, reason string) {
-	c.errs = append(c.errs, &OptionError{field, reason})
-}
-
-// count sets the default of a number, which must not be negative.
-func (c *checker) count(field string, n *int, standard int) {
-	if *n < 0 {
-		c.bad(field, "is negative")
-	}
-	if *n == 0 {
-		*n = standard
-	}
-}
-
-// time is count for a duration.
-func (c *checker) time(field string, d *time.Duration, standard time.Duration) {
-	if *d < 0 {
-		c.bad(field, "is negative")
-	}
-	if *d == 0 {
-		*d = standard
-	}
-}
+func newChecker() checker { return checker{option.Checker{Package: "majordomo"}} }
 
 // beats checks Heartbeat and Liveness, whose product must be a valid duration.
 func (c *checker) beats(heartbeat *time.Duration, liveness *int) {
-	c.time("Heartbeat", heartbeat, DefaultHeartbeat)
-	c.count("Liveness", liveness, DefaultLiveness)
-	if *liveness > 0 && *heartbeat > math.MaxInt64/time.Duration(*liveness) {
-		c.bad("Liveness", "times Heartbeat is longer than 292 years")
-	}
+	option.Default(&c.Checker, "Heartbeat", heartbeat, DefaultHeartbeat)
+	option.Default(&c.Checker, "Liveness", liveness, DefaultLiveness)
+	c.If(*liveness > 0 && *heartbeat > math.MaxInt64/time.Duration(*liveness), "Liveness", "times Heartbeat is longer than 292 years")
 }
 
 // decided reports an option of the socket that the caller has set although this package
 // decides it.
 func (c *checker) decided(field string, set bool) {
-	if set {
-		c.bad("Socket."+field, "is set by this package")
-	}
+	c.If(set, "Socket."+field, "is set by this package")
 }
 
 // exchange checks the options that would change the messages or the waits of a socket.
@@ -159,26 +133,22 @@ func (c *checker) connecting(s *sockets.Options) {
 	c.decided("Conflate", s.Conflate)
 	c.decided("HiccupMessage", s.HiccupMessage != nil)
 	c.decided("ReconnectStop", s.ReconnectStop != 0)
-	if s.ReconnectInterval != 0 || s.ReconnectIntervalMax != 0 {
-		c.bad("Socket.ReconnectInterval", "is set by this package: use Reconnect and ReconnectMax")
-	}
+	c.If(s.ReconnectInterval != 0 || s.ReconnectIntervalMax != 0, "Socket.ReconnectInterval", "is set by this package: use Reconnect and ReconnectMax")
 }
-
-func (c *checker) err() error { return errors.Join(c.errs...) }
 
 // withDefaults returns o with its defaults. The error reports all invalid fields.
 func (o BrokerOptions) withDefaults() (BrokerOptions, error) {
-	var c checker
+	c := newChecker()
 	c.beats(&o.Heartbeat, &o.Liveness)
 	if o.Expiry == 0 {
 		o.Expiry = DefaultExpiry
 	}
-	c.count("MaxDeliveries", &o.MaxDeliveries, DefaultMaxDeliveries)
-	c.count("MaxServices", &o.MaxServices, DefaultMaxServices)
-	c.count("MaxWorkers", &o.MaxWorkers, DefaultMaxWorkers)
-	c.count("MaxWaiting", &o.MaxWaiting, DefaultMaxWaiting)
-	c.count("MaxWaitingBytes", &o.MaxWaitingBytes, DefaultMaxWaitingBytes)
-	c.count("MaxBytes", &o.MaxBytes, DefaultMaxBytes)
+	option.Default(&c.Checker, "MaxDeliveries", &o.MaxDeliveries, DefaultMaxDeliveries)
+	option.Default(&c.Checker, "MaxServices", &o.MaxServices, DefaultMaxServices)
+	option.Default(&c.Checker, "MaxWorkers", &o.MaxWorkers, DefaultMaxWorkers)
+	option.Default(&c.Checker, "MaxWaiting", &o.MaxWaiting, DefaultMaxWaiting)
+	option.Default(&c.Checker, "MaxWaitingBytes", &o.MaxWaitingBytes, DefaultMaxWaitingBytes)
+	option.Default(&c.Checker, "MaxBytes", &o.MaxBytes, DefaultMaxBytes)
 	if o.AllowWorker == nil {
 		o.AllowWorker = AllowWorkers(o.Socket)
 	}
@@ -204,7 +174,7 @@ func (o BrokerOptions) withDefaults() (BrokerOptions, error) {
 		s.Linger = 500 * time.Millisecond
 	}
 	announce(s, nil)
-	return o, c.err()
+	return o, c.Err()
 }
 
 // WorkerOptions configures a Worker. Broker is required.
@@ -257,29 +227,19 @@ type WorkerOptions struct {
 }
 
 func (o WorkerOptions) withDefaults() (WorkerOptions, error) {
-	var c checker
-	if o.Broker == "" {
-		c.bad("Broker", "is empty")
-	}
-	if o.Version > Version02 {
-		c.bad("Version", "is neither Version01 nor Version02")
-	}
-	c.count("Concurrency", &o.Concurrency, DefaultConcurrency)
-	if o.Concurrency > MaxConcurrency {
-		c.bad("Concurrency", "is above "+strconv.Itoa(MaxConcurrency))
-	}
+	c := newChecker()
+	c.If(o.Broker == "", "Broker", "is empty")
+	c.If(o.Version > Version02, "Version", "is neither Version01 nor Version02")
+	option.Default(&c.Checker, "Concurrency", &o.Concurrency, DefaultConcurrency)
+	c.If(o.Concurrency > MaxConcurrency, "Concurrency", "is above "+strconv.Itoa(MaxConcurrency))
 	c.beats(&o.Heartbeat, &o.Liveness)
-	c.count("Ahead", &o.Ahead, DefaultAhead)
-	if o.Ahead > maxAhead {
-		c.bad("Ahead", "is above "+strconv.Itoa(maxAhead))
-	}
-	c.time("Reconnect", &o.Reconnect, DefaultReconnect)
-	c.time("ReconnectMax", &o.ReconnectMax, max(DefaultReconnectMax, o.Reconnect))
-	if o.ReconnectMax < o.Reconnect {
-		c.bad("ReconnectMax", "is shorter than Reconnect")
-	}
+	option.Default(&c.Checker, "Ahead", &o.Ahead, DefaultAhead)
+	c.If(o.Ahead > maxAhead, "Ahead", "is above "+strconv.Itoa(maxAhead))
+	option.Default(&c.Checker, "Reconnect", &o.Reconnect, DefaultReconnect)
+	option.Default(&c.Checker, "ReconnectMax", &o.ReconnectMax, max(DefaultReconnectMax, o.Reconnect))
+	c.If(o.ReconnectMax < o.Reconnect, "ReconnectMax", "is shorter than Reconnect")
 	c.connecting(&o.Socket)
-	return o, c.err()
+	return o, c.Err()
 }
 
 // ClientOptions configures a Client. Broker is required.
@@ -323,24 +283,18 @@ type ClientOptions struct {
 }
 
 func (o ClientOptions) withDefaults() (ClientOptions, error) {
-	var c checker
-	if o.Broker == "" {
-		c.bad("Broker", "is empty")
-	}
-	if o.Version > Version02 {
-		c.bad("Version", "is neither Version01 nor Version02")
-	}
-	c.count("Attempts", &o.Attempts, DefaultAttempts)
+	c := newChecker()
+	c.If(o.Broker == "", "Broker", "is empty")
+	c.If(o.Version > Version02, "Version", "is neither Version01 nor Version02")
+	option.Default(&c.Checker, "Attempts", &o.Attempts, DefaultAttempts)
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout
 	}
-	c.count("Connections", &o.Connections, DefaultConnections)
-	c.count("MaxReply", &o.MaxReply, DefaultMaxReply)
-	c.time("Reconnect", &o.Reconnect, DefaultReconnect)
-	c.time("ReconnectMax", &o.ReconnectMax, max(DefaultReconnectMax, o.Reconnect))
-	if o.ReconnectMax < o.Reconnect {
-		c.bad("ReconnectMax", "is shorter than Reconnect")
-	}
+	option.Default(&c.Checker, "Connections", &o.Connections, DefaultConnections)
+	option.Default(&c.Checker, "MaxReply", &o.MaxReply, DefaultMaxReply)
+	option.Default(&c.Checker, "Reconnect", &o.Reconnect, DefaultReconnect)
+	option.Default(&c.Checker, "ReconnectMax", &o.ReconnectMax, max(DefaultReconnectMax, o.Reconnect))
+	c.If(o.ReconnectMax < o.Reconnect, "ReconnectMax", "is shorter than Reconnect")
 	c.connecting(&o.Socket)
-	return o, c.err()
+	return o, c.Err()
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"clustermap/internal/backoff"
+	"clustermap/internal/option"
 	"clustermap/sockets"
 )
 
@@ -68,7 +69,7 @@ func NewWorker(service string, h Handler, o WorkerOptions) (*Worker, error) {
 		err = errors.Join(err, ErrReserved)
 	}
 	if h == nil {
-		err = errors.Join(err, &OptionError{"Handler", "is nil"})
+		err = errors.Join(err, option.New("majordomo", "Handler", "is nil"))
 	}
 	if err != nil {
 		return nil, err

@@ -1,10 +1,10 @@
 package snail
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
+	"clustermap/internal/option"
 	"clustermap/sockets"
 )
 
@@ -128,32 +128,23 @@ type Options struct {
 
 // OptionError describes one invalid field of Options. NewSubscriber reports all invalid
 // fields at once, joined by errors.Join.
-type OptionError struct {
-	Field  string
-	Reason string
-}
-
-func (e *OptionError) Error() string { return "snail: Options." + e.Field + " " + e.Reason }
+// The packages of this module share the type; its field Package names the one.
+type OptionError = option.Error
 
 // withDefaults returns o with its defaults. The error reports all invalid fields.
 func (o Options) withDefaults() (Options, error) {
-	var errs []error
-	check := func(bad bool, field, reason string) {
-		if bad {
-			errs = append(errs, &OptionError{field, reason})
-		}
-	}
-	check(len(o.Endpoints) == 0, "Endpoints", "is empty")
-	check(o.Policy > PolicyResubscribe, "Policy", "is not PolicyStop, PolicyReport or PolicyResubscribe")
-	check(o.Policy == PolicyReport && o.OnLag == nil, "OnLag", "is not set; PolicyReport requires it")
-	check(o.Clocks > ClocksUnsynchronised, "Clocks", "is neither ClocksSynchronised nor ClocksUnsynchronised")
-	check(o.MaxDrift < 0, "MaxDrift", "is negative")
-	check(o.MaxDrift >= time.Second, "MaxDrift", "is one second per second or more")
-	check(o.Pause < 0, "Pause", "is negative")
-	check(len(o.Endpoints) > 1 && o.Sequence, "Sequence", "requires a single publisher")
-	check(len(o.Endpoints) > 1 && o.Clocks == ClocksUnsynchronised, "Clocks", "is ClocksUnsynchronised, which requires a single publisher")
-	check(o.MaxDelay < 0 && !o.Sequence, "MaxDelay", "is negative and Sequence is not set: nothing would be checked")
-	check(o.Socket.Conflate, "Socket.Conflate", "would hide delays")
+	c := option.Checker{Package: "snail"}
+	c.If(len(o.Endpoints) == 0, "Endpoints", "is empty")
+	c.If(o.Policy > PolicyResubscribe, "Policy", "is not PolicyStop, PolicyReport or PolicyResubscribe")
+	c.If(o.Policy == PolicyReport && o.OnLag == nil, "OnLag", "is not set; PolicyReport requires it")
+	c.If(o.Clocks > ClocksUnsynchronised, "Clocks", "is neither ClocksSynchronised nor ClocksUnsynchronised")
+	c.If(o.MaxDrift < 0, "MaxDrift", "is negative")
+	c.If(o.MaxDrift >= time.Second, "MaxDrift", "is one second per second or more")
+	c.If(o.Pause < 0, "Pause", "is negative")
+	c.If(len(o.Endpoints) > 1 && o.Sequence, "Sequence", "requires a single publisher")
+	c.If(len(o.Endpoints) > 1 && o.Clocks == ClocksUnsynchronised, "Clocks", "is ClocksUnsynchronised, which requires a single publisher")
+	c.If(o.MaxDelay < 0 && !o.Sequence, "MaxDelay", "is negative and Sequence is not set: nothing would be checked")
+	c.If(o.Socket.Conflate, "Socket.Conflate", "would hide delays")
 	if o.MaxDelay == 0 {
 		o.MaxDelay = DefaultMaxDelay
 	}
@@ -169,5 +160,5 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return o, errors.Join(errs...)
+	return o, c.Err()
 }

@@ -395,14 +395,14 @@ func TestOptions(t *testing.T) {
 		Policy: 9, Clocks: 9, MaxDelay: -1, MaxDrift: -1, Pause: -1, Socket: sockets.Options{Conflate: true},
 	})
 	for _, field := range []string{"Endpoints", "Policy", "Clocks", "MaxDelay", "MaxDrift", "Pause", "Socket.Conflate"} {
-		if err == nil || !strings.Contains(err.Error(), "Options."+field+" ") {
+		if err == nil || !strings.Contains(err.Error(), "option "+field+": ") {
 			t.Errorf("no error for %s: %v", field, err)
 		}
 	}
 	two := []string{anyPort, anyPort}
 	_, err = NewSubscriber(Options{Endpoints: two, Policy: PolicyReport, Sequence: true, Clocks: ClocksUnsynchronised})
 	for _, field := range []string{"OnLag", "Sequence", "Clocks"} {
-		if err == nil || !strings.Contains(err.Error(), "Options."+field+" ") {
+		if err == nil || !strings.Contains(err.Error(), "option "+field+": ") {
 			t.Errorf("no error for %s: %v", field, err)
 		}
 	}

@@ -407,7 +407,7 @@ func TestOptions(t *testing.T) {
 	t.Parallel()
 	_, err := Options{PerService: -1, RetryMin: 2, RetryMax: 1, MaxRequestBytes: MaxMessageBytes + 1}.withDefaults()
 	for _, field := range []string{"Broker", "Dir", "PerService", "RetryMax", "MaxRequestBytes"} {
-		if err == nil || !strings.Contains(err.Error(), "option "+field+" ") {
+		if err == nil || !strings.Contains(err.Error(), "option "+field+": ") {
 			t.Errorf("%s is not in: %v", field, err)
 		}
 	}

@@ -2,10 +2,10 @@ package titanic
 
 import (
 	"cmp"
-	"errors"
 	"strconv"
 	"time"
 
+	"clustermap/internal/option"
 	"clustermap/patterns/majordomo"
 	"clustermap/sockets"
 )
@@ -117,31 +117,8 @@ type Options struct {
 
 // OptionError describes one invalid field of the options. Constructors report all
 // invalid fields at once, joined by errors.Join.
-type OptionError struct {
-	Field  string
-	Reason string
-}
-
-func (e *OptionError) Error() string { return "titanic: option " + e.Field + " " + e.Reason }
-
-// checker collects the errors of an options struct.
-type checker struct{ errs []error }
-
-func (c *checker) bad(field, reason string) {
-	c.errs = append(c.errs, &OptionError{field, reason})
-}
-
-func (c *checker) err() error { return errors.Join(c.errs...) }
-
-// positive sets the default of a number or duration, which must not be negative.
-func positive[T int | int64 | time.Duration](c *checker, field string, v *T, standard T) {
-	if *v < 0 {
-		c.bad(field, "is negative")
-	}
-	if *v == 0 {
-		*v = standard
-	}
-}
+// The packages of this module share the type; its field Package names the one.
+type OptionError = option.Error
 
 // MaxMessageBytes is the limit of MaxRequestBytes and MaxReplyBytes. bbolt can store
 // messages of this size, also on 32-bit systems.
@@ -149,46 +126,34 @@ const MaxMessageBytes = 512 << 20
 
 // withDefaults returns o with its defaults. The error reports all invalid fields.
 func (o Options) withDefaults() (Options, error) {
-	var c checker
-	if o.Broker == "" {
-		c.bad("Broker", "is empty")
-	}
-	if o.Dir == "" {
-		c.bad("Dir", "is empty")
-	}
-	positive(&c, "Concurrency", &o.Concurrency, DefaultConcurrency)
-	if o.Concurrency > majordomo.MaxConcurrency {
-		c.bad("Concurrency", "is above "+strconv.Itoa(majordomo.MaxConcurrency))
-	}
-	positive(&c, "PerService", &o.PerService, DefaultPerService)
-	positive(&c, "AttemptTimeout", &o.AttemptTimeout, DefaultAttemptTimeout)
-	positive(&c, "RetryMin", &o.RetryMin, min(DefaultRetryMin, cmp.Or(max(o.RetryMax, 0), DefaultRetryMin)))
-	positive(&c, "RetryMax", &o.RetryMax, max(DefaultRetryMax, o.RetryMin))
-	if o.RetryMax < o.RetryMin {
-		c.bad("RetryMax", "is shorter than RetryMin")
-	}
+	c := option.Checker{Package: "titanic"}
+	c.If(o.Broker == "", "Broker", "is empty")
+	c.If(o.Dir == "", "Dir", "is empty")
+	option.Default(&c, "Concurrency", &o.Concurrency, DefaultConcurrency)
+	c.If(o.Concurrency > majordomo.MaxConcurrency, "Concurrency", "is above "+strconv.Itoa(majordomo.MaxConcurrency))
+	option.Default(&c, "PerService", &o.PerService, DefaultPerService)
+	option.Default(&c, "AttemptTimeout", &o.AttemptTimeout, DefaultAttemptTimeout)
+	option.Default(&c, "RetryMin", &o.RetryMin, min(DefaultRetryMin, cmp.Or(max(o.RetryMax, 0), DefaultRetryMin)))
+	option.Default(&c, "RetryMax", &o.RetryMax, max(DefaultRetryMax, o.RetryMin))
+	c.If(o.RetryMax < o.RetryMin, "RetryMax", "is shorter than RetryMin")
 	if o.RequestTTL == 0 {
 		o.RequestTTL = DefaultRequestTTL
 	}
 	if o.ReplyTTL == 0 {
 		o.ReplyTTL = DefaultReplyTTL
 	}
-	positive(&c, "MaxRequestBytes", &o.MaxRequestBytes, DefaultMaxRequestBytes)
-	positive(&c, "MaxReplyBytes", &o.MaxReplyBytes, DefaultMaxReplyBytes)
-	if o.MaxRequestBytes > MaxMessageBytes {
-		c.bad("MaxRequestBytes", "is above 512 MiB")
-	}
-	if o.MaxReplyBytes > MaxMessageBytes {
-		c.bad("MaxReplyBytes", "is above 512 MiB")
-	}
-	positive(&c, "MaxRequests", &o.MaxRequests, DefaultMaxRequests)
-	positive(&c, "MaxBytes", &o.MaxBytes, DefaultMaxBytes)
-	positive(&c, "MaxHeldBytes", &o.MaxHeldBytes, DefaultMaxHeldBytes)
-	positive(&c, "MaxServices", &o.MaxServices, DefaultMaxServices)
-	positive(&c, "MaxBatch", &o.MaxBatch, 0)
-	positive(&c, "Heartbeat", &o.Heartbeat, 0)
-	positive(&c, "Liveness", &o.Liveness, 0)
-	return o, c.err()
+	option.Default(&c, "MaxRequestBytes", &o.MaxRequestBytes, DefaultMaxRequestBytes)
+	option.Default(&c, "MaxReplyBytes", &o.MaxReplyBytes, DefaultMaxReplyBytes)
+	c.If(o.MaxRequestBytes > MaxMessageBytes, "MaxRequestBytes", "is above 512 MiB")
+	c.If(o.MaxReplyBytes > MaxMessageBytes, "MaxReplyBytes", "is above 512 MiB")
+	option.Default(&c, "MaxRequests", &o.MaxRequests, DefaultMaxRequests)
+	option.Default(&c, "MaxBytes", &o.MaxBytes, DefaultMaxBytes)
+	option.Default(&c, "MaxHeldBytes", &o.MaxHeldBytes, DefaultMaxHeldBytes)
+	option.Default(&c, "MaxServices", &o.MaxServices, DefaultMaxServices)
+	option.Default(&c, "MaxBatch", &o.MaxBatch, 0)
+	option.Default(&c, "Heartbeat", &o.Heartbeat, 0)
+	option.Default(&c, "Liveness", &o.Liveness, 0)
+	return o, c.Err()
 }
 
 // ClientOptions configures a Client. Broker is required.
@@ -206,14 +171,10 @@ type ClientOptions struct {
 }
 
 func (o ClientOptions) withDefaults() (ClientOptions, error) {
-	var c checker
-	if o.Broker == "" {
-		c.bad("Broker", "is empty")
-	}
-	positive(&c, "PollMin", &o.PollMin, min(DefaultPollMin, cmp.Or(max(o.PollMax, 0), DefaultPollMin)))
-	positive(&c, "PollMax", &o.PollMax, max(DefaultPollMax, o.PollMin))
-	if o.PollMax < o.PollMin {
-		c.bad("PollMax", "is shorter than PollMin")
-	}
-	return o, c.err()
+	c := option.Checker{Package: "titanic"}
+	c.If(o.Broker == "", "Broker", "is empty")
+	option.Default(&c, "PollMin", &o.PollMin, min(DefaultPollMin, cmp.Or(max(o.PollMax, 0), DefaultPollMin)))
+	option.Default(&c, "PollMax", &o.PollMax, max(DefaultPollMax, o.PollMin))
+	c.If(o.PollMax < o.PollMin, "PollMax", "is shorter than PollMin")
+	return o, c.Err()
 }
