@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -25,55 +24,28 @@ const attemptDelay = 250 * time.Millisecond
 
 // names dials hosts by name.
 type names struct {
-	resolve func(ctx context.Context, host string) ([]netip.Addr, error)
+	resolve func(ctx context.Context, network, host string) ([]netip.Addr, error) // network is ip, ip4 or ip6
 	past    history
 }
 
 // system is the system's resolver, and what is known of the addresses that it gave.
-var system = names{resolve: func(ctx context.Context, host string) ([]netip.Addr, error) {
-	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+var system = names{resolve: func(ctx context.Context, network, host string) ([]netip.Addr, error) {
+	return net.DefaultResolver.LookupNetIP(ctx, network, host) // the one of now: a program may replace it
 }}
 
 // dial makes one attempt to connect to host:port. dial connects to a single address.
 func (n *names) dial(ctx context.Context, dial dialFunc, network, address string) (net.Conn, error) {
-	all, err := n.lookUp(ctx, network, address)
+	l, err := n.lookUp(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	nc, _, err := n.race(ctx, dial, network, all)
+	defer l.end()
+	all, more, err := l.first()
+	if err != nil {
+		return nil, err
+	}
+	nc, _, err := n.race(ctx, dial, network, all, more)
 	return nc, err
-}
-
-// lookUp returns the addresses of a host in the order in which to try them: there is at
-// least one. The families alternate (RFC 8305, section 4), and addresses that have failed
-// lately are last.
-func (n *names) lookUp(ctx context.Context, network, address string) ([]netip.AddrPort, error) {
-	host, text, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
-	}
-	port, err := strconv.ParseUint(text, 10, 16)
-	if err != nil {
-		return nil, &net.OpError{Op: "dial", Net: network, Err: &net.AddrError{Err: "invalid port", Addr: address}}
-	}
-	found := []netip.Addr{{}}
-	if found[0], err = netip.ParseAddr(host); err != nil {
-		if found, err = n.resolve(ctx, host); err == nil && len(found) == 0 {
-			err = &net.DNSError{Err: "no addresses", Name: host, IsNotFound: true}
-		}
-	}
-	if err != nil {
-		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
-	}
-	for i, a := range found {
-		found[i] = a.Unmap()
-	}
-	found = n.past.sort(interleave(found), time.Now())
-	all := make([]netip.AddrPort, len(found))
-	for i, a := range found {
-		all[i] = netip.AddrPortFrom(a, uint16(port))
-	}
-	return all, nil
 }
 
 // interleave returns addresses with alternating families, beginning with that of the
@@ -99,10 +71,11 @@ func interleave(all []netip.Addr) []netip.Addr {
 	return mixed
 }
 
-// race connects to one of the addresses, and returns which. Nothing that race has begun
-// goes on after it has returned.
-func (n *names) race(ctx context.Context, dial dialFunc, network string, all []netip.AddrPort) (net.Conn, netip.Addr, error) {
-	if len(all) == 1 {
+// race connects to one of the addresses, and returns which. more, which can be nil, has
+// further addresses and is closed after them. Nothing that race has begun goes on after it
+// has returned.
+func (n *names) race(ctx context.Context, dial dialFunc, network string, all []netip.AddrPort, more <-chan []netip.AddrPort) (net.Conn, netip.Addr, error) {
+	if len(all) == 1 && more == nil {
 		nc, err := dial(ctx, network, all[0].String())
 		return nc, all[0].Addr(), err
 	}
@@ -114,6 +87,7 @@ func (n *names) race(ctx context.Context, dial dialFunc, network string, all []n
 	racing, stop := context.WithCancel(ctx)
 	results := make(chan result) // all that have begun are received
 	begun, pending := 0, make(map[int]bool)
+	due := false // the next one may begin at once
 	defer func() {
 		stop()
 		for range len(pending) {
@@ -124,19 +98,32 @@ func (n *names) race(ctx context.Context, dial dialFunc, network string, all []n
 	}()
 	delay := time.NewTimer(0)
 	defer delay.Stop()
-	errs := make([]error, len(all))
-	for {
+	var errs []error
+	for begun < len(all) && ctx.Err() == nil || len(pending) > 0 || more != nil {
 		select {
 		case <-delay.C:
-			index := begun
+			if due = begun == len(all); due || ctx.Err() != nil {
+				continue
+			}
+			index, address := begun, all[begun].String()
 			begun++
 			pending[index] = true
 			go func() {
-				nc, err := dial(racing, network, all[index].String())
+				nc, err := dial(racing, network, address)
 				results <- result{index, nc, err}
 			}()
-			if begun < len(all) {
-				delay.Reset(attemptDelay)
+			delay.Reset(attemptDelay)
+		case list, ok := <-more:
+			if !ok {
+				more = nil
+			}
+			for _, a := range list {
+				if !slices.Contains(all, a) {
+					all = append(all, a)
+				}
+			}
+			if due {
+				delay.Reset(0)
 			}
 		case r := <-results:
 			delete(pending, r.index)
@@ -148,18 +135,14 @@ func (n *names) race(ctx context.Context, dial dialFunc, network string, all []n
 				}
 				return r.nc, all[r.index].Addr(), nil
 			}
-			errs[r.index] = r.err
+			errs = append(errs, r.err)
 			if !errors.Is(ctx.Err(), context.Canceled) {
 				n.past.failed(all[r.index].Addr(), time.Now())
 			}
-			switch {
-			case len(pending) == 0 && (begun == len(all) || ctx.Err() != nil):
-				return nil, netip.Addr{}, telling(errs)
-			case begun < len(all) && ctx.Err() == nil:
-				delay.Reset(0)
-			}
+			delay.Reset(0)
 		}
 	}
+	return nil, netip.Addr{}, telling(errs)
 }
 
 // telling returns the first error that is not only of this machine, which cannot use the
@@ -310,16 +293,21 @@ func (h *Host) look(ctx context.Context, dial dialFunc, network, address string)
 	if h.address.IsValid() {
 		return nil, nil
 	}
-	all, err := h.names.lookUp(ctx, network, address)
+	l, err := h.names.lookUp(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	if len(all) == 1 {
+	defer l.end()
+	all, more, err := l.first()
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 1 && more == nil {
 		h.address = all[0].Addr() // the other calls need not wait for the connection
 		return nil, nil
 	}
 	skip := h.skip % len(all)
-	nc, at, err := h.names.race(ctx, dial, network, slices.Concat(all[skip:], all[:skip]))
+	nc, at, err := h.names.race(ctx, dial, network, slices.Concat(all[skip:], all[:skip]), more)
 	if err == nil {
 		h.address = at
 	}

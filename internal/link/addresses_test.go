@@ -34,7 +34,7 @@ func (c *fakeConn) Close() error { c.closed(); return nil }
 // newFakeNet returns a network in which each name stands for the same addresses.
 func newFakeNet(addresses ...string) *fakeNet {
 	f := &fakeNet{}
-	f.names.resolve = func(context.Context, string) (all []netip.Addr, err error) {
+	f.names.resolve = func(context.Context, string, string) (all []netip.Addr, err error) {
 		for _, a := range addresses {
 			all = append(all, netip.MustParseAddr(a))
 		}
@@ -43,7 +43,7 @@ func newFakeNet(addresses ...string) *fakeNet {
 	return f
 }
 
-// dial connects to addresses that contain ".1." (at once) or ".2." (after a second), is
+// dial connects to addresses that contain ".1." or ":1:" (at once) or ".2." (after a second), is
 // refused by those with ".3.", and gets no answer from the others.
 func (f *fakeNet) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	host, _, _ := net.SplitHostPort(address)
@@ -52,7 +52,7 @@ func (f *fakeNet) dial(ctx context.Context, _, address string) (net.Conn, error)
 	f.mu.Unlock()
 	wait := time.Hour
 	switch {
-	case strings.Contains(host, ".1."):
+	case strings.Contains(host, ".1."), strings.Contains(host, ":1:"):
 		wait = 0
 	case strings.Contains(host, ".2."):
 		wait = time.Second
@@ -186,6 +186,75 @@ func TestFamiliesAlternate(t *testing.T) {
 			t.Errorf("tried %v", f.tried)
 		}
 	})
+}
+
+// TestSilenceAboutOneFamily: a DNS server that never answers for one family does not keep
+// the addresses of the other from being tried, and one that answers late adds its own.
+func TestSilenceAboutOneFamily(t *testing.T) {
+	t.Parallel()
+	type family struct {
+		address string
+		after   time.Duration // when the answer comes
+	}
+	never := family{after: time.Hour}
+	for name, test := range map[string]struct {
+		four, six family
+		took      time.Duration
+		tried     []string
+	}{
+		"A only":            {family{"10.1.0.1", 0}, never, familyDelay, []string{"10.1.0.1"}},
+		"AAAA only":         {never, family{"2001:db8:1::1", 0}, familyDelay, []string{"2001:db8:1::1"}},
+		"a late A":          {family{"10.1.0.1", time.Second}, family{"2001:db8::9", 0}, time.Second, []string{"2001:db8::9", "10.1.0.1"}},
+		"a late AAAA":       {family{"10.3.0.1", 0}, family{"2001:db8:1::1", time.Second}, time.Second, []string{"10.3.0.1", "2001:db8:1::1"}},
+		"both late":         {family{"10.1.0.1", time.Second}, family{"2001:db8::9", time.Second}, time.Second + attemptDelay, []string{"2001:db8::9", "10.1.0.1"}},
+		"no A":              {family{"", 0}, family{"2001:db8:1::1", time.Second}, time.Second, []string{"2001:db8:1::1"}},
+		"neither":           {never, never, time.Minute, nil},
+		"no A, and silence": {family{"", 0}, never, time.Minute, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeNet()
+				f.names.resolve = func(ctx context.Context, network, host string) (all []netip.Addr, err error) {
+					asked := time.Now() // both at the same time
+					for _, x := range []struct {
+						network string
+						family
+					}{{"ip6", test.six}, {"ip4", test.four}} {
+						if network != "ip" && network != x.network {
+							continue
+						}
+						select {
+						case <-time.After(time.Until(asked.Add(x.after))):
+						case <-ctx.Done():
+							return nil, &net.DNSError{Err: "i/o timeout", Name: host, IsTimeout: true}
+						}
+						if x.address != "" {
+							all = append(all, netip.MustParseAddr(x.address))
+						}
+					}
+					if len(all) == 0 {
+						err = &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+					}
+					return all, err
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				begun := time.Now()
+				_, err := f.names.dial(ctx, f.dial, "tcp", "name:1")
+				var timeout *net.DNSError
+				if (err == nil) != (test.took < time.Minute) || err != nil && !(errors.As(err, &timeout) && timeout.IsTimeout) {
+					t.Errorf("connecting failed with %v", err)
+				}
+				if took := time.Since(begun); took != test.took {
+					t.Errorf("it took %v, want %v", took, test.took)
+				}
+				if !slices.Equal(f.tried, test.tried) {
+					t.Errorf("tried %v, want %v", f.tried, test.tried)
+				}
+			})
+		})
+	}
 }
 
 // TestHostHasOneAddress: all connections of a host reach the address of the first one.
