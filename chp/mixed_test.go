@@ -225,3 +225,31 @@ func TestNameOfSeveralServers(t *testing.T) {
 		}
 	}
 }
+
+// TestStatusOfNameWithSilentAddress: an address of a name at which connections are accepted
+// and nobody answers does not keep the server at another one from answering.
+func TestStatusOfNameWithSilentAddress(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	var server *Server
+	for server == nil { // the same port at two addresses
+		silent, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		t.Cleanup(func() { silent.Close() })
+		port := silent.Addr().(*net.TCPAddr).Port
+		s, err := NewServer(ServerOptions{Host: "127.0.0.2", Port: port, Logger: quiet()})
+		if err != nil || s.Listen(ctx) != nil {
+			continue
+		}
+		go s.Serve(context.Background())
+		t.Cleanup(func() { s.Close() })
+		server = s
+	}
+	name := testenv.NewName(t, func() []string { return []string{"127.0.0.1", "127.0.0.2"} })
+	must(t, server.Set(ctx, "/k", []byte("v")))
+	st, err := ServerStatus(ctx, "tcp://"+name+":"+strconv.Itoa(portOf(server.Endpoints().Snapshot)), sockets.Security{})
+	must(t, err)
+	if st.Keys != 1 || st.State != ServerActive {
+		t.Errorf("status %+v", st)
+	}
+}

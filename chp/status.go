@@ -207,8 +207,9 @@ func (s *Server) reply(peer *sockets.Peer, answer string, text []byte) {
 
 // ServerStatus asks the server at tcp://host:P for its status. security is the same as
 // [ClientOptions.Security]. Only servers of this package can answer; for another one
-// the error is [ErrNoStatus]. ServerStatus connects once; the context bounds the wait
-// for the answer.
+// the error is [ErrNoStatus]. ServerStatus connects once, or again if nobody answers on a
+// connection that was made, to another address if the host has several. The context bounds
+// the wait for the answer.
 func ServerStatus(ctx context.Context, server string, security sockets.Security) (Status, error) {
 	text, err := ask(ctx, server, security, wire.AskStatus, wire.AnswerStatus)
 	if err != nil {
@@ -225,6 +226,10 @@ func ServerStatus(ctx context.Context, server string, security sockets.Security)
 // maxAnswer bounds the bytes of an answer.
 const maxAnswer = 64 << 10
 
+// firstHandshake is how long a server has for the handshake before ask connects again. Each
+// time it has twice as long: it may be far away, or busy.
+const firstHandshake = time.Second
+
 // ask connects to a server's snapshot port, asks a question, and returns the second
 // frame of the answer. It asks only servers of this package: the guide's servers
 // terminate at an unknown request.
@@ -233,12 +238,22 @@ func ask(ctx context.Context, server string, security sockets.Security, question
 	if err != nil {
 		return nil, option.New("chp", "Servers", "%q %v", server, err)
 	}
+	for limit := firstHandshake; ; limit *= 2 {
+		text, err := askOnce(ctx, at.snapshot, security, question, answer, limit)
+		if ctx.Err() != nil || !errors.Is(err, sockets.ErrHandshakeTimeout) {
+			return text, err
+		}
+	}
+}
+
+// askOnce is ask with one connection. With sockets.ErrHandshakeTimeout nothing was asked.
+func askOnce(ctx context.Context, endpoint string, security sockets.Security, question, answer string, handshake time.Duration) ([]byte, error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	opened := make(chan *sockets.Peer, 1)
 	dealer, err := sockets.NewDealer(sockets.Options{
 		Security: security, Metadata: wire.Properties(),
-		MaxMessageSize: maxAnswer, ReconnectInterval: sockets.ReconnectNever, Linger: sockets.LingerNone,
+		MaxMessageSize: maxAnswer, ReconnectInterval: sockets.ReconnectNever, Linger: sockets.LingerNone, HandshakeTimeout: handshake,
 		Monitor: func(e sockets.Event) {
 			switch e.Kind {
 			case sockets.EventHandshakeSucceeded:
@@ -254,7 +269,7 @@ func ask(ctx context.Context, server string, security sockets.Security, question
 		return nil, err
 	}
 	defer dealer.Close() // closing a socket does not fail
-	if err := dealer.Connect(at.snapshot); err != nil {
+	if err := dealer.Connect(endpoint); err != nil {
 		return nil, err
 	}
 	select {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,6 +98,11 @@ func TestServeCurve(t *testing.T) {
 	plain := serve(t)
 	try(t, "get", "k", "--server", plain.endpoint, "--curve-key", known, "--curve-server-key", serverKey).
 		expect(t, exitRefused, "does not use CURVE")
+	o := try(t, "status", "--server", s.endpoint, "--server", plain.endpoint)
+	o.expect(t, exitDone, "chp: the server "+s.endpoint+" requires CURVE; use --curve-key and --curve-server-key")
+	if states := cells(o.out, "state"); !slices.Equal(states, []string{"refused", "active"}) {
+		t.Errorf("states %q", states)
+	}
 }
 
 // TestServeCurveForAny: keys on the command line, and clients with any key.

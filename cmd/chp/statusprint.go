@@ -69,7 +69,11 @@ func (r *reply) column() []string {
 
 func (r *reply) cells() []string {
 	if r.why != "" {
-		column := []string{r.server, "-", "no answer"}
+		state := "no answer"
+		if r.denied {
+			state = "refused"
+		}
+		column := []string{r.server, "-", state}
 		for len(column) < len(statusRows) {
 			column = append(column, "-")
 		}
@@ -180,7 +184,11 @@ func (all replies) printText(w, stderr io.Writer) error {
 		return err
 	}
 	for _, r := range all {
-		if r.why != "" && answered {
+		switch {
+		case r.why == "" || !answered:
+		case r.denied:
+			fmt.Fprintf(stderr, "chp: the server %s %s\n", r.server, visible.String(strings.TrimPrefix(r.why, "it ")))
+		default:
 			fmt.Fprintf(stderr, "chp: no answer from %s: %s\n", r.server, visible.String(r.why))
 		}
 	}
