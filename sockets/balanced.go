@@ -26,6 +26,8 @@ func (b *balancing) removed(p *pipe) { b.balancer.remove(p) }
 func (b *balancing) roomy(*pipe)     { b.balancer.roomy() }
 func (b *balancing) sendable() bool  { return b.balancer.hasRoom() }
 
+func (b *balancing) changed(_, _ *Options) { b.balancer.adjust() }
+
 func (b *balancing) attach(p *pipe, _ *Peer) error {
 	b.balancer.attached(p)
 	return nil

@@ -198,7 +198,7 @@ func join(d *dialer, b *socket) bool {
 		return false
 	}
 	b.pipes[far.pipe] = struct{}{}
-	far.pipe.out.SetLimits(b.opts().sendLimits()) // they may have changed since it was made
+	far.pipe.out.SetLimits(b.sendLimits(b.opts())) // they may have changed since it was made
 	b.wg.Add(1)
 	b.mu.Unlock()
 

@@ -195,6 +195,8 @@ func (o Options) inEffect(kind zmtp.SocketType) (Options, error) {
 		o.Linger = LingerNone
 	case kind == zmtp.TypeStream && o.Notify == 0:
 		o.Notify = notifyBoth
+	case (kind == zmtp.TypePush || kind == zmtp.TypeDealer) && o.SendTotalBytes == 0 && (o.SendHWMBytes == Unlimited || o.SendHWMBytes > DefaultSendTotal):
+		o.SendTotalBytes = o.SendHWMBytes // one queue may be as long as it was asked to be
 	}
 	o, err := o.withDefaults()
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -208,6 +210,7 @@ func (s *socket) apply(was, now *Options) {
 	s.in.SetLimits(now.recvLimits(), now.RecvTotalBytes)
 	s.admission.set(now)
 	s.incomplete.setLimit(now)
+	s.total.set(now.SendTotalBytes)
 	for _, p := range s.list() {
 		p.relimit(now)
 	}
@@ -218,7 +221,7 @@ func (s *socket) apply(was, now *Options) {
 // relimit sets the high-water marks of a pipe's queues. Over inproc, a queue has those
 // of both sides together.
 func (p *pipe) relimit(now *Options) {
-	if p.out.SetLimits(now.sendLimits()) {
+	if p.out.SetLimits(p.socket.sendLimits(now)) {
 		p.hasRoomAgain()
 	}
 	peer := p.peer.Load()
@@ -239,6 +242,15 @@ func (p *pipe) hasRoomAgain() {
 	p.socket.in.Tell()
 }
 
-// sendLimits and recvLimits return the high-water marks.
+// sendLimits and recvLimits return the high-water marks. A PUSH or DEALER with a single
+// peer has no other limit.
+func (s *socket) sendLimits(o *Options) hwm {
+	limits := o.sendLimits()
+	if s.kind == zmtp.TypePush || s.kind == zmtp.TypeDealer {
+		limits.Bytes = min(limits.Bytes, o.SendTotalBytes)
+	}
+	return limits
+}
+
 func (o *Options) sendLimits() hwm { return hwm{Messages: o.SendHWM, Bytes: o.SendHWMBytes} }
 func (o *Options) recvLimits() hwm { return hwm{Messages: o.RecvHWM, Bytes: o.RecvHWMBytes} }

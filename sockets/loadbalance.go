@@ -22,6 +22,7 @@ type balancer struct {
 	mu       sync.Mutex
 	pipes    []*pipe
 	next     int
+	left     int        // bytes that may be queued before the total is computed again; see admits
 	room     queue.Gate // senders wait here while no pipe takes a message
 	done     <-chan struct{}
 	settings *settings // of the socket
@@ -92,14 +93,24 @@ func (lb *balancer) remove(p *pipe) {
 		lb.next--
 	}
 	lb.changed()
+	lb.room.Wake() // the queues of the others may have more room
 }
 
-// changed updates only. A sender may have loaded only just before. Its message
+// adjust makes a change of Options.SendTotalBytes take effect.
+func (lb *balancer) adjust() {
+	lb.mu.Lock()
+	defer lb.mu.Unlock()
+	lb.changed()
+	lb.room.WakeAll()
+}
+
+// changed updates only, and has the total computed again. A sender may have loaded only just before. Its message
 // may then go to a pipe that is no longer the only one, which is the same as if
 // it had come first. Or it may go to a pipe that was removed, which refuses it:
 // the outbox has ended or, if it outlives its connection, no longer has that
 // peer. mu must be held.
 func (lb *balancer) changed() {
+	lb.left = 0
 	if len(lb.pipes) != 1 {
 		lb.only.Store(nil)
 		return
@@ -148,6 +159,43 @@ func (lb *balancer) passOn() {
 	lb.room.Wake()
 }
 
+// admits reports whether Options.SendTotalBytes lets a message of the given size be
+// queued. If not, the sender has to wait: there is no peer for which a message is certain
+// to be, so none is disconnected and no message is lost.
+//
+// From half of the limit on, a peer that holds more than an equal share of the other half
+// gets no more messages, so that peers that do not read leave room for those that do.
+// Messages may be so large that the shares together exceed the limit; then nobody gets
+// any. A single queue is limited by Options.SendHWMBytes alone. As with total, the sum is
+// computed only when enough bytes were queued since the last time. mu must be held.
+func (lb *balancer) admits(bytes int) bool {
+	lb.left -= bytes
+	if lb.left > 0 || len(lb.pipes) < 2 {
+		return true
+	}
+	limit, sum := lb.settings.current.Load().SendTotalBytes, 0
+	for _, p := range lb.pipes {
+		sum += p.out.Status().Held()
+	}
+	lb.left = max(limit/2-sum, limit/totalStep, 1)
+	if sum < limit/2 {
+		return true
+	}
+	share := limit / 2 / len(lb.pipes)
+	if sum >= limit {
+		share = 0
+	}
+	crowded := false
+	for _, p := range lb.pipes {
+		crowded = p.out.Crowd(max(share, 1)) || crowded
+	}
+	if sum >= limit && crowded { // the first of them that is written lets senders try again
+		lb.left = 0
+		return false
+	}
+	return true
+}
+
 // sendOnly sends a message of one frame to the single pipe. It reports false if that
 // is not possible now. The pipes of a socket that is being closed take no messages.
 func (lb *balancer) sendOnly(frames [][]byte) bool {
@@ -166,16 +214,19 @@ func (lb *balancer) send(ctx context.Context, frames [][]byte) error {
 		return nil
 	}
 	l := lb.settings.sendLimit()
+	size := bodiesSize(frames)
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	for {
 		if err := lb.open(); err != nil {
 			return err
 		}
-		for range lb.pipes {
-			if lb.turn().out.Offer(nil, nil, frames) == queue.Accepted {
-				lb.passOn()
-				return nil
+		if lb.admits(size) {
+			for range lb.pipes {
+				if lb.turn().out.Offer(nil, nil, frames) == queue.Accepted {
+					lb.passOn()
+					return nil
+				}
 			}
 		}
 		if err := lb.wait(ctx, &l); err != nil {
@@ -226,10 +277,12 @@ func (lb *balancer) sendWire(ctx context.Context, wire []byte, messages int, own
 		if err := lb.open(); err != nil || len(wire) == 0 {
 			return err
 		}
-		for range lb.pipes {
-			if lb.turn().out.OfferWire(nil, wire, messages, owner) == queue.Accepted {
-				lb.passOn()
-				return nil
+		if lb.admits(len(wire)) {
+			for range lb.pipes {
+				if lb.turn().out.OfferWire(nil, wire, messages, owner) == queue.Accepted {
+					lb.passOn()
+					return nil
+				}
 			}
 		}
 		if err := lb.wait(ctx, &l); err != nil {
@@ -250,7 +303,7 @@ func (lb *balancer) sendBatch(ctx context.Context, bodies [][]byte) (sent int, e
 			return sent, err
 		}
 		run := (len(bodies) - sent + len(lb.pipes) - 1) / max(len(lb.pipes), 1)
-		for refusals := 0; refusals < len(lb.pipes); {
+		for refusals := 0; refusals < len(lb.pipes) && lb.admits(bodiesSize(bodies[sent:min(sent+run, len(bodies))])); {
 			n := lb.turn().out.OfferEach(nil, bodies[sent:min(sent+run, len(bodies))])
 			if sent += n; sent == len(bodies) {
 				lb.passOn()

@@ -21,7 +21,7 @@ import (
 const (
 	DefaultHWM               = 1000                   // SendHWM and RecvHWM: messages per peer, as in libzmq
 	DefaultHWMBytes          = 64 << 20               // SendHWMBytes and RecvHWMBytes: bytes per peer
-	DefaultSendTotal         = 1 << 30                // SendTotalBytes: bytes for all peers of a publisher, ROUTER or REP
+	DefaultSendTotal         = 1 << 30                // SendTotalBytes: bytes for all peers
 	DefaultRecvTotal         = 1 << 30                // RecvTotalBytes: bytes from all peers
 	DefaultLinger            = 30 * time.Second       // Linger: upper limit if Linger is 0
 	DefaultReconnectInterval = 100 * time.Millisecond // ReconnectInterval
@@ -124,12 +124,12 @@ type Options struct {
 	// application has received some of the old ones.
 	SendHWMBytes, RecvHWMBytes int
 
-	// SendTotalBytes limits the bytes that a PUB, XPUB, ROUTER or REP queues for all its
-	// peers together. If zero, it is DefaultSendTotal; if Unlimited, there is no
-	// limit, except 1 GiB on 32-bit systems.
+	// SendTotalBytes limits the bytes that a socket queues for all its peers together. If
+	// zero, it is DefaultSendTotal, or for a PUSH or DEALER SendHWMBytes if that is more;
+	// if Unlimited, there is no limit, except 1 GiB on 32-bit systems.
 	//
-	// While the queues exceed the limit, the socket removes the longest queue:
-	// with PolicyDrop it drops the messages in it, and with PolicyDisconnect it
+	// While the queues of a PUB or XPUB exceed the limit, the socket removes the longest
+	// queue: with PolicyDrop it drops the messages in it, and with PolicyDisconnect it
 	// closes the connection. With PolicyBlock the option has no effect.
 	//
 	// Peers with the same subscriptions share a queue, which counts once.
@@ -138,7 +138,12 @@ type Options struct {
 	// that stops reading can hold up to SendHWMBytes in addition. The queues
 	// may exceed the limit by one sixteenth before the socket notices.
 	//
-	// A ROUTER or REP disconnects the peer with the longest queue (ErrSlowPeer).
+	// A ROUTER, REP or STREAM, and a SUB or XSUB with its subscriptions, disconnects the
+	// peer with the longest queue (ErrSlowPeer).
+	//
+	// A PUSH or DEALER loses no message: at the limit a send call waits. From half of it
+	// on, a peer whose queue is longer than an equal share of the other half gets no more,
+	// so that peers that do not read leave room for those that do.
 	SendTotalBytes int
 
 	// RecvTotalBytes limits the bytes that are queued from all peers together, counted

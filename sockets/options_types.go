@@ -50,7 +50,7 @@ var optionTypes = map[string]types{
 	"RecvHWM":                receivers,
 	"SendHWMBytes":           queuers | typeSet(zmtp.TypeSub), // whose subscriptions count
 	"RecvHWMBytes":           receivers,
-	"SendTotalBytes":         publishers | typeSet(zmtp.TypeRouter, zmtp.TypeRep),
+	"SendTotalBytes":         everyType &^ typeSet(zmtp.TypePair, zmtp.TypeReq, zmtp.TypePull),
 	"RecvTotalBytes":         receivers,
 	"SendBuffer":             everyType,
 	"RecvBuffer":             everyType,

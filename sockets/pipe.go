@@ -34,7 +34,7 @@ type pipe struct {
 func newPipe(s *socket, endpoint string, lasting bool) *pipe {
 	o := s.opts()
 	p := &pipe{socket: s, endpoint: endpoint, lasting: lasting, immediate: o.Immediate, place: s.places.Add(1)}
-	p.out.Init(o.sendLimits(), s.conflates())
+	p.out.Init(s.sendLimits(o), s.conflates())
 	p.in.Init(!p.inproc()) // over inproc a Connect does not wait for the application
 	return p
 }

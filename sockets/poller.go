@@ -220,7 +220,7 @@ func (s *socket) anyRoom() bool {
 func (lb *balancer) hasRoom() bool {
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
-	return slices.ContainsFunc(lb.pipes, (*pipe).hasRoom)
+	return lb.admits(0) && slices.ContainsFunc(lb.pipes, (*pipe).hasRoom)
 }
 
 // sendable: a ROUTER drops messages that it cannot send, except with Mandatory,

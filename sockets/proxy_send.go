@@ -72,6 +72,9 @@ func (f *forwarder) balance(ctx context.Context, lb *balancer, p *parcel, from i
 			if len(lb.pipes) > 1 {
 				run = run[:1]
 			}
+			if !lb.admits(spansSize(run)) {
+				break
+			}
 			n, v := lb.turn().out.OfferSpans(nil, f.lead, wire, run, owner)
 			sent += n
 			if refused++; v == queue.Accepted {
@@ -121,7 +124,7 @@ func (f *forwarder) route(ctx context.Context, r *Router, p *parcel, from int) (
 	n, v := to.pipe.out.OfferSpans(to.conn, nil, wire, f.spans, owner)
 	switch {
 	case n > 0:
-		r.total.queuedSpans(f.spans[:n])
+		r.total.queued(spansSize(f.spans[:n]))
 		return n, nil
 	case v == queue.Ended || !r.mandatory.Load():
 		to.pipe.out.CountDrops(count)

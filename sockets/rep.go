@@ -22,7 +22,6 @@ import (
 type Rep struct {
 	receiving
 	defaults
-	total total
 
 	mu       sync.Mutex
 	peer     *Peer  // the peer that waits for the reply; nil if no request was received
@@ -38,15 +37,8 @@ const keepEnvelope = 4 << 10
 func NewRep(o Options) (*Rep, error) {
 	r := &Rep{}
 	r.choose = r.next
-	r.total.socket = &r.socket
-	err := r.init(zmtp.TypeRep, o, r)
-	if err == nil {
-		r.changed(nil, r.opts())
-	}
-	return made(r, err)
+	return made(r, r.init(zmtp.TypeRep, o, r))
 }
-
-func (r *Rep) changed(_, now *Options) { r.total.set(now.SendTotalBytes) }
 
 // Recv waits for a request and returns it. The caller owns the message. Recv
 // waits until the context is done or until Options.RecvTimeout has passed

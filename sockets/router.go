@@ -19,7 +19,6 @@ type Router struct {
 	receiving
 	defaults
 	routes    routes
-	total     total
 	mandatory atomic.Bool // Options.Mandatory
 }
 
@@ -28,7 +27,6 @@ type Router struct {
 func NewRouter(o Options) (*Router, error) {
 	r := &Router{}
 	r.routes.init()
-	r.total.socket = &r.socket
 	err := r.init(zmtp.TypeRouter, o, r)
 	if err == nil {
 		r.changed(nil, r.opts())
@@ -38,7 +36,6 @@ func NewRouter(o Options) (*Router, error) {
 
 func (r *Router) changed(_, now *Options) {
 	r.mandatory.Store(now.Mandatory)
-	r.total.set(now.SendTotalBytes)
 	r.routes.Lock()
 	r.routes.handover = now.Handover
 	r.routes.Unlock()

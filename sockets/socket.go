@@ -44,6 +44,7 @@ type socket struct {
 
 	admission  admission
 	incomplete incomplete
+	total      total
 
 	places atomic.Uint64 // the last pipe.place assigned
 	crowd  crowd         // how many peers are connected
@@ -78,6 +79,8 @@ func (s *socket) init(kind zmtp.SocketType, opts Options, p pattern) error {
 	s.lingering, s.hurry = context.WithCancel(context.Background())
 	s.admission.init(&o)
 	s.incomplete.init(&o)
+	s.total.socket = s
+	s.total.set(o.SendTotalBytes)
 	s.in.Init(o.recvLimits(), o.RecvTotalBytes, s.conflates())
 	s.term, s.slack = loanTerm, behindBytes
 	s.listeners = map[string]*listener{}
@@ -145,7 +148,7 @@ func (s *socket) enter(p *pipe) bool {
 	}
 	s.pipes[p] = struct{}{}
 	if !p.lasting {
-		p.out.SetLimits(s.opts().sendLimits()) // they may have changed since it was made
+		p.out.SetLimits(s.sendLimits(s.opts())) // they may have changed since it was made
 	}
 	return true
 }

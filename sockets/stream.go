@@ -112,10 +112,7 @@ func (s *Stream) SendTo(ctx context.Context, peer *Peer, frames ...[]byte) error
 }
 
 func (s *Stream) sendTo(ctx context.Context, to route, frames [][]byte) error {
-	size := 0
-	for _, f := range frames {
-		size += len(f)
-	}
+	size := bodiesSize(frames)
 	if size == 0 {
 		return s.closePeer(to)
 	}
@@ -123,6 +120,7 @@ func (s *Stream) sendTo(ctx context.Context, to route, frames [][]byte) error {
 	for {
 		switch to.pipe.out.Offer(to.conn, nil, frames) {
 		case queue.Accepted:
+			s.total.queued(size)
 			return nil
 		case queue.Ended:
 			if err := s.open(); err != nil {

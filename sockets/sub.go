@@ -39,6 +39,7 @@ type topics struct {
 	changed chan struct{}      // closed and replaced when peers changes
 	pipes   map[*pipe]struct{} // where an XSUB's own messages go, connected or not; nil for a SUB
 	local   []*half            // publishers connected over inproc; copied on write
+	queued  int                // bytes that were queued for publishers since the mutex was locked
 }
 
 // maxTopic is the maximum size of a topic: a SUBSCRIBE command with it still
@@ -81,22 +82,30 @@ func (s *subscribing) Subscribe(topic string) error {
 	}
 	t := &s.topics
 	t.Lock()
-	defer t.unlock()
+	defer s.unlock()
 	t.add(topic)
 	for peer := range t.peers {
-		peer.request(appendSubscription(nil, peer, topic, true))
+		t.request(peer, appendSubscription(nil, peer, topic, true))
 	}
 	return nil
 }
 
-// unlock unlocks the mutex and lets publishers that are connected over inproc
-// fetch the subscriptions queued for them.
-func (t *topics) unlock() {
-	local := t.local
-	t.Unlock()
+// unlock unlocks the mutex of the topics, lets publishers that are connected over inproc
+// fetch the subscriptions queued for them, and enforces the bound on what is queued.
+func (s *subscribing) unlock() {
+	local := s.topics.local
+	s.release()
 	for _, h := range local {
 		h.pump()
 	}
+}
+
+// release is unlock without the publishers that are connected over inproc.
+func (s *subscribing) release() {
+	n := s.topics.queued
+	s.topics.queued = 0
+	s.topics.Unlock()
+	s.total.queued(n)
 }
 
 // add counts a subscription. The mutex must be held, as in drop.
@@ -133,12 +142,12 @@ func (s *subscribing) Unsubscribe(topic string) error {
 	}
 	t := &s.topics
 	t.Lock()
-	defer t.unlock()
+	defer s.unlock()
 	if !t.drop(topic) && !s.verbose() {
 		return nil
 	}
 	for peer := range t.peers {
-		peer.request(appendSubscription(nil, peer, topic, false))
+		t.request(peer, appendSubscription(nil, peer, topic, false))
 	}
 	return nil
 }
@@ -159,10 +168,11 @@ func (s *subscribing) Subscriptions() int {
 // request queues command frames for a publisher. If the publisher accepts none
 // for so long that they reach the high-water mark, it is disconnected; the next
 // connection starts with the subscriptions of that moment.
-func (p *Peer) request(frames []byte) {
+func (t *topics) request(p *Peer, frames []byte) {
 	if !p.pipe.out.Command(frames) {
 		p.conn.close(ErrSlowPeer)
 	}
+	t.queued += len(frames)
 }
 
 // appendSubscription appends a subscription or unsubscription in the form that
@@ -201,7 +211,7 @@ func (s *subscribing) WaitSubscribed(ctx context.Context) error {
 	if t.asked < mine {
 		t.asked = mine
 		for peer := range t.peers {
-			peer.request(zmtp.AppendPing(nil, 0, pingContext(mine)))
+			t.request(peer, zmtp.AppendPing(nil, 0, pingContext(mine)))
 		}
 	}
 	for !t.inForce(mine) {
@@ -255,7 +265,7 @@ func (s *subscribing) removed(p *pipe) {
 func (s *subscribing) attach(p *pipe, peer *Peer) error {
 	t := &s.topics
 	t.Lock()
-	defer t.Unlock()
+	defer s.release()
 	if t.pipes != nil && !p.lasting {
 		t.pipes[p] = struct{}{}
 	}
@@ -268,6 +278,7 @@ func (s *subscribing) attach(p *pipe, peer *Peer) error {
 	}
 	if len(frames) > 0 {
 		p.out.Precede(frames, 0) // messages of an XSUB may be queued already
+		t.queued += len(frames)
 	}
 	if peer.far != nil && peer.far.eager {
 		t.local = append(slices.Clip(t.local), peer.far)

@@ -63,10 +63,13 @@ func (s *XSub) Send(ctx context.Context, frames ...[]byte) error {
 	}
 	t := &s.topics
 	t.Lock()
-	defer t.unlock()
+	defer s.unlock()
 	if subscriptions == 0 {
 		for p := range t.pipes {
-			if p.out.Offer(nil, nil, frames) == queue.Full {
+			switch p.out.Offer(nil, nil, frames) {
+			case queue.Accepted:
+				t.queued += bodiesSize(frames)
+			case queue.Full:
 				p.out.CountDrops(1)
 			}
 		}
@@ -90,7 +93,7 @@ func (s *XSub) Send(ctx context.Context, frames ...[]byte) error {
 	}
 	wire := zmtp.AppendMessage(nil, sent...)
 	for peer := range t.peers {
-		peer.request(wire)
+		t.request(peer, wire)
 	}
 	return nil
 }

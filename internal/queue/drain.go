@@ -122,7 +122,7 @@ func (o *Outbox) Take(l *Load, gone <-chan struct{}, roomy func()) bool {
 	o.mu.Lock()
 	o.conn.sent(o.taken)
 	last := o.taken.Bytes
-	o.taken, o.held = HWM{}, HWM{}
+	o.taken, o.held, o.takenHead = HWM{}, HWM{}, 0
 	for !beat && o.isEmpty() {
 		if o.full {
 			// Full of messages that were put back and are now written: none is queued
@@ -175,6 +175,7 @@ func (o *Outbox) Take(l *Load, gone <-chan struct{}, roomy func()) bool {
 	}
 	o.head, l.head = l.head, o.head
 	o.taken = HWM{Messages: l.queue.Messages + l.head.messages, Bytes: l.queue.Bytes()}
+	o.takenHead = len(l.head.bytes)
 	o.held, l.queue.back = l.queue.back, HWM{}
 	wasFull := o.full
 	l.full = wasFull

@@ -27,11 +27,12 @@ func (in *Inbox) Report(q *Inqueue, report int) {
 }
 
 // SetLimits changes the high-water mark, with Link only the part that is not the
-// other socket's. It reports whether a full outbox may take messages again.
+// other socket's, and what Crowd has said. It reports whether a full outbox may take
+// messages again.
 func (o *Outbox) SetLimits(limits HWM) (roomy bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.conflate || o.own == limits {
+	if o.conflate {
 		return false
 	}
 	o.own = limits

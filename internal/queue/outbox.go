@@ -37,12 +37,13 @@ type Outbox struct {
 	start  func()        // starts the drain when it is uncalled
 	filled chan struct{} // wakes the drain when it sleeps; capacity 1
 
-	head    head
-	taken   HWM // messages that the drain has taken and not written yet, without PONGs
-	follows follower
-	drops   uint64
-	emptied chan struct{} // the channel that Flushed returned; nil without one
-	stays   bool          // the drain never retires
+	head      head
+	taken     HWM // messages that the drain has taken and not written yet, without PONGs
+	takenHead int // bytes of the head that it has taken
+	follows   follower
+	drops     uint64
+	emptied   chan struct{} // the channel that Flushed returned; nil without one
+	stays     bool          // the drain never retires
 
 	own, far HWM    // the parts of limits: far only with linked
 	kicks    uint64 // calls of Kick, and changes of limits
@@ -370,7 +371,7 @@ func (o *Outbox) disconnected() {
 	o.conn = nil
 	o.room.WakeAll() // callers that wait with a message for that connection give up
 	o.head.clear()
-	o.taken, o.held = HWM{}, HWM{}
+	o.taken, o.held, o.takenHead = HWM{}, HWM{}, 0
 }
 
 // End refuses everything from now on, and drops the queued messages.
@@ -458,6 +459,7 @@ func (o *Outbox) Left() HWM {
 type Status struct {
 	Messages, Bytes int    // queued, with the unread part of a log
 	Taken           int    // bytes that the writer is writing: lost if the connection ends
+	TakenHead       int    // bytes of a head that it is writing
 	Drops           uint64 // messages that were dropped
 	Head            int    // bytes of the head
 	Waiting         int    // calls of WaitRoom
@@ -468,7 +470,24 @@ type Status struct {
 func (o *Outbox) Status() (s Status) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	s = Status{0, 0, o.taken.Bytes, o.drops, len(o.head.bytes), o.room.Waiters(), o.drain > working}
+	s = Status{0, 0, o.taken.Bytes, o.takenHead, o.drops, len(o.head.bytes), o.room.Waiters(), o.drain > working}
 	s.Messages, s.Bytes = o.backlog()
 	return s
+}
+
+// Held returns the bytes that the outbox and its writer hold.
+func (s Status) Held() int { return s.Bytes + s.Taken + s.TakenHead + s.Head }
+
+// Crowd says that an outbox that holds at least the given bytes, of which there must be
+// one, is full until some of them are taken. It reports whether that is so. Its owner is
+// told of the room as for any full outbox.
+func (o *Outbox) Crowd(bytes int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, held := o.backlog()
+	if held += o.taken.Bytes; held < bytes || o.life != living {
+		return false
+	}
+	o.full, o.queue.mark = true, 0
+	return true
 }

@@ -12,9 +12,11 @@ import (
 // 1/totalStep of the limit is the least that may be queued between two computations.
 const totalStep = 16
 
-// total enforces Options.SendTotalBytes of a ROUTER or REP, like fanout.Publisher for PUB
-// and XPUB. Computing the total visits every queue, so the socket does it only when
-// enough bytes were queued since the last time to reach the limit.
+// total enforces Options.SendTotalBytes of a socket that sends to one peer what no other
+// peer can get in its place: ROUTER, REP, STREAM, SUB and XSUB. See fanout.Publisher for
+// PUB and XPUB, and balancer.admits for PUSH and DEALER. Computing the total visits every
+// queue, so the socket does it only when enough bytes were queued since the last time to
+// reach the limit.
 type total struct {
 	socket *socket
 
@@ -46,23 +48,23 @@ func (t *total) queuedFrames(frames [][]byte) {
 	if t.limit.Load() == 0 {
 		return
 	}
-	n := 0
+	t.queued(bodiesSize(frames))
+}
+
+// bodiesSize returns the size of the bodies of a message.
+func bodiesSize(frames [][]byte) (n int) {
 	for _, f := range frames {
 		n += len(f)
 	}
-	t.queued(n)
+	return n
 }
 
-// queuedSpans is like queued, for the messages of spans.
-func (t *total) queuedSpans(spans []Span) {
-	if t.limit.Load() == 0 {
-		return
-	}
-	n := 0
+// spansSize returns the size of the messages of spans.
+func spansSize(spans []Span) (n int) {
 	for _, s := range spans {
 		n += int(s.End - s.Start)
 	}
-	t.queued(n)
+	return n
 }
 
 // backlog is the size of a peer's send queue.
@@ -92,8 +94,7 @@ func (t *total) expel() (lost []queue.Wire) {
 	var all []backlog
 	sum := int64(0)
 	for _, p := range t.socket.list() {
-		if s := p.out.Status(); s.Bytes+s.Taken > 0 {
-			n := s.Bytes + s.Taken
+		if n := p.out.Status().Held(); n > 0 {
 			all = append(all, backlog{p, n})
 			sum += int64(n)
 		}
