@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"clustermap/internal/buf"
+	"clustermap/internal/engine"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
@@ -39,7 +40,7 @@ func TestS3_SlowJudge(t *testing.T) {
 			return User{ID: r.Username()}, nil
 		},
 	}})
-	pull.admission.grace = hang // on a busy machine clients are slow
+	pull.core.Tuning.HandshakeGrace = hang // on a busy machine clients are slow
 	must(t, pull.Bind(testContext(t), anyPort))
 	for i := range clients {
 		push := open(t, NewPush, Options{Linger: LingerNone, Security: Security{PlainUsername: fmt.Sprint(i), PlainPassword: "x"}})
@@ -76,7 +77,7 @@ func TestS3_Stalled(t *testing.T) {
 			return User{ID: r.Username()}, nil
 		},
 	}})
-	router.admission.grace = 20 * time.Millisecond
+	router.core.Tuning.HandshakeGrace = 20 * time.Millisecond
 	must(t, router.Bind(ctx, anyPort))
 	client := func(name string) *Dealer {
 		d := open(t, NewDealer, quick(Options{Identity: []byte(name), Security: Security{PlainUsername: name}}))
@@ -132,7 +133,7 @@ func TestS3_AllJudged(t *testing.T) {
 			return User{}, nil
 		},
 	}})
-	router.admission.grace = time.Millisecond
+	router.core.Tuning.HandshakeGrace = time.Millisecond
 	must(t, router.Bind(ctx, anyPort))
 	var all []*raw
 	come := func(name string) {
@@ -226,7 +227,7 @@ func TestS4_ZAPQueue(t *testing.T) {
 	seen := newEvents()
 	pull := bind(t, NewPull, Options{Inproc: names, MaxHandshakes: most, Monitor: seen.tell, Security: Security{PlainServer: true}})
 	listed := func() int {
-		return handler.in.Status().Ready
+		return handler.core.In.Status().Ready
 	}
 	for i := range 100 {
 		r := dialRaw(t, pull.LastEndpoint())
@@ -316,7 +317,7 @@ func TestS4_BytesMeanwhile(t *testing.T) {
 	flood := dialRaw(t, router.LastEndpoint())
 	flood.send(greeting(1))
 	<-asked
-	_, _ = flood.conn.Write(make([]byte, 2*maxHandshakeCommand)) // it may be refused in the middle
+	_, _ = flood.conn.Write(make([]byte, 2*engine.MaxHandshakeCommand)) // it may be refused in the middle
 	if e := seen.await(t, EventHandshakeFailed); !errors.Is(e.Err, zmtp.ErrTooLarge) {
 		t.Errorf("%v", e.Err)
 	}
@@ -331,16 +332,16 @@ func TestS4_BytesMeanwhile(t *testing.T) {
 func welcoming(t *testing.T, o Options) (r *Router, waits func()) {
 	o.Notify = NotifyConnect
 	r = open(t, NewRouter, o)
-	r.admission.grace = time.Millisecond
+	r.core.Tuning.HandshakeGrace = time.Millisecond
 	must(t, r.Bind(testContext(t), anyPort))
 	var left queue.Inqueue
 	left.Init(false)
 	b := queue.Batch{Chunk: buf.Get(1), Spans: make([]Span, 1), From: new(queue.Conn), Cost: DefaultHWMBytes}
-	r.in.Put(&left, &b, nil)
-	r.in.Leave(&left)
+	r.core.In.Put(&left, &b, nil)
+	r.core.In.Leave(&left)
 	return r, func() {
 		t.Helper()
-		eventually(t, "a peer waits for the application", func() bool { return r.in.Status().Newcomers > 0 })
+		eventually(t, "a peer waits for the application", func() bool { return r.core.In.Status().Newcomers > 0 })
 	}
 }
 
@@ -359,7 +360,7 @@ func TestAdmissionWelcome(t *testing.T) {
 	connect()
 	time.Sleep(50 * time.Millisecond) // for the newcomer to do harm
 	var b queue.Batch
-	must(t, router.in.TakeBatch(testContext(t), nil, &b))
+	must(t, router.core.In.TakeBatch(testContext(t), nil, &b))
 	for range 2 {
 		_, err := router.Recv(testContext(t))
 		must(t, err)

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
-	"time"
 
-	"clustermap/internal/link"
+	"clustermap/internal/engine"
 	"clustermap/zmtp"
 )
 
@@ -23,7 +21,7 @@ var (
 	ErrDenied = errors.New("sockets: credentials denied")
 	// ErrTemporary refuses the peer for now (status 300). The connection is
 	// closed without sending an ERROR, and the peer connects again.
-	ErrTemporary = errors.New("sockets: authentication temporarily unavailable")
+	ErrTemporary = engine.ErrTemporary
 	// ErrNoAuthenticator is reported to the monitor if a peer must be
 	// authenticated but there is neither an Authenticator nor a ZAP handler, or
 	// the handler has ended.
@@ -132,143 +130,44 @@ func AllowUsers(passwords map[string]string) Authenticator {
 	}
 }
 
-// judge authenticates the peer of a handshake whose credentials are waiting. in
-// holds the bytes received but not used yet. judge returns in with the bytes
-// received in the meantime, the bytes to send, and whether the handshake is done.
-func (s *socket) judge(c *conn, h *zmtp.Handshake, in, dst []byte, deadline time.Time) (rest, out []byte, done bool, err error) {
-	credentials, _ := h.Credentials()
-	request := c.request(credentials)
-	rest, user, cause, err := s.authenticate(c, request, in, deadline)
-	if err != nil {
-		return rest, dst, false, err
-	}
-	status := zmtp.StatusFailed
-	switch {
-	case cause == nil:
-		out, done, err = h.Accept(dst, user.ID, properties(user.Metadata))
-		return rest, out, done, err
-	case errors.Is(cause, ErrDenied):
-		status = zmtp.StatusDenied
-	case errors.Is(cause, ErrTemporary):
-		status = zmtp.StatusTemporary
-	}
-	out, err = h.Deny(dst, status)
-	return rest, out, false, fmt.Errorf("%w: %w", err, &DeniedError{request, cause})
-}
-
-// request returns what an Authenticator is told about a peer.
-func (c *conn) request(credentials zmtp.Credentials) AuthRequest {
-	sec := &c.opts.Security
-	r := AuthRequest{Domain: sec.ZAPDomain, Mechanism: credentials.Mechanism, Identity: string(credentials.Identity)}
-	r.Address, _, _ = net.SplitHostPort(link.RemoteText(c.stream.Conn))
-	switch sec.role() {
-	case rolePlainServer:
-		r.username, r.password = string(credentials.Values[0]), string(credentials.Values[1])
-	case roleCurveServer:
-		copy(r.key[:], credentials.Values[0])
-	}
-	return r
-}
-
-// authenticate asks the Authenticator or ZAP handler and returns its verdict: a
-// user, or the cause to refuse the peer. If err is not nil, there is no
-// verdict. in and rest are as in judge.
-func (s *socket) authenticate(c *conn, r AuthRequest, in []byte, deadline time.Time) (rest []byte, user User, cause, err error) {
-	sec := &c.opts.Security
-	ask := sec.Authenticate
-	if ask == nil {
-		ask = s.zapHandler(sec)
-	}
+// judge returns what decides about a client; see engine.Security.
+func (s *socket) judge(sec *Security, c zmtp.Credentials, address string) (func(context.Context) engine.Verdict, error) {
+	ask := s.authenticator(sec)
 	if ask == nil {
 		if sec.role() == rolePlainServer || sec.ZAPEnforceDomain && sec.ZAPDomain != "" {
-			return in, User{}, nil, ErrNoAuthenticator
+			return nil, ErrNoAuthenticator
 		}
-		return in, User{}, nil, nil
+		return nil, nil
 	}
-	ctx, cancel := context.WithDeadline(s.ctx, deadline)
-	defer cancel()
-	// The current deadline may be that of the peer's last command, which is
-	// earlier. Once the goroutine runs, only rouse may set the deadline.
-	if err := c.setReadDeadline(deadline); err != nil {
-		return in, User{}, nil, err
+	r := AuthRequest{Domain: sec.ZAPDomain, Address: address, Mechanism: c.Mechanism, Identity: string(c.Identity)}
+	switch sec.role() {
+	case rolePlainServer:
+		r.username, r.password = string(c.Values[0]), string(c.Values[1])
+	case roleCurveServer:
+		copy(r.key[:], c.Values[0])
 	}
-	var granted User
-	var verdict error // valid, as granted is, once done is closed
-	done := make(chan struct{})
-	s.wg.Go(func() {
-		if !s.admission.beginCall(ctx.Done()) {
-			return // attend ends by the same deadline, or with the connection
-		}
-		granted, verdict = ask(ctx, r)
-		s.admission.endCall()
-		c.rouse(done)
-	})
-	s.admission.judging(c)
-	// A correct peer sends at most its next command now.
-	rest, err = c.attend(in, maxHandshakeCommand+handshakeBuffer, done)
-	switch fault := (*ZAPError)(nil); {
-	case err != nil:
-		return rest, User{}, nil, err
-	case s.ctx.Err() != nil:
-		return rest, User{}, nil, ErrClosed
-	case ctx.Err() != nil:
-		return rest, User{}, nil, ErrHandshakeTimeout
-	case errors.As(verdict, &fault), errors.Is(verdict, ErrNoAuthenticator):
-		return rest, User{}, nil, verdict
-	}
-	return rest, granted, verdict, nil
-}
-
-// attend reads from the peer and appends to in until rouse closes done, so that
-// the end of the connection is noticed at once. It returns an error if the
-// connection ends, or if in becomes longer than most bytes.
-func (c *conn) attend(in []byte, most int, done <-chan struct{}) ([]byte, error) {
-	part := make([]byte, handshakeBuffer)
-	for {
-		n, err := c.stream.Conn.Read(part)
-		in = append(in, part[:n]...)
-		select {
-		case <-done:
-			return in, nil
-		default:
-		}
+	return func(ctx context.Context) engine.Verdict {
+		user, err := ask(ctx, r)
+		var fault *ZAPError
+		v := engine.Verdict{Status: zmtp.StatusFailed, Err: &DeniedError{r, err}}
 		switch {
-		case len(in) > most:
-			return in, &zmtp.ProtocolError{Op: "handshake", Reason: "peer sent more than one command too early", Err: zmtp.ErrTooLarge}
-		case err != nil:
-			return in, err
+		case err == nil:
+			return engine.Verdict{Status: zmtp.StatusAccepted, UserID: user.ID, Metadata: properties(user.Metadata)}
+		case errors.As(err, &fault), errors.Is(err, ErrNoAuthenticator):
+			return engine.Verdict{Err: err}
+		case errors.Is(err, ErrDenied):
+			v.Status = zmtp.StatusDenied
+		case errors.Is(err, ErrTemporary):
+			v.Status = zmtp.StatusTemporary
 		}
-	}
+		return v
+	}, nil
 }
 
-// rouse closes done and ends the read of attend. It does both under the mutex,
-// so that it does not overwrite a read deadline that is set after done was
-// closed.
-func (c *conn) rouse(done chan<- struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	close(done)
-	if !c.closed {
-		_ = c.stream.Conn.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection, which does not need it
+// authenticator returns what decides about clients now; nil if all are accepted.
+func (s *socket) authenticator(sec *Security) Authenticator {
+	if sec.Authenticate != nil {
+		return sec.Authenticate
 	}
+	return s.zapHandler(sec)
 }
-
-// farewell gives the peer time to read the ERROR. If unread bytes of the peer
-// have arrived, closing at once would cause a reset, which destroys the ERROR.
-// farewell returns when the peer closes the connection, as it should.
-func (c *conn) farewell() {
-	cw, ok := c.stream.Conn.(interface{ CloseWrite() error })
-	if !ok || c.setReadDeadline(time.Now().Add(halfCloseWait)) != nil || cw.CloseWrite() != nil {
-		return
-	}
-	part := make([]byte, handshakeBuffer)
-	for read := 0; read < farewellBytes; {
-		n, err := c.stream.Conn.Read(part)
-		if read += n; err != nil {
-			return
-		}
-	}
-}
-
-// farewellBytes is the maximum number of bytes read from a refused peer.
-const farewellBytes = 64 << 10

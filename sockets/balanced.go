@@ -3,51 +3,53 @@ package sockets
 import (
 	"context"
 
+	"clustermap/internal/engine"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
 // balancing is the common part of the sockets that send to their peers in turn.
-// It implements pattern.
 type balancing struct {
-	defaults
 	balancer balancer
+	owner    *socket
 }
 
-// start initializes the socket s, of which b is a part and p is the pattern.
-func (b *balancing) start(s *socket, kind zmtp.SocketType, o Options, p pattern) error {
-	err := s.init(kind, o, p)
-	b.balancer.init(s)
-	return err
-}
-
-func (b *balancing) added(p *pipe)   { b.balancer.added(p) }
-func (b *balancing) removed(p *pipe) { b.balancer.remove(p) }
-func (b *balancing) roomy(*pipe)     { b.balancer.roomy() }
-func (b *balancing) sendable() bool  { return b.balancer.hasRoom() }
-
-func (b *balancing) changed(_, _ *Options) { b.balancer.adjust() }
-
-func (b *balancing) attach(p *pipe, _ *Peer) error {
-	b.balancer.attached(p)
-	return nil
-}
-
-func (b *balancing) detach(p *pipe, _ *Peer) { b.balancer.detached(p) }
-
-func (b *balancing) traits() traits {
-	return traits{keeps: true, gathers: true, maxMessage: maxMessage}
+// start initializes the socket s, of which b is a part. What p does not say is that each peer
+// takes its turn.
+func (b *balancing) start(s *socket, kind zmtp.SocketType, o Options, p engine.Pattern) error {
+	b.owner = s
+	lb := &b.balancer
+	p.Keeps = true
+	p.Roomy = func(*engine.Pipe) { lb.roomy() }
+	if p.Sendable == nil {
+		p.Sendable = lb.hasRoom
+	}
+	if p.Added == nil {
+		p.Added = lb.added
+	}
+	if p.Removed == nil {
+		p.Removed = lb.remove
+	}
+	if p.Attach == nil {
+		p.Attach = func(q *engine.Pipe, _ *engine.Peer) error {
+			lb.attached(q)
+			return nil
+		}
+	}
+	if p.Detach == nil {
+		p.Detach = func(q *engine.Pipe, _ *engine.Peer) { lb.detached(q) }
+	}
+	lb.init(&s.core)
+	s.changed = func(*Options) { lb.adjust() }
+	return s.init(kind, o, &p)
 }
 
 // balanced is the common part of PAIR, DEALER and PUSH.
-type balanced struct {
-	balancing
-	owner *socket
-}
+type balanced struct{ balancing }
 
 // start is like balancing.start.
-func (b *balanced) start(s *socket, kind zmtp.SocketType, o Options, p pattern) error {
-	b.owner = s
+func (b *balanced) start(s *socket, kind zmtp.SocketType, o Options, p engine.Pattern) error {
+	p.Gathers = true
 	return b.balancing.start(s, kind, o, p)
 }
 

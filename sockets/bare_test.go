@@ -26,7 +26,7 @@ func TestBareConnection(t *testing.T) {
 	must(t, err)
 	rep := open(t, NewRep, Options{})
 	endpoint := "tcp://" + nl.Addr().String()
-	must(t, rep.install(&listener{socket: &rep.socket, net: bareListener{nl}, endpoint: endpoint, conns: map[*conn]bool{}, done: make(chan struct{})}))
+	must(t, rep.core.Serve(bareListener{nl}, endpoint))
 	req := open(t, NewReq, Options{})
 	must(t, req.Connect(endpoint))
 	for i := range 30 {

@@ -2,6 +2,7 @@ package sockets
 
 import (
 	"clustermap/internal/buf"
+	"clustermap/internal/engine"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
@@ -25,33 +26,28 @@ type Span = buf.Span
 // released. A Batch that is not released is left to the garbage collector,
 // which is safe but slower. The zero Batch is empty and ready to use. A Batch
 // must not be used concurrently.
-type Batch struct {
-	q queue.Batch
-}
+type Batch engine.Batch
+
+func (b *Batch) engine() *engine.Batch { return (*engine.Batch)(b) }
 
 // Wire returns the bytes to which the spans of the batch refer. The caller must
 // not use bytes outside the spans.
 //
 // It is part of the advanced interface; see the package documentation.
-func (b *Batch) Wire() []byte {
-	if b.q.Chunk == nil {
-		return nil
-	}
-	return b.q.Chunk.Data()
-}
+func (b *Batch) Wire() []byte { return b.engine().Wire() }
 
 // Spans returns the places of the messages in Wire. The slice is valid as long
 // as the messages; its elements may be changed.
 //
 // It is part of the advanced interface; see the package documentation.
-func (b *Batch) Spans() []Span { return b.q.Spans }
+func (b *Batch) Spans() []Span { return b.engine().Spans() }
 
 // SetSpans replaces the spans. [Options.Prepare] can use it to drop messages:
 // usually it moves the spans to keep to the beginning of Spans and sets that
 // prefix.
 //
 // It is part of the advanced interface; see the package documentation.
-func (b *Batch) SetSpans(spans []Span) { b.q.Spans = spans }
+func (b *Batch) SetSpans(spans []Span) { b.engine().SetSpans(spans) }
 
 // Rewrite moves the messages to new memory. [Options.Prepare] can use it to
 // make messages longer. Rewrite calls fill once with at least size bytes of
@@ -59,52 +55,20 @@ func (b *Batch) SetSpans(spans []Span) { b.q.Spans = spans }
 // Wire, and return their places. After that Wire returns the new bytes.
 //
 // It is part of the advanced interface; see the package documentation.
-func (b *Batch) Rewrite(size int, fill func(dst []byte) []Span) {
-	c := buf.Get(size)
-	b.q.Spans = fill(c.Data())
-	if b.q.Chunk != nil {
-		b.q.Chunk.Release()
-	}
-	b.q.Chunk = c
-}
+func (b *Batch) Rewrite(size int, fill func(dst []byte) []Span) { b.engine().Rewrite(size, fill) }
 
 // Len returns the number of messages.
-func (b *Batch) Len() int { return len(b.q.Spans) }
+func (b *Batch) Len() int { return b.engine().Len() }
 
 // Message returns message i. It refers to the bytes of the batch.
-func (b *Batch) Message(i int) zmtp.WireMessage {
-	s := b.q.Spans[i]
-	return zmtp.WireMessage(b.q.Chunk.Data()[s.Start:s.End:s.End])
-}
+func (b *Batch) Message(i int) zmtp.WireMessage { return b.engine().Message(i) }
 
 // Peer returns the peer that sent the messages.
-func (b *Batch) Peer() *Peer { return peerOf(b.q.From) }
+func (b *Batch) Peer() *Peer { return (*Peer)(b.engine().Peer()) }
 
 // Release releases the messages, so that their memory can be reused. The Batch
 // is then empty and can be used again.
-func (b *Batch) Release() { b.q.Release() }
-
-// bytes returns the size of the messages.
-func (b *Batch) bytes() int {
-	n := 0
-	for _, s := range b.q.Spans {
-		n += int(s.End - s.Start)
-	}
-	return n
-}
-
-// compact moves the messages, of the given size, to a chunk of their own.
-func (b *Batch) compact(bytes int) {
-	small := buf.Get(bytes)
-	at := 0
-	for i, s := range b.q.Spans {
-		n := copy(small.Data()[at:], b.q.Chunk.Data()[s.Start:s.End])
-		b.q.Spans[i].Start, b.q.Spans[i].End = uint32(at), uint32(at+n)
-		at += n
-	}
-	b.q.Chunk.Release()
-	b.q.Chunk = small
-}
+func (b *Batch) Release() { b.engine().Release() }
 
 // Owner counts the references to bytes that were passed to a SendWire method
 // without copying. Both methods must be safe for concurrent use.

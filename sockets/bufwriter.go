@@ -75,9 +75,9 @@ func NewWriterSize(s WireSender, size int) *Writer {
 
 // begin reads the limits for the next buffer.
 func (w *Writer) begin() {
-	o := w.to.engine().opts()
+	o := w.to.engine().Config()
 	w.used, w.messages = 0, 0
-	w.most, w.largest = o.SendHWM, o.MaxMessageSize
+	w.most, w.largest = o.Send.Messages, o.MaxMessageSize
 }
 
 // Write adds a message of one or more frames to the buffer. It copies the

@@ -22,8 +22,8 @@ func TestBusyPoll(t *testing.T) {
 		req, rep := couple(t, Options{BusyPoll: c.given})
 		ctx, cancel := context.WithCancel(testContext(t))
 		ended := rep.inRecv(t, req, ctx)
-		if l := rep.in.Status().Loan; l != nil {
-			if got := l.(*loan).lent.Spin.Limit; got != c.want {
+		if l := rep.core.In.Status().Loan; l != nil {
+			if got := l.(interface{ Lent() *link.Receiving }).Lent().Spin.Limit; got != c.want {
 				t.Errorf("BusyPoll %v: the receive call looks for %v, want %v", c.given, got, c.want)
 			}
 		}

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"clustermap/internal/engine"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
@@ -53,7 +53,7 @@ func calls(s common) map[string]func() error {
 	x := []byte("x")
 	switch s := s.(type) {
 	case *Router:
-		peer := &Peer{pipe: newPipe(&s.socket, "", false), conn: &conn{opts: s.opts(), gone: make(chan struct{})}}
+		peer := (*Peer)(engine.NewPeer(engine.NewPipe(&s.core, "", false), zmtp.Peer{}))
 		all["Send"] = func() error { return s.Send(ctx, x, x) }
 		all["SendTo"] = func() error { return s.SendTo(ctx, peer, x) }
 		all["SendWire"] = func() error { return s.SendWire(ctx, peer, wire("x"), 1, nil) }
@@ -340,7 +340,7 @@ func TestCloseAtAnyTime(t *testing.T) {
 			case <-done:
 				return true
 			default:
-				if pub.open() != nil {
+				if pub.core.Open() != nil {
 					for _, sub := range subs {
 						sub.Close()
 					}
@@ -367,31 +367,6 @@ func TestCloseWithLentBatch(t *testing.T) {
 	}
 	if err := router.RecvBatch(ctx, &b); !errors.Is(err, ErrClosed) || b.Len() != 0 {
 		t.Errorf("%v, %d messages", err, b.Len())
-	}
-}
-
-// TestHalfClose: it waits until the peer closes the connection, but not forever, and
-// knows how many bytes the peer's system has not received.
-func TestHalfClose(t *testing.T) {
-	t.Parallel()
-	ctx := testContext(t)
-	ours, theirs := connected(t)
-	const size = 32 << 20 // more than the kernel's buffers hold
-	go func() { _, _ = ours.stream.Send([][]byte{make([]byte, size)}) }()
-	if runtime.GOOS == "linux" && !portable {
-		eventually(t, "something is not confirmed", func() bool { return ours.stream.Unconfirmed() > 0 })
-	}
-	_, err := io.CopyN(io.Discard, theirs, size)
-	must(t, err)
-	eventually(t, "all is confirmed", func() bool { return ours.stream.Unconfirmed() == 0 })
-	within(t, "halfClose of a peer that does not end", func() { ours.halfClose(ctx) })
-	if n, err := theirs.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
-		t.Errorf("%d bytes, %v", n, err)
-	}
-	ours.finish()
-	within(t, "halfClose of a closed connection", func() { ours.halfClose(ctx) })
-	if ours.stream.Unconfirmed() != 0 {
-		t.Error("a closed connection has something unconfirmed")
 	}
 }
 

@@ -17,14 +17,14 @@ func TestConflateSubscriptions(t *testing.T) {
 	must(t, xsub.Connect("inproc://conflate"))
 
 	far := xsub.topics.local[0]
-	queued := far.other.pipe.out.Status
+	queued := far.Pipe().Out.Status
 	var calls sync.WaitGroup
-	far.fetching.Lock() // the publisher cannot fetch
+	release := far.Hold() // the publisher cannot fetch
 	calls.Go(func() { must(t, xsub.Subscribe("topic")) })
 	eventually(t, "the subscription is queued", func() bool { return queued().Bytes > 0 })
 	calls.Go(func() { must(t, xsub.Send(ctx, []byte("a message"))) })
 	eventually(t, "the message is queued", func() bool { return queued().Messages == 1 })
-	far.fetching.Unlock()
+	release()
 	within(t, "the calls", calls.Wait)
 	if n := pub.Subscriptions(); n != 1 {
 		t.Errorf("the publisher has %d subscriptions, want 1", n)

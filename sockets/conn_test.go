@@ -66,7 +66,7 @@ func TestConnCloseWaitsForNobody(t *testing.T) {
 			peer := seen.await(t, EventHandshakeSucceeded).Peer
 			r.send(wire("1"), wire("2"), wire("3"))
 			eventually(t, "the reader waits", func() bool {
-				_, _, waiting := router.in.Look(&peer.pipe.in)
+				_, _, waiting := router.core.In.Look(&peer.engine().Pipe().In)
 				return waiting > 0
 			})
 			within(t, name, func() { end(router, peer, r) })

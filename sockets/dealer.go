@@ -3,6 +3,7 @@ package sockets
 import (
 	"context"
 
+	"clustermap/internal/engine"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
@@ -25,9 +26,14 @@ type Dealer struct {
 
 // NewDealer returns a new DEALER socket. If options are invalid, the error
 // joins an [*OptionError] for each of them.
-func NewDealer(o Options) (*Dealer, error) {
+func NewDealer(o Options) (*Dealer, error) { return newDealer(o, false) }
+
+// newDealer is NewDealer, with engine.Traits.Withdraws.
+func newDealer(o Options, withdraws bool) (*Dealer, error) {
 	d := &Dealer{}
-	return made(d, d.start(&d.socket, zmtp.TypeDealer, o, d))
+	p := engine.Pattern{Attach: d.attach}
+	p.Once, p.Withdraws = true, withdraws
+	return made(d, d.start(&d.socket, zmtp.TypeDealer, o, p))
 }
 
 // SendBatch sends each element of bodies as a message of one frame. It copies
@@ -44,7 +50,8 @@ func (d *Dealer) SendBatch(ctx context.Context, bodies [][]byte) (int, error) {
 // instead of waiting.
 func (d *Dealer) TryRecvBatch(b *Batch) error { return d.recvBatch(queue.NoWait, b) }
 
-func (d *Dealer) attach(p *pipe, peer *Peer) error {
-	p.probe()
-	return d.balanced.attach(p, peer)
+func (d *Dealer) attach(p *engine.Pipe, _ *engine.Peer) error {
+	d.probe(p)
+	d.balancer.attached(p)
+	return nil
 }

@@ -289,11 +289,11 @@ func TestDealerBackPressure(t *testing.T) {
 
 // stopped reports whether there is a peer whose reader waits with a full queue.
 func (s *socket) stopped() bool {
-	peers := s.list()
+	peers := s.core.Pipes()
 	if len(peers) == 0 {
 		return false
 	}
-	size, _, waiting := s.in.Look(&peers[0].in)
+	size, _, waiting := s.core.In.Look(&peers[0].In)
 	return waiting > 0 && size.Messages == s.opts().RecvHWM
 }
 

@@ -2,6 +2,7 @@ package sockets
 
 import (
 	"bufio"
+	"clustermap/internal/engine"
 	"fmt"
 	"io"
 	"os"
@@ -28,7 +29,7 @@ func TestScarceProcess(t *testing.T) {
 	o := Options{}
 	busy, quiet := open(t, NewRouter, o), open(t, NewRouter, o)
 	for _, r := range []*Router{busy, quiet} {
-		r.admission.grace = time.Millisecond
+		r.core.Tuning.HandshakeGrace = time.Millisecond
 		must(t, r.Bind(testContext(t), anyPort))
 		fmt.Println("at", r.LastEndpoint())
 	}
@@ -126,7 +127,7 @@ func TestConnectionsLeaveDescriptorsToFiles(t *testing.T) {
 		t.Errorf("%d connections of a process with %d descriptors", len(all), scarceLimit)
 	}
 	s.opens()
-	for range fewConnections {
+	for range engine.FewConnections {
 		if _, ok := s.arrives(s.quiet); !ok {
 			t.Error("a peer of the other socket was not accepted")
 		}

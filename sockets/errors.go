@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"clustermap/internal/engine"
 	"clustermap/internal/fanout"
 	"clustermap/internal/ipcpath"
 	"clustermap/internal/link"
@@ -56,12 +57,12 @@ var (
 	// ErrServerKey is reported with EventHandshakeFailed by a CURVE client whose
 	// server closes the connection in answer to HELLO, as servers do that cannot
 	// read it: Security.CurveServerKey is most likely not the key of this server.
-	ErrServerKey = errors.New("sockets: the server cannot read HELLO, as if it had another key")
+	ErrServerKey = engine.ErrServerKey
 
 	// ErrSlowPeer is the reason for which a publisher with
 	// PolicyDisconnect disconnects a subscriber that does not take its messages, or a
 	// SUB or XSUB a publisher that does not take its subscriptions.
-	ErrSlowPeer = fanout.ErrSlowPeer
+	ErrSlowPeer = queue.ErrSlowPeer
 
 	// ErrIdentityInUse is reported with EventPeerIgnored if a peer of a ROUTER
 	// announces the identity of a connected peer. Messages from the new peer
@@ -72,34 +73,34 @@ var (
 	// unless ROUTER_HANDOVER is set.
 	//
 	// Router.ConnectAs returns it if the identity is in use.
-	ErrIdentityInUse = errors.New("sockets: identity is in use by another peer")
+	ErrIdentityInUse = engine.ErrIdentityInUse
 
 	// ErrHandedOver is the reason for which a ROUTER with Options.Handover
 	// disconnects a peer: another peer has announced the same identity. If the
 	// ROUTER made the connection with Connect, it does not connect again.
-	ErrHandedOver = errors.New("sockets: identity was handed over to another peer")
+	ErrHandedOver = engine.ErrHandedOver
 
 	// ErrHandshakeTimeout is reported with EventHandshakeFailed if a peer does not
 	// complete its handshake within Options.HandshakeTimeout, or if a new
 	// connection replaces it because it is silent; see Options.MaxHandshakes
 	// and Options.MaxConnections.
-	ErrHandshakeTimeout = errors.New("sockets: handshake timeout")
+	ErrHandshakeTimeout = engine.ErrHandshakeTimeout
 
 	// ErrTooManyConnections is reported with EventAcceptFailed if a connection is
 	// closed because there are already Options.MaxConnections. If it is closed because
 	// the process has few descriptors left, the error also matches syscall.EMFILE.
-	ErrTooManyConnections = errors.New("sockets: too many connections")
+	ErrTooManyConnections = engine.ErrTooManyConnections
 
 	// ErrStalled is the reason for which a peer is disconnected that has
 	// stopped, or nearly stopped, sending in the middle of a message
 	// while other connections needed the memory; see
 	// Options.MaxIncompleteBytes.
-	ErrStalled = errors.New("sockets: peer stalled in a large message while other connections needed memory")
+	ErrStalled = engine.ErrStalled
 
 	// ErrHeartbeatTimeout is the reason for which a peer is disconnected that
 	// has not answered a PING in time (Options.HeartbeatTimeout), or that has
 	// sent a PING with a TTL and nothing more within that time.
-	ErrHeartbeatTimeout = errors.New("sockets: heartbeat timeout")
+	ErrHeartbeatTimeout = engine.ErrHeartbeatTimeout
 
 	// ErrTooManySubscriptions is the reason for which a publisher disconnects a
 	// peer that exceeds Options.MaxSubscriptions, or that has most subscriptions when
@@ -112,8 +113,8 @@ var (
 
 	// ErrNotBound is returned by Unbind, and ErrNotConnected by Disconnect, if
 	// the endpoint is not in use.
-	ErrNotBound     = errors.New("sockets: endpoint is not bound")
-	ErrNotConnected = errors.New("sockets: endpoint is not connected")
+	ErrNotBound     = engine.ErrNotBound
+	ErrNotConnected = engine.ErrNotConnected
 )
 
 // MaxIPCPath is the maximum size of the path of an ipc endpoint in bytes: 107 on Linux.
@@ -139,15 +140,7 @@ type ProxyError = link.ProxyError
 // PeerError is the reason for which one connection has ended, such as malformed
 // data, a failed handshake or a timeout. It is reported to the monitor in
 // Event.Err. Other connections are not affected.
-type PeerError struct {
-	Remote string // network address of the peer
-	Err    error  // a *zmtp.ProtocolError, an error of this package, or a network error
-}
-
-func (e *PeerError) Error() string { return fmt.Sprintf("sockets: peer %s: %v", e.Remote, e.Err) }
-
-// Unwrap returns Err.
-func (e *PeerError) Unwrap() error { return e.Err }
-
-// MarshalText returns the text of Error.
-func (e *PeerError) MarshalText() ([]byte, error) { return []byte(e.Error()), nil }
+//
+// Its fields are Remote, the network address of the peer; and Err, a *zmtp.ProtocolError, an error
+// of this package, or a network error.
+type PeerError = engine.PeerError

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"clustermap/internal/engine"
 	"clustermap/zmtp"
 )
 
@@ -33,23 +34,23 @@ type EventKind uint8
 // Unlike libzmq, which reports DISCONNECTED after HANDSHAKE_FAILED_*, a socket
 // reports EventDisconnected only after EventHandshakeSucceeded.
 const (
-	EventListening          EventKind = iota + 1 // the endpoint is bound (LISTENING)
-	EventAcceptFailed                            // a connection was not accepted, for example for lack of file descriptors (ACCEPT_FAILED)
-	EventAccepted                                // a connection was accepted (ACCEPTED)
-	EventConnected                               // a connection was made (CONNECTED)
-	EventConnectFailed                           // an attempt to connect failed (CLOSED)
-	EventConnectRetried                          // the next attempt will be made after Event.Retry (CONNECT_RETRIED)
-	EventHandshakeSucceeded                      // the connection is established (HANDSHAKE_SUCCEEDED)
-	EventHandshakeFailed                         // the handshake failed; see Event.Failure (HANDSHAKE_FAILED_*)
-	EventPeerIgnored                             // the peer's messages wait or are discarded; see ErrIdentityInUse and ErrPaired
-	EventDisconnected                            // an established connection has ended (DISCONNECTED)
-	EventListenerClosed                          // the endpoint is no longer bound (CLOSED)
-	EventConnectDelayed                          // an attempt to connect over TCP begins (CONNECT_DELAYED)
-	EventBindFailed                              // Bind failed and returns the same error (BIND_FAILED)
-	EventCloseFailed                             // an endpoint could not be released completely (CLOSE_FAILED)
-	EventMonitorStopped                          // the socket is closed; this is the last event (MONITOR_STOPPED)
-	EventPeerAdmitted                            // an ignored peer now has its identity, and its messages are received
-	EventAbandoned                               // the endpoint was given up; see Connect for when, and call Connect to try again
+	EventListening          = EventKind(engine.Listening)          // the endpoint is bound (LISTENING)
+	EventAcceptFailed       = EventKind(engine.AcceptFailed)       // a connection was not accepted, for example for lack of file descriptors (ACCEPT_FAILED)
+	EventAccepted           = EventKind(engine.Accepted)           // a connection was accepted (ACCEPTED)
+	EventConnected          = EventKind(engine.Connected)          // a connection was made (CONNECTED)
+	EventConnectFailed      = EventKind(engine.ConnectFailed)      // an attempt to connect failed (CLOSED)
+	EventConnectRetried     = EventKind(engine.ConnectRetried)     // the next attempt will be made after Event.Retry (CONNECT_RETRIED)
+	EventHandshakeSucceeded = EventKind(engine.HandshakeSucceeded) // the connection is established (HANDSHAKE_SUCCEEDED)
+	EventHandshakeFailed    = EventKind(engine.HandshakeFailed)    // the handshake failed; see Event.Failure (HANDSHAKE_FAILED_*)
+	EventPeerIgnored        = EventKind(engine.PeerIgnored)        // the peer's messages wait or are discarded; see ErrIdentityInUse and ErrPaired
+	EventDisconnected       = EventKind(engine.Disconnected)       // an established connection has ended (DISCONNECTED)
+	EventListenerClosed     = EventKind(engine.ListenerClosed)     // the endpoint is no longer bound (CLOSED)
+	EventConnectDelayed     = EventKind(engine.ConnectDelayed)     // an attempt to connect over TCP begins (CONNECT_DELAYED)
+	EventBindFailed         = EventKind(engine.BindFailed)         // Bind failed and returns the same error (BIND_FAILED)
+	EventCloseFailed        = EventKind(engine.CloseFailed)        // an endpoint could not be released completely (CLOSE_FAILED)
+	EventMonitorStopped     = EventKind(engine.MonitorStopped)     // the socket is closed; this is the last event (MONITOR_STOPPED)
+	EventPeerAdmitted       = EventKind(engine.PeerAdmitted)       // an ignored peer now has its identity, and its messages are received
+	EventAbandoned          = EventKind(engine.Abandoned)          // the endpoint was given up; see Connect for when, and call Connect to try again
 )
 
 var eventNames = [...]string{

@@ -22,7 +22,9 @@ import (
 func TestEventCode(t *testing.T) {
 	t.Parallel()
 	refused := &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)}
-	failed := func(err error) Event { return Event{Kind: EventHandshakeFailed, Err: &PeerError{"x", err}} }
+	failed := func(err error) Event {
+		return Event{Kind: EventHandshakeFailed, Err: &PeerError{Remote: "x", Err: err}}
+	}
 	for _, c := range []struct {
 		event   Event
 		number  uint16

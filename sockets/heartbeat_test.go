@@ -12,92 +12,6 @@ import (
 	"clustermap/zmtp"
 )
 
-// TestLifeline: any received bytes remove a PING's deadline, and it is not set when bytes
-// were received since the PING, or the reader is busy.
-func TestLifeline(t *testing.T) {
-	t.Parallel()
-	c, _ := connected(t)
-	armed := func(want bool, when string) {
-		t.Helper()
-		if c.life.armed.Load() != want {
-			t.Errorf("%s: armed is %v", when, !want)
-		}
-	}
-	hear := func() {
-		must(t, c.heard())
-		c.listening()
-	}
-	seen := c.life.reads.Load()
-	c.answer(seen, time.Hour)
-	armed(true, "after a PING")
-	until := c.life.until
-	c.answer(seen, 2*time.Hour)
-	c.expect(3 * time.Hour)
-	if c.life.until != until {
-		t.Error("a later deadline took the place of an earlier")
-	}
-	c.expect(time.Minute)
-	if !c.life.until.Before(until) {
-		t.Error("an earlier deadline did not take the place of a later")
-	}
-	hear()
-	armed(false, "after something was heard")
-	c.answer(seen, time.Hour)
-	armed(false, "something was heard since the PING")
-	must(t, c.heard())
-	c.answer(c.life.reads.Load(), time.Hour)
-	armed(false, "the reader is busy")
-	c.listening()
-	c.answer(c.life.reads.Load(), time.Hour)
-	armed(true, "after the next PING")
-	c.close(ErrClosed)
-	if err := c.heard(); !errors.Is(err, ErrClosed) {
-		t.Errorf("after the end: %v", err)
-	}
-}
-
-// collector is a source that keeps the received bytes.
-type collector struct {
-	conn *conn
-	buf  [64]byte
-	got  []byte
-}
-
-func (c *collector) Space() []byte { return c.buf[:] }
-
-func (c *collector) Received(n int) error {
-	if err := c.conn.heard(); err != nil {
-		return err
-	}
-	defer c.conn.listening()
-	c.got = append(c.got, c.buf[:n]...)
-	return nil
-}
-
-func (c *collector) Idle() {}
-
-// TestLastLook: when a deadline has passed, unread bytes still count, because this
-// process may have been stopped.
-func TestLastLook(t *testing.T) {
-	t.Parallel()
-	ours, theirs := connected(t)
-	_, err := theirs.Write([]byte("alive"))
-	must(t, err)
-	ours.expect(-time.Second)
-	src := &collector{conn: ours}
-	done := make(chan error, 1)
-	go func() { done <- ours.receiveAlive(src) }()
-	eventually(t, "it is heard", func() bool { return ours.life.reads.Load() == 2 })
-	if ours.life.armed.Load() {
-		t.Error("the deadline stays")
-	}
-	// Now for real.
-	ours.expect(-time.Second)
-	if err := <-done; err != ErrHeartbeatTimeout || string(src.got) != "alive" {
-		t.Errorf("%v after %q", err, src.got)
-	}
-}
-
 // TestHeartbeatOtherWork: PINGs go out between messages, and the peer's
 // messages answer them as well as PONGs do.
 func TestHeartbeatOtherWork(t *testing.T) {
@@ -198,9 +112,9 @@ func TestHeartbeatOurs(t *testing.T) {
 	router := bind(t, NewRouter, o)
 	dealer := dialled(t, NewDealer, o, router.LastEndpoint())
 	peer := seen.await(t, EventHandshakeSucceeded).Peer
-	from := peer.conn.life.reads.Load()
-	eventually(t, "100 reads", func() bool { return peer.conn.life.reads.Load() >= from+200 })
-	if n := peer.conduit.MessagesIn.Load() + peer.conduit.MessagesOut.Load(); n != 0 {
+	from := peer.engine().Reads()
+	eventually(t, "100 reads", func() bool { return peer.engine().Reads() >= from+200 })
+	if n := peer.engine().Conn().MessagesIn.Load() + peer.engine().Conn().MessagesOut.Load(); n != 0 {
 		t.Errorf("%d messages", n)
 	}
 	if s := dealer.Peers(); len(s) != 1 || !s[0].Connected {
@@ -216,7 +130,7 @@ func TestAllocHeartbeat(t *testing.T) {
 	dialled(t, NewDealer, Options{}, router.LastEndpoint())
 	peer := seen.await(t, EventHandshakeSucceeded).Peer
 	beats := func(n uint64) {
-		for from := peer.conn.life.reads.Load(); peer.conn.life.reads.Load() < from+2*n; {
+		for from := peer.engine().Reads(); peer.engine().Reads() < from+2*n; {
 			time.Sleep(100 * time.Microsecond)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/engine"
 	"clustermap/internal/link"
 	"clustermap/zmtp"
 )
@@ -111,7 +112,7 @@ func TestHostileHandshake(t *testing.T) {
 		{"name cut short", slices.Concat(g, []byte{zmtp.FlagCommand, 3, 9, 'R', 'E'}), zmtp.ErrMalformed},
 		{"ERROR", slices.Concat(g, zmtp.AppendError(nil, "no")), zmtp.ErrRefused},
 		{"READY of 2^62 bytes", slices.Concat(g, huge), zmtp.ErrTooLarge},
-		{"READY above the limit", slices.Concat(g, readyOf(dealer, property("X-Large", strings.Repeat("x", maxHandshakeCommand)))), zmtp.ErrTooLarge},
+		{"READY above the limit", slices.Concat(g, readyOf(dealer, property("X-Large", strings.Repeat("x", engine.MaxHandshakeCommand)))), zmtp.ErrTooLarge},
 	} {
 		for _, bytewise := range []bool{false, true} {
 			r := dialRaw(t, router.LastEndpoint())
@@ -243,7 +244,7 @@ func TestHostileHalfOpen(t *testing.T) {
 	seen := newEvents()
 	const limit = 20
 	router := open(t, NewRouter, Options{MaxHandshakes: limit, Monitor: seen.tell})
-	router.admission.grace = 20 * time.Millisecond
+	router.core.Tuning.HandshakeGrace = 20 * time.Millisecond
 	must(t, router.Bind(ctx, anyPort))
 	stop := make(chan struct{})
 	var attackers sync.WaitGroup
@@ -314,7 +315,7 @@ func TestHostilePings(t *testing.T) {
 	peer := seen.await(t, EventHandshakeSucceeded).Peer
 	flood := bytes.Repeat(zmtp.AppendPing(nil, 0, []byte("sixteen bytes!!")), 10_000)
 	const maxPongs = 4 << 10
-	queued := func() int { return peer.pipe.out.Status().Head }
+	queued := func() int { return peer.engine().Pipe().Out.Status().Head }
 	// Until the kernel's buffers are full of answers, and then some more.
 	for full := 0; full < 10; {
 		r.send(flood)
@@ -419,7 +420,7 @@ func TestHostileSubscriber(t *testing.T) {
 		received(t, sub, 1)
 	}
 	r.sync()
-	if n := peer.conduit.Discarded.Load(); n != 20*1002 {
+	if n := peer.engine().Conn().Discarded.Load(); n != 20*1002 {
 		t.Errorf("%d were discarded", n)
 	}
 	r.send(zmtp.AppendHeader(nil, 0, maxSubscription))

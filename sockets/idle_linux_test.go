@@ -78,8 +78,8 @@ func TestIdleMemory(t *testing.T) {
 				eventually(t, "the answers are written", func() bool {
 					return !slices.ContainsFunc(router.Peers(), func(p PeerStats) bool { return p.MessagesOut == 0 })
 				})
-				router.retire()
-				router.retire() // all have slept since the last time
+				router.core.Retire()
+				router.core.Retire() // all have slept since the last time
 			}
 			// A stack that has grown shrinks by half with each collection, if
 			// its goroutine waits by then.

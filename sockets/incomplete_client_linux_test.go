@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/engine"
 	"clustermap/zmtp"
 )
 
@@ -33,15 +34,15 @@ func pullOfPartials(t *testing.T, bound, size int) (*Pull, *events) {
 	t.Helper()
 	seen := newEvents()
 	pull := open(t, NewPull, Options{MaxIncompleteBytes: bound, Monitor: seen.tell})
-	pull.incomplete.patience = hang // it is not because of the time that they take
+	pull.core.Tuning.StallPatience = hang // it is not because of the time that they take
 	must(t, pull.Bind(t.Context(), anyPort))
 	peers := 2 * bound / size
 	for range peers {
 		partial(t, "127.0.0.2", pull.LastEndpoint(), size)
 	}
 	eventually(t, "they hold what they can", func() bool {
-		used, holders := pull.incomplete.held()
-		return used > bound/2 && holders > 2 && pull.incomplete.scarce.Load()
+		used, holders := pull.held()
+		return used > bound/2 && holders > 2 && pull.core.Status().Scarce
 	})
 	return pull, seen
 }
@@ -74,18 +75,15 @@ func TestHeaviestClientGivesWay(t *testing.T) {
 	const bound, size = 4 << 20, 300_000
 	seen := newEvents()
 	pull := open(t, NewPull, Options{MaxIncompleteBytes: bound, Monitor: seen.tell})
-	m := &pull.incomplete
-	m.patience = hang
+	pull.core.Tuning.StallPatience = hang
 	must(t, pull.Bind(t.Context(), anyPort))
 	long := partial(t, "127.0.0.3", pull.LastEndpoint(), size)
-	eventually(t, "the first holds memory", func() bool { used, _ := m.held(); return used > size })
+	eventually(t, "the first holds memory", func() bool { used, _ := pull.held(); return used > size })
 	for range 2 * bound / size {
 		partial(t, "127.0.0.2", pull.LastEndpoint(), size)
 	}
-	eventually(t, "the others hold what they can", func() bool { used, _ := m.held(); return used > bound/2 })
-	m.mu.Lock()
-	m.patience = time.Millisecond
-	m.mu.Unlock()
+	eventually(t, "the others hold what they can", func() bool { used, _ := pull.held(); return used > bound/2 })
+	pull.core.Tune(func(t *engine.Tuning) { t.StallPatience = time.Millisecond })
 	for range 4 {
 		partial(t, "127.0.0.4", pull.LastEndpoint(), bound)
 	}

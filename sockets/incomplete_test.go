@@ -14,10 +14,9 @@ import (
 
 // held returns the memory that a socket holds for messages that have not arrived as a
 // whole.
-func (m *incomplete) held() (bytes, holders int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.used, m.holders.n
+func (s *socket) held() (bytes, holders int) {
+	now := s.core.Status()
+	return now.Incomplete, now.Holders
 }
 
 // TestS10_Stalled: peers that announce large messages and stop in the middle hold
@@ -39,7 +38,7 @@ func TestS10_Stalled(t *testing.T) {
 		}()
 	}
 	eventually(t, "they hold what they can", func() bool {
-		used, holders := router.incomplete.held()
+		used, holders := router.held()
 		if used > bound+8<<20 { // the first may go on
 			t.Errorf("%d bytes are held", used)
 		}
@@ -63,7 +62,7 @@ func TestS10_Stalled(t *testing.T) {
 	}
 	// When all have gone nothing is counted.
 	must(t, router.Close())
-	if used, holders := router.incomplete.held(); used != 0 || holders != 0 {
+	if used, holders := router.held(); used != 0 || holders != 0 {
 		t.Errorf("%d bytes of %d connections are counted at the end", used, holders)
 	}
 }
@@ -79,7 +78,7 @@ func TestS10_Honest(t *testing.T) {
 			seen := newEvents()
 			const peers, size = 5, 2 << 20
 			pull := open(t, NewPull, Options{MaxIncompleteBytes: 1 << 20, Security: p.server, Monitor: seen.tell})
-			pull.incomplete.patience = hang // on a busy machine peers are slow
+			pull.core.Tuning.StallPatience = hang // on a busy machine peers are slow
 			must(t, pull.Bind(ctx, anyPort))
 			for i := range peers {
 				push := open(t, NewPush, Options{Security: p.client})
@@ -101,7 +100,7 @@ func TestS10_Honest(t *testing.T) {
 				t.Errorf("%v", count)
 			}
 			eventually(t, "nothing is held", func() bool {
-				used, holders := pull.incomplete.held()
+				used, holders := pull.held()
 				return used == 0 && holders == 0
 			})
 			if n := seen.count(EventDisconnected); n > 0 {
@@ -118,14 +117,14 @@ func TestS10_MaxConnections(t *testing.T) {
 	ctx := testContext(t)
 	seen := newEvents()
 	router := open(t, NewRouter, Options{MaxConnections: 3, Monitor: seen.tell})
-	router.admission.grace = time.Millisecond
+	router.core.Tuning.HandshakeGrace = time.Millisecond
 	must(t, router.Bind(ctx, anyPort))
 	must(t, router.Bind(ctx, anyPort)) // it is a bound over all endpoints
 	silent := dialRaw(t, router.LastEndpoint())
 	seen.await(t, EventAccepted)
 	var all []*raw
 	for i := range 3 {
-		time.Sleep(10 * router.admission.grace) // for the last of them, the silent one has to go
+		time.Sleep(10 * router.core.Tuning.HandshakeGrace) // for the last of them, the silent one has to go
 		r := dialRaw(t, router.LastEndpoint()).greet("DEALER", fmt.Append(nil, i))
 		r.sync()
 		all = append(all, r)

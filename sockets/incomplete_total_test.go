@@ -17,7 +17,7 @@ func TestMessagesThatWaitForTheTotalCount(t *testing.T) {
 	ctx := testContext(t)
 	seen := newEvents()
 	pull := open(t, NewPull, Options{RecvTotalBytes: bound, MaxIncompleteBytes: bound, Monitor: seen.tell})
-	pull.incomplete.patience = hang
+	pull.core.Tuning.StallPatience = hang
 	must(t, pull.Bind(ctx, anyPort))
 	for i := range peers {
 		push := open(t, NewPush, Options{})
@@ -26,13 +26,13 @@ func TestMessagesThatWaitForTheTotalCount(t *testing.T) {
 		must(t, push.Send(ctx, bytes.Repeat([]byte{byte(i)}, size)))
 	}
 	check := func() {
-		used, _ := pull.incomplete.held()
-		s := pull.in.Status()
+		used, _ := pull.held()
+		s := pull.core.In.Status()
 		if used > bound+2*size+1<<18 || s.Bytes > bound+4*size || s.Held*size > bound+2*size {
 			t.Fatalf("%d bytes are held, %d queued, and %d readers wait", used, s.Bytes, s.Held)
 		}
 	}
-	eventually(t, "readers wait", func() bool { check(); return pull.in.Status().Held > 0 })
+	eventually(t, "readers wait", func() bool { check(); return pull.core.In.Status().Held > 0 })
 	var count [peers]int
 	for range 2 * peers {
 		m, err := pull.Recv(ctx)
@@ -46,7 +46,7 @@ func TestMessagesThatWaitForTheTotalCount(t *testing.T) {
 		}
 	}
 	eventually(t, "nothing is held", func() bool {
-		used, holders := pull.incomplete.held()
+		used, holders := pull.held()
 		return used == 0 && holders == 0
 	})
 	if n := seen.count(EventDisconnected); n > 0 {
@@ -86,8 +86,7 @@ func TestSmallPartialMessagesCount(t *testing.T) {
 			ctx := testContext(t)
 			seen := newEvents()
 			pull := open(t, NewPull, Options{MaxIncompleteBytes: bound, Security: p.server, Monitor: seen.tell})
-			m := &pull.incomplete
-			m.patience = hang
+			pull.core.Tuning.StallPatience = hang
 			must(t, pull.Bind(ctx, anyPort))
 			goOn := make(chan struct{})
 			resume := sync.OnceFunc(func() { close(goOn) })
@@ -102,7 +101,7 @@ func TestSmallPartialMessagesCount(t *testing.T) {
 				must(t, push.Send(ctx, make([]byte, size)))
 			}
 			eventually(t, "all hold or wait for memory", func() bool {
-				used, holders := m.held()
+				used, holders := pull.held()
 				if most := bound + 1<<20; used > most { // those that read when it became scarce
 					t.Fatalf("%d bytes are held", used)
 				}
@@ -123,8 +122,8 @@ func TestSmallPartialMessagesCount(t *testing.T) {
 				}
 			}
 			eventually(t, "nothing is held", func() bool {
-				used, holders := m.held()
-				return used == 0 && holders == 0 && !m.scarce.Load()
+				used, holders := pull.held()
+				return used == 0 && holders == 0 && !pull.core.Status().Scarce
 			})
 			if n := seen.count(EventDisconnected); n > 0 {
 				t.Errorf("%d disconnected", n)

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"clustermap/internal/engine"
 	"clustermap/internal/queue"
 
 	"clustermap/zmtp"
@@ -456,10 +457,8 @@ func TestInprocCloseWaiting(t *testing.T) {
 		t.Errorf("%q", m)
 	}
 	must(t, <-closed)
-	o.Inproc.mu.Lock()
-	defer o.Inproc.mu.Unlock()
-	if len(o.Inproc.waiting) != 0 {
-		t.Errorf("waiting: %v", o.Inproc.waiting)
+	if _, waiting := (*engine.Names)(o.Inproc).Count(); waiting != 0 {
+		t.Errorf("%d names are waited for", waiting)
 	}
 }
 
@@ -650,10 +649,8 @@ func TestInprocStress(t *testing.T) {
 		})
 	}
 	within(t, "all ends", wg.Wait)
-	names.mu.Lock()
-	defer names.mu.Unlock()
-	if len(names.bound)+len(names.waiting) != 0 {
-		t.Errorf("left: %v, %v", names.bound, names.waiting)
+	if bound, waiting := (*engine.Names)(names).Count(); bound+waiting != 0 {
+		t.Errorf("%d names are bound, and %d waited for", bound, waiting)
 	}
 }
 

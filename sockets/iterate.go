@@ -92,7 +92,7 @@ func (s *socket) eachMessage(ctx context.Context, recv func(context.Context, *Ba
 		var b Batch
 		var m Message
 		next := 0 // the first message of b that was not yielded
-		defer func() { s.putBack(&b, next) }()
+		defer func() { s.core.PutBack(b.engine(), next) }()
 		for {
 			err := ctx.Err()
 			if err == nil && next == b.Len() {
@@ -100,14 +100,14 @@ func (s *socket) eachMessage(ctx context.Context, recv func(context.Context, *Ba
 				err = recv(ctx, &b)
 			}
 			if err != nil {
-				s.putBack(&b, next)
+				s.core.PutBack(b.engine(), next)
 				next = 0
 				yield(nil, err)
 				return
 			}
 			m = m[:0]
-			if s.addressed() {
-				m = append(m, b.Peer().identity)
+			if addressed(&s.core) {
+				m = append(m, b.Peer().Identity())
 			}
 			m = b.Message(next).AppendFrames(m)
 			next++
@@ -119,21 +119,4 @@ func (s *socket) eachMessage(ctx context.Context, recv func(context.Context, *Ba
 			}
 		}
 	}
-}
-
-// putBack returns the messages of a batch from the given one on to their queue,
-// and leaves b empty.
-func (s *socket) putBack(b *Batch, from int) {
-	if from >= b.Len() {
-		b.Release()
-		return
-	}
-	q := s.pattern.traits().notices
-	if q == nil {
-		q = &b.Peer().pipe.in
-	}
-	spans := b.q.Spans
-	b.q.Cost = b.q.Cost / len(spans) * (len(spans) - from)
-	b.q.Spans = spans[:copy(spans, spans[from:])]
-	s.in.PutBack(q, &b.q)
 }

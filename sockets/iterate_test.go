@@ -123,7 +123,7 @@ func TestMessagesGone(t *testing.T) {
 		eventually(t, "the end", func() bool { return len(pull.Peers()) == 0 })
 		break
 	}
-	if left := pull.in.Status().Leftovers; left == 0 {
+	if left := pull.core.In.Status().Leftovers; left == 0 {
 		t.Error("the messages of the peer that has gone are not counted")
 	}
 	n := 1
@@ -136,7 +136,7 @@ func TestMessagesGone(t *testing.T) {
 			break
 		}
 	}
-	if left := pull.in.Status().Leftovers; left != 0 {
+	if left := pull.core.In.Status().Leftovers; left != 0 {
 		t.Errorf("%d bytes of leftovers of nobody", left)
 	}
 }
@@ -451,7 +451,7 @@ func TestMessagesLastValue(t *testing.T) {
 		must(t, sub.Subscribe(topic))
 	}
 	must(t, sub.Connect(xpub.LastEndpoint()))
-	eventually(t, "subscriptions", func() bool { size, _, _ := xpub.in.Look(&xpub.queue); return size.Messages == 3 })
+	eventually(t, "subscriptions", func() bool { size, _, _ := xpub.core.In.Look(&xpub.queue); return size.Messages == 3 })
 	n := 0
 	for m, err := range xpub.Messages(ctx) {
 		must(t, err)

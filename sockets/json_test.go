@@ -8,7 +8,7 @@ import (
 // An event in JSON, as in a log, says what failed.
 func TestEventInJSON(t *testing.T) {
 	t.Parallel()
-	text, err := json.Marshal(Event{Kind: EventHandshakeFailed, Endpoint: "tcp://a:1", Remote: "b:2", Err: &PeerError{"b:2", ErrDenied}})
+	text, err := json.Marshal(Event{Kind: EventHandshakeFailed, Endpoint: "tcp://a:1", Remote: "b:2", Err: &PeerError{Remote: "b:2", Err: ErrDenied}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -16,7 +16,7 @@ func TestEventInJSON(t *testing.T) {
 	if err := json.Unmarshal(text, &got); err != nil {
 		t.Fatalf("%v in %s", err, text)
 	}
-	if want := (&PeerError{"b:2", ErrDenied}).Error(); got.Err != want || got.Kind != "handshake failed" || got.Endpoint != "tcp://a:1" || got.Remote != "b:2" {
+	if want := (&PeerError{Remote: "b:2", Err: ErrDenied}).Error(); got.Err != want || got.Kind != "handshake failed" || got.Endpoint != "tcp://a:1" || got.Remote != "b:2" {
 		t.Errorf("%s", text)
 	}
 	if text, err := json.Marshal(Event{Kind: EventHandshakeSucceeded}); err != nil || string(text) != `{"Kind":"handshake succeeded","Endpoint":"","Remote":"","Peer":null,"Retry":0}` {

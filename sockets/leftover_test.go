@@ -7,7 +7,7 @@ import (
 )
 
 // leftovers is how much peers that have gone left to a socket.
-func leftovers(s *socket) int { return s.in.Status().Leftovers }
+func leftovers(s *socket) int { return s.core.In.Status().Leftovers }
 
 // TestLeftovers: messages left by peers that come, send and go are bounded together, and
 // none of them is lost.

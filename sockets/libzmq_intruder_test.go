@@ -316,7 +316,7 @@ func TestLibzmq_security_zap_idle(t *testing.T) {
 				client := open(t, NewDealer, Options{Security: p.client, Linger: LingerNone})
 				must(t, client.Connect(server.LastEndpoint()))
 				must(t, client.Send(ctx, []byte("bounce")))
-				eventually(t, "the handler is asked", handler.in.Waiting)
+				eventually(t, "the handler is asked", handler.core.In.Waiting)
 				if does != "does not receive" {
 					_, err := handler.Recv(ctx)
 					must(t, err)

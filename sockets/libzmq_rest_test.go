@@ -505,8 +505,8 @@ func TestLibzmq_heartbeats_answered(t *testing.T) {
 				must(t, server.Bind(testContext(t), anyPort))
 				must(t, pair[0](t, Options{Security: s[0]}).Connect(server.LastEndpoint()))
 				peer := seen.await(t, EventHandshakeSucceeded).Peer
-				from := peer.conn.life.reads.Load()
-				eventually(t, "20 answers", func() bool { return peer.conn.life.reads.Load() >= from+20 })
+				from := peer.engine().Reads()
+				eventually(t, "20 answers", func() bool { return peer.engine().Reads() >= from+20 })
 				if n := seen.count(EventDisconnected); n > 0 {
 					t.Errorf("%d connections ended", n)
 				}
@@ -567,7 +567,7 @@ func TestLibzmq_proxies(t *testing.T) {
 	says(t, operator, "PAUSE")
 	forwarded() // it was obeyed
 	says(t, push, "second")
-	eventually(t, "the message waits", in.in.Waiting)
+	eventually(t, "the message waits", in.core.In.Waiting)
 	if n := forwarded(); n != 5 {
 		t.Errorf("%d bytes during a pause", n)
 	}

@@ -44,7 +44,7 @@ func TestS1_DisconnectThenClose(t *testing.T) {
 			must(t, dealer.Disconnect(endpoint))
 			time.Sleep(pause)
 			closed := closes(dealer)
-			<-dealer.closing
+			<-dealer.core.Closing()
 			time.Sleep(20 * time.Millisecond) // for Close to wait, too
 			n, err := io.Copy(io.Discard, r.in)
 			if n < 200*64<<10 || err != nil {

@@ -88,7 +88,7 @@ func TestS15_OtherEndsAreTold(t *testing.T) {
 	must(t, push.Send(ctx, plug))
 	must(t, push.Send(ctx, []byte("x")))
 	closed := closes(push)
-	<-push.closing
+	<-push.core.Closing()
 	r.conn.Close() // with unread bytes, so it is reset
 	seen.await(t, EventDisconnected)
 	r = accept().greet("PULL", nil)

@@ -25,7 +25,7 @@ func TestLingerForever(t *testing.T) {
 	dealer, _, accept := unsent(t)
 	closed := make(chan error, 1)
 	go func() { closed <- dealer.Close() }()
-	<-dealer.closing
+	<-dealer.core.Closing()
 	select {
 	case <-closed:
 		t.Error("it did not wait")
@@ -71,7 +71,7 @@ func TestCloseContext(t *testing.T) {
 	dealer, _, _ = unsent(t)
 	closed := make(chan error, 1)
 	go func() { closed <- dealer.Close() }()
-	<-dealer.closing
+	<-dealer.core.Closing()
 	within(t, "CloseContext", func() {
 		if err := dealer.CloseContext(over); !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)

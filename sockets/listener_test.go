@@ -254,20 +254,17 @@ func TestAcceptFails(t *testing.T) {
 	must(t, err)
 	f := &failing{Listener: nl}
 	f.failures.Store(3)
-	l := &listener{socket: &router.socket, net: f, endpoint: "tcp://" + nl.Addr().String(), conns: map[*conn]bool{}, done: make(chan struct{})}
-	router.mu.Lock()
-	router.listeners[l.endpoint] = l
-	router.wg.Go(l.run)
-	router.mu.Unlock()
+	endpoint := "tcp://" + nl.Addr().String()
+	must(t, router.core.Serve(f, endpoint))
 	for range 3 {
 		if e := seen.await(t, EventAcceptFailed); !errors.Is(e.Err, errNoDescriptors) {
 			t.Errorf("%+v", e)
 		}
 	}
-	r := dialRaw(t, l.endpoint).greet("DEALER", nil)
+	r := dialRaw(t, endpoint).greet("DEALER", nil)
 	r.sync()
 	f.failures.Store(1000)
-	r2 := dialRaw(t, l.endpoint) // takes the accept that is under way
+	r2 := dialRaw(t, endpoint) // takes the accept that is under way
 	for range 6 {
 		seen.await(t, EventAcceptFailed)
 	}

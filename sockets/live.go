@@ -1,60 +1,21 @@
 package sockets
 
 import (
+	"context"
 	"errors"
 	"reflect"
-	"sync"
-	"sync/atomic"
-	"time"
 	"unsafe"
 
+	"clustermap/internal/engine"
 	"clustermap/internal/option"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
-// settings holds the options that are in effect. They can change at any time, and are
-// read without a lock. The options that calls need for each message are kept apart, so
-// that a message costs no more than if the options were fixed: here, in atomic variables,
-// and otherwise under the mutex that the call takes anyway.
-//
-// The options are behind atomic pointers, so that formatting a socket with package fmt does
-// not show the secrets in them.
-type settings struct {
-	current atomic.Pointer[Options] // the Options that it points to do not change
-
-	sendTimeout, recvTimeout atomic.Int64 // SendTimeout and RecvTimeout
-	maxMessage               atomic.Int64 // MaxMessageSize
-
-	mu    sync.Mutex              // held by SetOptions
-	given atomic.Pointer[Options] // by the application: without defaults; changes under mu
-}
-
-// store puts options into effect.
-func (t *settings) store(o *Options) {
-	t.current.Store(o)
-	t.sendTimeout.Store(int64(o.SendTimeout))
-	t.recvTimeout.Store(int64(o.RecvTimeout))
-	t.maxMessage.Store(o.MaxMessageSize)
-}
-
-// sendLimit and recvLimit return how long a call waits.
-func (t *settings) sendLimit() queue.Limit {
-	return queue.Limit{Patience: time.Duration(t.sendTimeout.Load())}
-}
-
-func (t *settings) recvLimit() queue.Limit {
-	return queue.Limit{Patience: time.Duration(t.recvTimeout.Load())}
-}
-
-// opts returns the options in effect, which must not be changed. Code that reads
-// several of them for one decision calls it once.
-func (s *socket) opts() *Options { return s.settings.current.Load() }
-
 // Options returns a copy of the options that are in effect, with the defaults filled
 // in. A number that is not limited is Unlimited, and an option that does not apply to
 // the socket's type is zero. The copy contains the secrets of [Options.Security] and [Options.SOCKSPassword].
-func (s *socket) Options() Options { return s.opts().shown(s.kind) }
+func (s *socket) Options() Options { return s.opts().shown(s.core.Kind()) }
 
 // SetOptions changes options of the socket. It calls change with a copy of the options
 // that are in effect, as Options returns it, validates the changed copy, and puts it into
@@ -81,26 +42,80 @@ func (s *socket) Options() Options { return s.opts().shown(s.kind) }
 // Concurrent calls of SetOptions are executed one after another. change must not call
 // methods of the socket.
 func (s *socket) SetOptions(change func(*Options)) error {
-	t := &s.settings
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if err := s.open(); err != nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.core.Open(); err != nil {
 		return err
 	}
-	was := s.opts()
-	shown, wanted := was.shown(s.kind), was.shown(s.kind)
+	was, kind := s.opts(), s.core.Kind()
+	shown, wanted := was.shown(kind), was.shown(kind)
 	change(&wanted)
 	wanted = wanted.clone()
-	given := t.given.Load().clone()
+	given := s.given.Load().clone()
 	err := adopt(&given, &shown, &wanted)
-	now, invalid := given.inEffect(s.kind)
+	now, invalid := given.inEffect(kind)
 	if err := errors.Join(err, invalid); err != nil {
 		return err
 	}
-	t.given.Store(&given)
-	t.store(&now)
-	s.apply(was, &now)
+	s.given.Store(&given)
+	s.current.Store(&now)
+	s.core.SetConfig(s.config(kind, &now), func() {
+		if s.changed != nil {
+			s.changed(&now)
+		}
+	})
 	return nil
+}
+
+// optionsOf returns the options in effect when a connection began.
+func optionsOf(peer *engine.Peer) *Options { return peer.Config().Of.(*Options) }
+
+// config returns what the engine needs of options that are in effect.
+func (s *socket) config(kind zmtp.SocketType, o *Options) *engine.Config {
+	sec := &o.Security
+	c := &engine.Config{
+		Of:       o,
+		Identity: o.Identity, Metadata: o.metadata(), MinVersion: o.MinVersion,
+		Security: engine.Security{
+			Mechanism: sec.mechanism,
+			Judge: func(c zmtp.Credentials, address string) (func(context.Context) engine.Verdict, error) {
+				return s.judge(sec, c, address)
+			},
+			Judged:      func() bool { return s.authenticator(sec) != nil },
+			CurveServer: sec.role() == roleCurveServer, CurveClient: sec.role() == roleCurveClient,
+		},
+		Inproc: (*engine.Names)(o.Inproc), Link: o.link(),
+
+		Send: o.sendLimits(), Recv: o.recvLimits(), SendTotalBytes: o.SendTotalBytes, RecvTotalBytes: o.RecvTotalBytes,
+		MaxIncompleteBytes: o.MaxIncompleteBytes, MaxConnections: o.MaxConnections, MaxHandshakes: o.MaxHandshakes,
+		MaxMessageSize: o.MaxMessageSize, Conflate: o.Conflate, Immediate: o.Immediate,
+		ConnectTimeout: o.ConnectTimeout, HandshakeTimeout: o.HandshakeTimeout,
+		HeartbeatInterval: o.HeartbeatInterval, HeartbeatTimeout: o.HeartbeatTimeout, HeartbeatTTL: o.HeartbeatTTL,
+		SendTimeout: o.SendTimeout, RecvTimeout: o.RecvTimeout, Linger: o.Linger, BusyPoll: o.BusyPoll,
+		ReconnectInterval: o.ReconnectInterval, ReconnectIntervalMax: o.ReconnectIntervalMax, ReconnectStop: engine.Stops(o.ReconnectStop),
+
+		Parting: o.DisconnectMessage, Hiccup: o.HiccupMessage,
+		Notices: len(o.DisconnectMessage) > 0 || o.Notify&notifyBoth != 0,
+		Scan:    o.Scan,
+	}
+	if kind == zmtp.TypePush || kind == zmtp.TypeDealer {
+		c.Send.Bytes = min(c.Send.Bytes, o.SendTotalBytes) // with a single peer there is no other limit
+	}
+	if len(o.HelloMessage) > 0 {
+		c.Hello = zmtp.AppendMessage(nil, o.HelloMessage)
+	}
+	if monitor := o.Monitor; monitor != nil {
+		c.Monitor = func(e engine.Event) {
+			monitor(Event{EventKind(e.Kind), e.Endpoint, e.Remote, (*Peer)(e.Peer), e.Err, e.Retry})
+		}
+	}
+	if operator := o.Operator; operator != nil {
+		c.Operator = func(p *engine.Peer) bool { return operator((*Peer)(p)) }
+	}
+	if prepare := o.Prepare; prepare != nil {
+		c.Prepare = func(b *engine.Batch) { prepare((*Batch)(b)) }
+	}
+	return c
 }
 
 // fixedOptions are the options that cannot change, and why.
@@ -205,52 +220,10 @@ func (o Options) inEffect(kind zmtp.SocketType) (Options, error) {
 	return o, errors.Join(foreign...)
 }
 
-// apply makes new options take effect where they are not read from settings.
-func (s *socket) apply(was, now *Options) {
-	s.in.SetLimits(now.recvLimits(), now.RecvTotalBytes)
-	s.admission.set(now)
-	s.incomplete.setLimit(now)
-	s.total.set(now.SendTotalBytes)
-	for _, p := range s.list() {
-		p.relimit(now)
-	}
-	s.pattern.changed(was, now)
-	s.in.Tell()
+// sendLimits and recvLimits return the high-water marks.
+func (o *Options) sendLimits() queue.HWM {
+	return queue.HWM{Messages: o.SendHWM, Bytes: o.SendHWMBytes}
 }
-
-// relimit sets the high-water marks of a pipe's queues. Over inproc, a queue has those
-// of both sides together.
-func (p *pipe) relimit(now *Options) {
-	if p.out.SetLimits(p.socket.sendLimits(now)) {
-		p.hasRoomAgain()
-	}
-	peer := p.peer.Load()
-	if peer == nil || peer.far == nil {
-		return
-	}
-	far := peer.far.pipe
-	if far.out.SetFarLimits(now.recvLimits()) {
-		far.hasRoomAgain()
-	}
-	p.socket.in.Report(&p.in, far.out.Limits().Low().Messages)
-	far.socket.in.Report(&far.in, p.out.Limits().Low().Messages)
+func (o *Options) recvLimits() queue.HWM {
+	return queue.HWM{Messages: o.RecvHWM, Bytes: o.RecvHWMBytes}
 }
-
-// hasRoomAgain notifies callers that may wait for room in a pipe that was full.
-func (p *pipe) hasRoomAgain() {
-	p.socket.pattern.roomy(p)
-	p.socket.in.Tell()
-}
-
-// sendLimits and recvLimits return the high-water marks. A PUSH or DEALER with a single
-// peer has no other limit.
-func (s *socket) sendLimits(o *Options) hwm {
-	limits := o.sendLimits()
-	if s.kind == zmtp.TypePush || s.kind == zmtp.TypeDealer {
-		limits.Bytes = min(limits.Bytes, o.SendTotalBytes)
-	}
-	return limits
-}
-
-func (o *Options) sendLimits() hwm { return hwm{Messages: o.SendHWM, Bytes: o.SendHWMBytes} }
-func (o *Options) recvLimits() hwm { return hwm{Messages: o.RecvHWM, Bytes: o.RecvHWMBytes} }

@@ -329,7 +329,7 @@ func roomWanted(s *socket, lb *balancer) func() bool {
 			defer lb.mu.Unlock()
 			return lb.room.Waiters() > 0
 		}
-		return s.list()[0].out.Status().Waiting > 0
+		return s.core.Pipes()[0].Out.Status().Waiting > 0
 	}
 }
 
@@ -442,7 +442,7 @@ func TestLiveRecvHWM(t *testing.T) {
 		}
 	}()
 	defer func() { cancel(); <-flood }()
-	full := func() bool { return len(pull.list()) > 0 && pull.stopped() }
+	full := func() bool { return len(pull.core.Pipes()) > 0 && pull.stopped() }
 	eventually(t, "the reader stops at the first mark", full)
 	must(t, pull.SetOptions(func(o *Options) { o.RecvHWM = 100 }))
 	eventually(t, "the reader stops at the higher mark", full)
@@ -920,11 +920,9 @@ func TestLiveConcurrent(t *testing.T) {
 // tcpEndpoint returns the tcp endpoint to which a socket is bound.
 func tcpEndpoint(t *testing.T, s *socket) string {
 	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for e := range s.listeners {
-		if strings.HasPrefix(e, "tcp:") {
-			return e
+	for _, e := range s.Endpoints() {
+		if e.State == EndpointBound && strings.HasPrefix(e.Endpoint, "tcp:") {
+			return e.Endpoint
 		}
 	}
 	t.Fatal("not bound to tcp")

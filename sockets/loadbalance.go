@@ -6,8 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"clustermap/internal/engine"
 	"clustermap/internal/queue"
-	"clustermap/zmtp"
 )
 
 // balancer sends each message to the next peer in turn that has room (RFC 28
@@ -19,13 +19,12 @@ import (
 // connection. Pipes take turns in the order in which connections were accepted
 // or Connect was called, not in the order in which handshakes end.
 type balancer struct {
-	mu       sync.Mutex
-	pipes    []*pipe
-	next     int
-	left     int        // bytes that may be queued before the total is computed again; see admits
-	room     queue.Gate // senders wait here while no pipe takes a message
-	done     <-chan struct{}
-	settings *settings // of the socket
+	mu    sync.Mutex
+	pipes []*engine.Pipe
+	next  int
+	left  int        // bytes that may be queued before the total is computed again; see admits
+	room  queue.Gate // senders wait here while no pipe takes a message
+	core  *engine.Socket
 
 	// only is the single pipe, or nil if there is not exactly one. A message
 	// then costs one lock, that of the pipe's outbox, instead of two.
@@ -34,43 +33,42 @@ type balancer struct {
 
 // onlyPipe is the single pipe of a balancer.
 type onlyPipe struct {
-	pipe *pipe
+	pipe *engine.Pipe
 	to   *queue.Conn // the pipe accepts messages only for this connection; nil for any
 }
 
-func (lb *balancer) init(s *socket) {
+func (lb *balancer) init(core *engine.Socket) {
 	lb.room = queue.NewGate()
-	lb.done = s.closing
-	lb.settings = &s.settings
+	lb.core = core
 }
 
 // added, attached and detached are called by the pattern's methods of the same
 // name, and remove by the method removed.
-func (lb *balancer) added(p *pipe) {
-	if !p.immediate {
+func (lb *balancer) added(p *engine.Pipe) {
+	if !p.Immediate {
 		lb.add(p)
 	}
 }
 
-func (lb *balancer) attached(p *pipe) {
-	if !p.lasting || p.immediate {
+func (lb *balancer) attached(p *engine.Pipe) {
+	if p.Transient() {
 		lb.add(p)
 	}
 }
 
-func (lb *balancer) detached(p *pipe) {
-	if !p.lasting || p.immediate {
+func (lb *balancer) detached(p *engine.Pipe) {
+	if p.Transient() {
 		lb.remove(p)
 	}
 }
 
 // add inserts a pipe at its place. If its turn in the current round has passed,
 // its first turn is in the next round.
-func (lb *balancer) add(p *pipe) {
+func (lb *balancer) add(p *engine.Pipe) {
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	i := len(lb.pipes)
-	for i > 0 && lb.pipes[i-1].place > p.place { // usually its place is the last
+	for i > 0 && lb.pipes[i-1].Place > p.Place { // usually its place is the last
 		i--
 	}
 	lb.pipes = slices.Insert(lb.pipes, i, p)
@@ -81,7 +79,7 @@ func (lb *balancer) add(p *pipe) {
 	lb.room.Wake()
 }
 
-func (lb *balancer) remove(p *pipe) {
+func (lb *balancer) remove(p *engine.Pipe) {
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	i := slices.Index(lb.pipes, p)
@@ -116,8 +114,8 @@ func (lb *balancer) changed() {
 		return
 	}
 	one := &onlyPipe{pipe: lb.pipes[0]}
-	if !one.pipe.lasting || one.pipe.immediate {
-		one.to = one.pipe.out.Connected()
+	if !one.pipe.Lasting || one.pipe.Immediate {
+		one.to = one.pipe.Out.Connected()
 	}
 	lb.only.Store(one)
 }
@@ -129,7 +127,7 @@ func (lb *balancer) roomy() {
 }
 
 // turn returns the pipe whose turn it is. There must be one. mu must be held.
-func (lb *balancer) turn() *pipe {
+func (lb *balancer) turn() *engine.Pipe {
 	if lb.next >= len(lb.pipes) {
 		lb.next = 0
 	}
@@ -138,19 +136,9 @@ func (lb *balancer) turn() *pipe {
 	return p
 }
 
-// open returns ErrClosed once the socket is closed.
-func (lb *balancer) open() error {
-	select {
-	case <-lb.done:
-		return ErrClosed
-	default:
-		return nil
-	}
-}
-
 // wait waits until a pipe may have room. mu must be held.
 func (lb *balancer) wait(ctx context.Context, l *queue.Limit) error {
-	return lb.room.Wait(ctx, &lb.mu, lb.done, l)
+	return lb.room.Wait(ctx, &lb.mu, lb.core.Closing(), l)
 }
 
 // passOn wakes the next sender: after a message was accepted there may be room
@@ -166,18 +154,18 @@ func (lb *balancer) passOn() {
 // From half of the limit on, a peer that holds more than an equal share of the other half
 // gets no more messages, so that peers that do not read leave room for those that do.
 // Messages may be so large that the shares together exceed the limit; then nobody gets
-// any. A single queue is limited by Options.SendHWMBytes alone. As with total, the sum is
-// computed only when enough bytes were queued since the last time. mu must be held.
+// any. A single queue is limited by Options.SendHWMBytes alone. As with engine.Socket.Queued,
+// the sum is computed only when enough bytes were queued since the last time. mu must be held.
 func (lb *balancer) admits(bytes int) bool {
 	lb.left -= bytes
 	if lb.left > 0 || len(lb.pipes) < 2 {
 		return true
 	}
-	limit, sum := lb.settings.current.Load().SendTotalBytes, 0
+	limit, sum := lb.core.Config().SendTotalBytes, 0
 	for _, p := range lb.pipes {
-		sum += p.out.Status().Held()
+		sum += p.Out.Status().Held()
 	}
-	lb.left = max(limit/2-sum, limit/totalStep, 1)
+	lb.left = max(limit/2-sum, limit/engine.TotalStep, 1)
 	if sum < limit/2 {
 		return true
 	}
@@ -187,7 +175,7 @@ func (lb *balancer) admits(bytes int) bool {
 	}
 	crowded := false
 	for _, p := range lb.pipes {
-		crowded = p.out.Crowd(max(share, 1)) || crowded
+		crowded = p.Out.Crowd(max(share, 1)) || crowded
 	}
 	if sum >= limit && crowded { // the first of them that is written lets senders try again
 		lb.left = 0
@@ -200,30 +188,30 @@ func (lb *balancer) admits(bytes int) bool {
 // is not possible now. The pipes of a socket that is being closed take no messages.
 func (lb *balancer) sendOnly(frames [][]byte) bool {
 	const header = 9 // of a large frame
-	if len(frames) != 1 || int64(len(frames[0])) > lb.settings.maxMessage.Load()-header {
+	if len(frames) != 1 || int64(len(frames[0])) > lb.core.MaxMessage()-header {
 		return false
 	}
 	one := lb.only.Load()
-	return one != nil && one.pipe.out.OfferOne(one.to, frames[0]) == queue.Accepted
+	return one != nil && one.pipe.Out.OfferOne(one.to, frames[0]) == queue.Accepted
 }
 
 // send sends one message to the next pipe that has room, and waits for one if
 // necessary.
 func (lb *balancer) send(ctx context.Context, frames [][]byte) error {
-	if one := lb.only.Load(); one != nil && len(frames) > 1 && one.pipe.out.Offer(one.to, nil, frames) == queue.Accepted {
+	if one := lb.only.Load(); one != nil && len(frames) > 1 && one.pipe.Out.Offer(one.to, nil, frames) == queue.Accepted {
 		return nil
 	}
-	l := lb.settings.sendLimit()
-	size := bodiesSize(frames)
+	l := lb.core.SendLimit()
+	size := engine.BodiesSize(frames)
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	for {
-		if err := lb.open(); err != nil {
+		if err := lb.core.Open(); err != nil {
 			return err
 		}
 		if lb.admits(size) {
 			for range lb.pipes {
-				if lb.turn().out.Offer(nil, nil, frames) == queue.Accepted {
+				if lb.turn().Out.Offer(nil, nil, frames) == queue.Accepted {
 					lb.passOn()
 					return nil
 				}
@@ -237,11 +225,11 @@ func (lb *balancer) send(ctx context.Context, frames [][]byte) error {
 
 // try sends one message, which begins with the encoded frames in head, and
 // returns the pipe. It returns nil if it would have to wait.
-func (lb *balancer) try(head []byte, frames [][]byte) *pipe {
+func (lb *balancer) try(head []byte, frames [][]byte) *engine.Pipe {
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	for range lb.pipes {
-		if p := lb.turn(); p.out.Offer(nil, head, frames) == queue.Accepted {
+		if p := lb.turn(); p.Out.Offer(nil, head, frames) == queue.Accepted {
 			lb.passOn()
 			return p
 		}
@@ -254,10 +242,10 @@ func (lb *balancer) await(ctx context.Context, l *queue.Limit) error {
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	for {
-		if err := lb.open(); err != nil {
+		if err := lb.core.Open(); err != nil {
 			return err
 		}
-		if slices.ContainsFunc(lb.pipes, (*pipe).hasRoom) {
+		if slices.ContainsFunc(lb.pipes, (*engine.Pipe).HasRoom) {
 			lb.passOn()
 			return nil
 		}
@@ -270,16 +258,16 @@ func (lb *balancer) await(ctx context.Context, l *queue.Limit) error {
 // sendWire sends encoded messages, all to the same peer, which counts as one
 // turn.
 func (lb *balancer) sendWire(ctx context.Context, wire []byte, messages int, owner Owner) error {
-	l := lb.settings.sendLimit()
+	l := lb.core.SendLimit()
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	for {
-		if err := lb.open(); err != nil || len(wire) == 0 {
+		if err := lb.core.Open(); err != nil || len(wire) == 0 {
 			return err
 		}
 		if lb.admits(len(wire)) {
 			for range lb.pipes {
-				if lb.turn().out.OfferWire(nil, wire, messages, owner) == queue.Accepted {
+				if lb.turn().Out.OfferWire(nil, wire, messages, owner) == queue.Accepted {
 					lb.passOn()
 					return nil
 				}
@@ -295,16 +283,16 @@ func (lb *balancer) sendWire(ctx context.Context, wire []byte, messages int, own
 // peer gets a run of about the same size, so that the locks are taken once per
 // run.
 func (lb *balancer) sendBatch(ctx context.Context, bodies [][]byte) (sent int, err error) {
-	l := lb.settings.sendLimit()
+	l := lb.core.SendLimit()
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	for {
-		if err := lb.open(); err != nil || sent == len(bodies) {
+		if err := lb.core.Open(); err != nil || sent == len(bodies) {
 			return sent, err
 		}
 		run := (len(bodies) - sent + len(lb.pipes) - 1) / max(len(lb.pipes), 1)
-		for refusals := 0; refusals < len(lb.pipes) && lb.admits(bodiesSize(bodies[sent:min(sent+run, len(bodies))])); {
-			n := lb.turn().out.OfferEach(nil, bodies[sent:min(sent+run, len(bodies))])
+		for refusals := 0; refusals < len(lb.pipes) && lb.admits(engine.BodiesSize(bodies[sent:min(sent+run, len(bodies))])); {
+			n := lb.turn().Out.OfferEach(nil, bodies[sent:min(sent+run, len(bodies))])
 			if sent += n; sent == len(bodies) {
 				lb.passOn()
 				return sent, nil
@@ -319,13 +307,10 @@ func (lb *balancer) sendBatch(ctx context.Context, bodies [][]byte) (sent int, e
 	}
 }
 
-// checkEach returns an error if a message of the batch cannot be sent.
-func (s *socket) checkEach(bodies [][]byte) error {
-	most := s.settings.maxMessage.Load()
-	for _, b := range bodies {
-		if int64(zmtp.FrameSize(len(b))) > most {
-			return ErrTooLarge
-		}
-	}
-	return s.open()
+// hasRoom reports whether at least one pipe would accept a message. If not, the
+// full pipes will signal when they accept messages again.
+func (lb *balancer) hasRoom() bool {
+	lb.mu.Lock()
+	defer lb.mu.Unlock()
+	return lb.admits(0) && slices.ContainsFunc(lb.pipes, (*engine.Pipe).HasRoom)
 }

@@ -3,6 +3,7 @@ package sockets
 import (
 	"testing"
 
+	"clustermap/internal/engine"
 	"clustermap/internal/queue"
 )
 
@@ -27,23 +28,23 @@ func TestOnlyPipeTakenOut(t *testing.T) {
 			}
 			defer push.Close()
 			lb := &push.balancer
-			p := newPipe(&push.socket, "tcp://127.0.0.1:1", test.lasting)
+			p := engine.NewPipe(&push.core, "tcp://127.0.0.1:1", test.lasting)
 			message := [][]byte{[]byte("message")}
 			if test.lasting {
 				lb.added(p)
 			}
-			p.out.Attach(new(queue.Conn))
+			p.Out.Attach(new(queue.Conn))
 			lb.attached(p)
 			one := lb.only.Load()
 			if one == nil || one.pipe != p {
 				t.Fatalf("the only pipe is %v", one)
 			}
-			if v := p.out.Offer(one.to, nil, message); v != queue.Accepted {
+			if v := p.Out.Offer(one.to, nil, message); v != queue.Accepted {
 				t.Fatalf("while connected: verdict %d", v)
 			}
 			lb.detached(p)
-			p.out.Discard()
-			if v := p.out.Offer(one.to, nil, message); v != test.late {
+			p.Out.Discard()
+			if v := p.Out.Offer(one.to, nil, message); v != test.late {
 				t.Errorf("after the connection: verdict %d, want %d", v, test.late)
 			}
 			if kept := lb.only.Load() != nil; kept != (test.late == queue.Accepted) {
@@ -61,7 +62,7 @@ func TestOnlyPipeOfSeveral(t *testing.T) {
 	}
 	defer push.Close()
 	lb := &push.balancer
-	one, two := newPipe(&push.socket, "tcp://127.0.0.1:1", true), newPipe(&push.socket, "tcp://127.0.0.1:2", true)
+	one, two := engine.NewPipe(&push.core, "tcp://127.0.0.1:1", true), engine.NewPipe(&push.core, "tcp://127.0.0.1:2", true)
 	lb.added(one)
 	lb.added(two)
 	if lb.only.Load() != nil {
@@ -72,7 +73,7 @@ func TestOnlyPipeOfSeveral(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if a, b := one.out.Status(), two.out.Status(); a.Messages != 2 || b.Messages != 2 {
+	if a, b := one.Out.Status(), two.Out.Status(); a.Messages != 2 || b.Messages != 2 {
 		t.Errorf("%d and %d messages, want 2 and 2", a.Messages, b.Messages)
 	}
 	lb.remove(one)

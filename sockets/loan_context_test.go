@@ -16,7 +16,7 @@ func patient(t *testing.T) (*Req, *Rep) {
 		t.Skip("connections are not lent here")
 	}
 	rep, req := open(t, NewRep, Options{}), open(t, NewReq, Options{})
-	rep.term, req.term = hang, hang
+	rep.core.Tuning.LoanTerm, req.core.Tuning.LoanTerm = hang, hang
 	must(t, rep.Bind(testContext(t), anyPort))
 	must(t, req.Connect(rep.LastEndpoint()))
 	return req, rep
@@ -37,11 +37,11 @@ func TestS18_EndOfAnotherCall(t *testing.T) {
 			_, err := req.Recv(asked)
 			must(t, err)
 		}
-		lent := req.in.Status().Loan != nil
+		lent := req.core.In.Status().Loan != nil
 		done()
 		time.Sleep(2 * time.Millisecond) // for a goroutine that its end may have started
 		ask(t, req, fmt.Sprint(i))
-		if lent && req.in.Status().Loan == nil {
+		if lent && req.core.In.Status().Loan == nil {
 			t.Fatalf("round %d: a call was ended by the context of another one", i)
 		}
 	}
@@ -58,7 +58,7 @@ func TestS18_EndOfAnotherCall(t *testing.T) {
 func TestS18_OwnEnd(t *testing.T) {
 	t.Parallel()
 	pull := open(t, NewPull, Options{BusyPoll: -1})
-	pull.term = hang
+	pull.core.Tuning.LoanTerm = hang
 	must(t, pull.Bind(testContext(t), anyPort))
 	push := connect(t, NewPush, Options{}, pull)
 	pass := func(ctx context.Context, n int) {
@@ -85,7 +85,7 @@ func TestS18_OwnEnd(t *testing.T) {
 		go func() {
 			defer close(ended)
 			time.Sleep(time.Duration(i%5) * 20 * time.Microsecond)
-			if pull.in.Status().Read {
+			if pull.core.In.Status().Read {
 				inLoans++
 			}
 			cancel()

@@ -50,29 +50,29 @@ func TestLoanTypes(t *testing.T) {
 	}{
 		{"PULL", func(t *testing.T) (receiver, *queue.Inbox, sender) {
 			r := bind(t, NewPull, Options{})
-			return r, &r.in, connect(t, NewPush, Options{}, r)
+			return r, &r.core.In, connect(t, NewPush, Options{}, r)
 		}},
 		{"PAIR", func(t *testing.T) (receiver, *queue.Inbox, sender) {
 			r := bind(t, NewPair, Options{})
-			return r, &r.in, connect(t, NewPair, Options{}, r)
+			return r, &r.core.In, connect(t, NewPair, Options{}, r)
 		}},
 		{"DEALER", func(t *testing.T) (receiver, *queue.Inbox, sender) {
 			r := bind(t, NewDealer, Options{})
-			return r, &r.in, connect(t, NewDealer, Options{}, r)
+			return r, &r.core.In, connect(t, NewDealer, Options{}, r)
 		}},
 		{"ROUTER", func(t *testing.T) (receiver, *queue.Inbox, sender) {
 			r := bind(t, NewRouter, Options{})
-			return r, &r.in, connect(t, NewDealer, Options{}, r)
+			return r, &r.core.In, connect(t, NewDealer, Options{}, r)
 		}},
 		{"SUB", func(t *testing.T) (receiver, *queue.Inbox, sender) {
 			r := bind(t, NewSub, Options{})
 			must(t, r.Subscribe(""))
-			return r, &r.in, connect(t, NewPub, Options{}, r)
+			return r, &r.core.In, connect(t, NewPub, Options{}, r)
 		}},
 		{"XSUB", func(t *testing.T) (receiver, *queue.Inbox, sender) {
 			r := bind(t, NewXSub, Options{})
 			must(t, r.Subscribe(""))
-			return r, &r.in, connect(t, NewPub, Options{}, r)
+			return r, &r.core.In, connect(t, NewPub, Options{}, r)
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -222,11 +222,11 @@ func TestLoanTryAlone(t *testing.T) {
 	needLoans(t)
 	t.Parallel()
 	pull := open(t, NewPull, Options{})
-	pull.term = 20 * time.Millisecond
+	pull.core.Tuning.LoanTerm = 20 * time.Millisecond
 	must(t, pull.Bind(testContext(t), "tcp://127.0.0.1:*"))
 	push := connect(t, NewPush, Options{}, pull)
 	lent := func() bool {
-		return pull.in.Status().Loan != nil
+		return pull.core.In.Status().Loan != nil
 	}
 	for i := range 10 {
 		eventually(t, "the connection is lent", func() bool {
@@ -257,7 +257,7 @@ func TestLoanBehind(t *testing.T) {
 	needLoans(t)
 	t.Parallel()
 	pull := open(t, NewPull, Options{})
-	pull.slack = 4 << 10
+	pull.core.Tuning.Behind = 4 << 10
 	must(t, pull.Bind(testContext(t), "tcp://127.0.0.1:*"))
 	push := connect(t, NewPush, Options{}, pull)
 	received := make(chan int)
@@ -277,11 +277,11 @@ func TestLoanBehind(t *testing.T) {
 		}
 	}()
 	eventually(t, "a receive call reads the connection", func() bool {
-		if !pull.in.Status().Read {
+		if !pull.core.In.Status().Read {
 			must(t, push.Send(testContext(t), []byte("message")))
 			<-received
 		}
-		return pull.in.Status().Read
+		return pull.core.In.Status().Read
 	})
 	large := make([]byte, 8<<10) // which comes in one piece
 	must(t, push.Send(testContext(t), large))
@@ -290,7 +290,7 @@ func TestLoanBehind(t *testing.T) {
 	}
 	close(done)
 	// No other message comes, with which the connection might be lent again.
-	if pull.in.Status().Read {
+	if pull.core.In.Status().Read {
 		t.Error("the receive call still reads the connection")
 	}
 }
@@ -322,22 +322,22 @@ func TestLoanSlow(t *testing.T) {
 		<-received
 	}
 	eventually(t, "a receive call reads the connection", func() bool {
-		if !pull.in.Status().Read {
+		if !pull.core.In.Status().Read {
 			message()
 		}
-		return pull.in.Status().Read
+		return pull.core.In.Status().Read
 	})
 	eventually(t, "it has done so for long", func() bool {
-		return pull.in.Status().Lapsed
+		return pull.core.In.Status().Lapsed
 	})
 	message()
-	if pull.in.Status().Loan != nil {
+	if pull.core.In.Status().Loan != nil {
 		t.Error("the connection is still lent")
 	}
 
 	// Now no wait is a short one.
 	slow := open(t, NewPull, Options{})
-	slow.term = time.Nanosecond
+	slow.core.Tuning.LoanTerm = time.Nanosecond
 	must(t, slow.Bind(testContext(t), "tcp://127.0.0.1:*"))
 	push = connect(t, NewPush, Options{}, slow)
 	for range 100 {
@@ -349,7 +349,7 @@ func TestLoanSlow(t *testing.T) {
 		_, err := slow.Recv(testContext(t))
 		must(t, err)
 		<-done
-		if slow.in.Status().Loan != nil {
+		if slow.core.In.Status().Loan != nil {
 			t.Error("a connection is lent, though the peer makes us wait")
 		}
 	}
@@ -361,7 +361,7 @@ func TestLoanSpun(t *testing.T) {
 	needLoans(t)
 	t.Parallel()
 	pull := open(t, NewPull, Options{BusyPoll: time.Second})
-	pull.slack, pull.term = 4<<10, time.Hour
+	pull.core.Tuning.Behind, pull.core.Tuning.LoanTerm = 4<<10, time.Hour
 	must(t, pull.Bind(testContext(t), "tcp://127.0.0.1:*"))
 	push := connect(t, NewPush, Options{}, pull)
 	for lent := 0; lent < 20; {
@@ -369,7 +369,7 @@ func TestLoanSpun(t *testing.T) {
 		go func() {
 			defer close(done)
 			time.Sleep(100 * time.Microsecond) // so that a receive call waits for it
-			for s := pull.in.Status(); s.Loan != nil && !s.Read; s = pull.in.Status() {
+			for s := pull.core.In.Status(); s.Loan != nil && !s.Read; s = pull.core.In.Status() {
 				time.Sleep(10 * time.Microsecond)
 			}
 			push.Send(context.Background(), make([]byte, 1000))
@@ -378,7 +378,7 @@ func TestLoanSpun(t *testing.T) {
 		must(t, err)
 		<-done
 		switch {
-		case pull.in.Status().Loan != nil:
+		case pull.core.In.Status().Loan != nil:
 			lent++
 		case lent > 0:
 			t.Errorf("after %d messages the connection is not lent any more", lent)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -78,7 +77,7 @@ func inLoan(t *testing.T, req *Req, rep *Rep) {
 		// Many requests without a pause in between: a connection is not lent to
 		// a receive call that waits for long.
 		for range warmUp {
-			if rep.in.Status().Read {
+			if rep.core.In.Status().Read {
 				return true
 			}
 			ask(t, req, "question")
@@ -272,35 +271,6 @@ func TestLoanUnused(t *testing.T) {
 	<-gone
 }
 
-// TestLoanEnding: a receive call that has its message when the connection is told
-// to end gives the connection back, though it has nothing against going on: the reader waits.
-func TestLoanEnding(t *testing.T) {
-	t.Parallel()
-	failed := errors.New("read failed")
-	for _, got := range []error{errLent, link.ErrNothing, os.ErrDeadlineExceeded, failed} {
-		for _, ending := range []bool{false, true} {
-			r := newRecorder(t, Options{}).reader()
-			if ending {
-				close(r.conn.gone)
-			}
-			found, again, err := (&loan{reader: r}).judge(got)
-			if want := got == errLent; found != want {
-				t.Errorf("%v, ending %v: a message was found: %v", got, ending, found)
-			}
-			if want := !ending && (got == errLent || got == link.ErrNothing); again != want {
-				t.Errorf("%v, ending %v: the loan goes on: %v", got, ending, again)
-			}
-			var want error
-			if got == failed || got == os.ErrDeadlineExceeded && ending {
-				want = got
-			}
-			if err != want {
-				t.Errorf("%v, ending %v: given back with %v, want %v", got, ending, err, want)
-			}
-		}
-	}
-}
-
 // TestLoanTry: TryRecv finds messages that have come, too.
 func TestLoanTry(t *testing.T) {
 	t.Parallel()
@@ -352,7 +322,7 @@ func TestLoanPoller(t *testing.T) {
 func TestLoanStale(t *testing.T) {
 	t.Parallel()
 	req := open(t, NewReq, Options{})
-	req.term = time.Hour
+	req.core.Tuning.LoanTerm = time.Hour
 	must(t, req.Bind(testContext(t), "tcp://127.0.0.1:*"))
 	peer := dialRaw(t, req.LastEndpoint()).greet("REP", nil)
 	var sent link.Stream
@@ -374,7 +344,7 @@ func TestLoanStale(t *testing.T) {
 		if string(got[0]) != body {
 			t.Fatalf("the reply to %d is %q", i, got[0])
 		}
-		if req.in.Status().Loan != nil {
+		if req.core.In.Status().Loan != nil {
 			lent++
 			peer.send(wire("", "stale"), wire("", "and another"))
 			eventually(t, "it has arrived", func() bool { return sent.Unconfirmed() == 0 })
@@ -480,7 +450,7 @@ func TestLoanFlood(t *testing.T) {
 func TestLoanStaleBurst(t *testing.T) {
 	t.Parallel()
 	req := open(t, NewReq, Options{RecvHWM: 10})
-	req.term = time.Hour
+	req.core.Tuning.LoanTerm = time.Hour
 	must(t, req.Bind(testContext(t), "tcp://127.0.0.1:*"))
 	peer := dialRaw(t, req.LastEndpoint()).greet("REP", nil)
 	for range 20 {

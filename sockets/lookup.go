@@ -1,6 +1,9 @@
 package sockets
 
-import "clustermap/internal/queue"
+import (
+	"clustermap/internal/engine"
+	"clustermap/internal/queue"
+)
 
 // Lookup tells whether the ROUTER has a peer with the given identity now, that
 // is, whether Send can route a message to it (zmq_socket_get_peer_state). If not,
@@ -11,7 +14,7 @@ import "clustermap/internal/queue"
 // ConnectAs and there is no connection at the moment: messages are then queued
 // for the next one.
 func (r *Router) Lookup(identity []byte) (peer *Peer, events PollEvents, err error) {
-	if err := r.open(); err != nil {
+	if err := r.core.Open(); err != nil {
 		return nil, 0, err
 	}
 	to := r.routes.find(identity)
@@ -19,11 +22,11 @@ func (r *Router) Lookup(identity []byte) (peer *Peer, events PollEvents, err err
 		return nil, 0, ErrUnroutable
 	}
 	if to.conn != nil {
-		peer = peerOf(to.conn)
+		peer = (*Peer)(engine.PeerOf(to.conn))
 	} else {
-		peer = to.pipe.peer.Load()
+		peer = (*Peer)(to.pipe.Peer())
 	}
-	switch to.pipe.out.Would() {
+	switch to.pipe.Out.Would() {
 	case queue.Ended:
 		return nil, 0, ErrUnroutable // it is about to be removed
 	case queue.Accepted:

@@ -10,22 +10,6 @@ import (
 	"clustermap/internal/testenv"
 )
 
-func TestLull(t *testing.T) {
-	t.Parallel()
-	var l lull
-	l.last.Store(int64(-time.Hour))
-	if !l.over() {
-		t.Error("no lull after an hour")
-	}
-	l.last.Store(int64(time.Hour))
-	if l.over() {
-		t.Error("a lull after a message that is yet to come")
-	}
-	if last := time.Duration(l.last.Load()); last < 0 || last > time.Since(lullStart) {
-		t.Errorf("the last message was at %v", last)
-	}
-}
-
 // TestLullNoWriter: the sender of a message that comes alone writes it itself, so the
 // connection has no writer yet.
 func TestLullNoWriter(t *testing.T) {
@@ -39,8 +23,8 @@ func TestLullNoWriter(t *testing.T) {
 	if m, err := sub.Recv(ctx); err != nil || string(m[0]) != "alone" {
 		t.Fatalf("received %q, %v", m, err)
 	}
-	direct := link.NewAttempt(&pub.list()[0].peer.Load().conn.stream) != nil
-	if started := pub.retiring.Load(); started == direct {
+	direct := link.NewAttempt(pub.core.Pipes()[0].Peer().Stream()) != nil
+	if started := pub.core.Status().Writers; started == direct {
 		t.Errorf("a writer was started: %v", started)
 	}
 }
@@ -67,7 +51,7 @@ func TestLullOrder(t *testing.T) {
 				if pub.Send(ctx, body[:8+rand.IntN(len(body)-8)]) != nil {
 					return
 				}
-				for start := time.Now(); i%100 < 20 && time.Since(start) < 2*lullTime; {
+				for start := time.Now(); i%100 < 20 && time.Since(start) < 400*time.Microsecond; {
 				}
 			}
 		}()

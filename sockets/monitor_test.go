@@ -105,7 +105,7 @@ func TestPeers(t *testing.T) {
 	eventually(t, "both messages are pending", func() bool {
 		peers := router.Peers()
 		for i, p := range peers {
-			if i > 0 && comparePeers(peers[i-1], p) > 0 {
+			if i > 0 && (peers[i-1].Endpoint > p.Endpoint || peers[i-1].Endpoint == p.Endpoint && peers[i-1].Remote > p.Remote) {
 				t.Fatalf("not sorted: %+v", peers)
 			}
 			if string(p.Identity) == "a" {

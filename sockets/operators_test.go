@@ -6,6 +6,7 @@ import (
 	"net"
 	"testing"
 
+	"clustermap/internal/engine"
 	"clustermap/zmtp"
 )
 
@@ -15,7 +16,7 @@ func TestOperatorsGetInWhenAllPlacesAreTaken(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
 	router := open(t, NewRouter, Options{MaxConnections: 2, Operator: func(*Peer) bool { return false }, Monitor: seen.tell})
-	router.admission.turn = 0
+	router.core.Tuning.OperatorTurn = 0
 	must(t, router.Bind(testContext(t), anyPort))
 	arrive := func() *raw {
 		r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
@@ -24,7 +25,7 @@ func TestOperatorsGetInWhenAllPlacesAreTaken(t *testing.T) {
 	}
 	ordinary := []*raw{arrive(), arrive()}
 	var operators []*raw
-	for range operatorPlaces {
+	for range engine.OperatorPlaces {
 		operators = append(operators, arrive())
 	}
 	arrive()
@@ -36,7 +37,7 @@ func TestOperatorsGetInWhenAllPlacesAreTaken(t *testing.T) {
 		r.sync()
 	}
 	// One that says nothing keeps no place.
-	for range operatorPlaces + 1 {
+	for range engine.OperatorPlaces + 1 {
 		dialRaw(t, router.LastEndpoint())
 	}
 	arrive()

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"clustermap/internal/engine"
 	"clustermap/internal/option"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
@@ -23,7 +24,7 @@ const (
 	DefaultHWMBytes          = 64 << 20               // SendHWMBytes and RecvHWMBytes: bytes per peer
 	DefaultSendTotal         = 1 << 30                // SendTotalBytes: bytes for all peers
 	DefaultRecvTotal         = 1 << 30                // RecvTotalBytes: bytes from all peers
-	DefaultLinger            = 30 * time.Second       // Linger: upper limit if Linger is 0
+	DefaultLinger            = engine.DefaultLinger   // Linger: upper limit if Linger is 0
 	DefaultReconnectInterval = 100 * time.Millisecond // ReconnectInterval
 	DefaultHandshakeTimeout  = 30 * time.Second       // HandshakeTimeout
 	DefaultConnectTimeout    = 10 * time.Second       // ConnectTimeout
@@ -34,6 +35,24 @@ const (
 
 	DefaultMaxIncompleteBytes   = 256 << 20 // MaxIncompleteBytes: bytes per socket
 	DefaultMaxSubscriptionBytes = 256 << 20 // MaxSubscriptionBytes: bytes per socket
+)
+
+// Values of [Options.Linger], and the time that the default means.
+const (
+	// LingerForever, as the value of [Options.Linger], makes Close wait until
+	// all messages are written, however long that takes. It is the default of
+	// libzmq.
+	LingerForever = time.Duration(math.MaxInt64)
+
+	// LingerNone, as the value of [Options.Linger], makes Close drop queued
+	// messages instead of waiting until they are written. It is libzmq's 0.
+	LingerNone = time.Duration(math.MinInt64)
+
+	// LingerPatience is how long, by default, Close waits for a peer that takes
+	// no bytes. On Linux, a peer takes bytes when its system acknowledges bytes or our
+	// own system accepts bytes for it; on other systems only the latter can be observed.
+	// Connecting and completing the handshake also count, once.
+	LingerPatience = engine.LingerPatience
 )
 
 // Values of [Options] fields that are not a number or a time. No other negative
@@ -646,7 +665,7 @@ func (o Options) withDefaults() (Options, error) {
 	bound(&o.SendTotalBytes, DefaultSendTotal)
 	bound(&o.RecvTotalBytes, max(DefaultRecvTotal, o.RecvHWMBytes))
 	bound(&o.MaxMessageSize, DefaultMaxMessageSize)
-	o.MaxMessageSize = min(o.MaxMessageSize, maxMessage)
+	o.MaxMessageSize = min(o.MaxMessageSize, engine.MaxMessage)
 	bound(&o.MaxHandshakes, DefaultMaxHandshakes)
 	bound(&o.MaxConnections, unbounded)
 	bound(&o.MaxIncompleteBytes, DefaultMaxIncompleteBytes)
@@ -668,7 +687,7 @@ func (o Options) withDefaults() (Options, error) {
 
 // maxHeartbeatTTL is the longest TTL that a PING can carry, in whole tenths of
 // a second after rounding down.
-const maxHeartbeatTTL = (1<<16)*pingUnit - time.Millisecond
+const maxHeartbeatTTL = (1<<16)*engine.PingUnit - time.Millisecond
 
 // maxMetadata limits the size of Options.Metadata, so that peers with the same
 // handshake limits as ours accept our READY.

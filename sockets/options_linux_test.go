@@ -34,12 +34,12 @@ func netConn(t testing.TB, s *socket) net.Conn {
 	t.Helper()
 	var peer *Peer
 	eventually(t, "a connection", func() bool {
-		for _, p := range s.list() {
-			peer = p.peer.Load()
+		for _, p := range s.core.Pipes() {
+			peer = (*Peer)(p.Peer())
 		}
 		return peer != nil
 	})
-	return peer.conn.stream.Conn
+	return peer.engine().Stream().Conn
 }
 
 // TestSocketOptions: the values of the options arrive at the kernel, on both sides.

@@ -2,6 +2,7 @@ package sockets
 
 import (
 	"bytes"
+	"clustermap/internal/engine"
 	"errors"
 	"maps"
 	"slices"
@@ -24,7 +25,7 @@ func TestOptionDefaults(t *testing.T) {
 	o, err = Options{SendHWM: -1, RecvHWM: -1, SendHWMBytes: -1, RecvHWMBytes: -1, MaxMessageSize: -1, Linger: LingerNone, ReconnectInterval: -1}.withDefaults()
 	must(t, err)
 	if o.SendHWM != unbounded || o.RecvHWM != unbounded || o.SendHWMBytes != unbounded ||
-		o.RecvHWMBytes != unbounded || o.MaxMessageSize != maxMessage || o.Linger != LingerNone || o.ReconnectInterval != -1 {
+		o.RecvHWMBytes != unbounded || o.MaxMessageSize != engine.MaxMessage || o.Linger != LingerNone || o.ReconnectInterval != -1 {
 		t.Errorf("%+v", o)
 	}
 	o, err = Options{SendHWM: 1, RecvHWM: 2, SendHWMBytes: 3, RecvHWMBytes: 4, MaxMessageSize: 5, MaxHandshakes: 6, MaxSubscriptions: 7}.withDefaults()
@@ -133,39 +134,6 @@ func TestPolicyString(t *testing.T) {
 	for p, want := range map[Policy]string{PolicyDrop: "drop", PolicyBlock: "block", PolicyDisconnect: "disconnect", 7: "Policy(7)"} {
 		if p.String() != want {
 			t.Errorf("%q, want %q", p, want)
-		}
-	}
-}
-
-func TestBackOff(t *testing.T) {
-	t.Parallel()
-	const ms = time.Millisecond
-	for _, c := range []struct {
-		ivl, most time.Duration
-		want      []time.Duration
-	}{
-		{100 * ms, 1000 * ms, []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 1000 * ms, 1000 * ms}},
-		{100 * ms, 100 * ms, []time.Duration{100 * ms, 100 * ms}},
-		{1, 1<<63 - 1, []time.Duration{1, 2, 4}},
-	} {
-		s := &socket{}
-		s.settings.store(&Options{ReconnectInterval: c.ivl, ReconnectIntervalMax: c.most})
-		for attempt, want := range c.want {
-			if got := s.backOff(attempt); got != want {
-				t.Errorf("attempt %d of %v to %v: %v, want %v", attempt, c.ivl, c.most, got, want)
-			}
-		}
-		for attempt := range 1000 {
-			if got := s.backOff(attempt); got < c.ivl || got > c.most {
-				t.Fatalf("attempt %d of %v to %v: %v", attempt, c.ivl, c.most, got)
-			}
-		}
-	}
-	s := &socket{}
-	s.settings.store(&Options{ReconnectInterval: 100 * ms})
-	for attempt := range 1000 {
-		if got := s.backOff(attempt); got < 100*ms || got >= 200*ms {
-			t.Fatalf("attempt %d: %v", attempt, got)
 		}
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"net"
 	"runtime"
 	"strconv"
-	"time"
 
+	"clustermap/internal/engine"
 	"clustermap/internal/link"
 )
 
@@ -19,18 +19,18 @@ type ReconnectStop uint8
 const (
 	// ReconnectStopOnRefused gives up when the connection is refused because no process
 	// listens at the address (ZMQ_RECONNECT_STOP_CONN_REFUSED).
-	ReconnectStopOnRefused ReconnectStop = 1 << iota
+	ReconnectStopOnRefused = ReconnectStop(engine.StopOnRefused)
 	// ReconnectStopOnHandshakeFailed gives up when a connection is made but its
 	// handshake fails (ZMQ_RECONNECT_STOP_HANDSHAKE_FAILED).
-	ReconnectStopOnHandshakeFailed
+	ReconnectStopOnHandshakeFailed = ReconnectStop(engine.StopOnHandshakeFailed)
 	// ReconnectStopAfterDisconnect makes no further attempt after a call of Disconnect.
 	// Queued messages are written if a connection exists, and dropped otherwise
 	// (ZMQ_RECONNECT_STOP_AFTER_DISCONNECT).
-	ReconnectStopAfterDisconnect
+	ReconnectStopAfterDisconnect = ReconnectStop(engine.StopAfterDisconnect)
 	// ReconnectStopOnProtocolError gives up when the peer violates the protocol, refuses
 	// this socket, or has an incompatible socket type. libzmq always gives up
 	// in these cases.
-	ReconnectStopOnProtocolError
+	ReconnectStopOnProtocolError = ReconnectStop(engine.StopOnProtocolError)
 
 	allReconnectStops = ReconnectStopOnRefused | ReconnectStopOnHandshakeFailed | ReconnectStopAfterDisconnect | ReconnectStopOnProtocolError
 )
@@ -38,7 +38,7 @@ const (
 // DefaultReconnectIntervalMax is the longest time that a socket waits by
 // default before it connects again to a peer that has refused it; see
 // [Options.ReconnectIntervalMax].
-const DefaultReconnectIntervalMax = 10 * time.Second
+const DefaultReconnectIntervalMax = engine.DefaultReconnectIntervalMax
 
 // KeepAlive specifies whether TCP probes idle connections; see
 // [Options.KeepAlive].
@@ -103,9 +103,8 @@ func checkProxy(address string) error {
 	return nil
 }
 
-// linkOptions returns the options for making connections.
-func (s *socket) linkOptions() link.Options {
-	o := s.opts()
+// link returns the options for making connections.
+func (o *Options) link() link.Options {
 	l := link.Options{
 		Backlog: o.Backlog, SendBuffer: o.SendBuffer, RecvBuffer: o.RecvBuffer,
 		Device: o.BindToDevice, IPv6: o.IPv6, TOS: o.TOS,

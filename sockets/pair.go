@@ -3,6 +3,7 @@ package sockets
 import (
 	"sync"
 
+	"clustermap/internal/engine"
 	"clustermap/zmtp"
 )
 
@@ -24,19 +25,21 @@ type Pair struct {
 	balanced // over the single pipe
 
 	mu   sync.Mutex
-	pipe *pipe // to the peer; nil if there is none
+	pipe *engine.Pipe // to the peer; nil if there is none
 }
 
 // NewPair returns a new PAIR socket. If options are invalid, the error joins an
 // [*OptionError] for each of them.
 func NewPair(o Options) (*Pair, error) {
 	p := &Pair{}
-	return made(p, p.start(&p.socket, zmtp.TypePair, o, p))
+	return made(p, p.start(&p.socket, zmtp.TypePair, o, engine.Pattern{
+		Added: p.added, Removed: p.leave, Attach: p.attach, Detach: p.detach,
+	}))
 }
 
 // take makes q the single pipe if there is none yet, and reports whether q is
 // the single pipe.
-func (p *Pair) take(q *pipe) bool {
+func (p *Pair) take(q *engine.Pipe) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pipe == nil {
@@ -47,7 +50,7 @@ func (p *Pair) take(q *pipe) bool {
 }
 
 // leave allows another peer if q is the single pipe.
-func (p *Pair) leave(q *pipe) {
+func (p *Pair) leave(q *engine.Pipe) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pipe == q {
@@ -56,15 +59,13 @@ func (p *Pair) leave(q *pipe) {
 	}
 }
 
-func (p *Pair) added(q *pipe) {
-	if !q.immediate {
+func (p *Pair) added(q *engine.Pipe) {
+	if !q.Immediate {
 		p.take(q)
 	}
 }
 
-func (p *Pair) removed(q *pipe) { p.leave(q) }
-
-func (p *Pair) attach(q *pipe, peer *Peer) error {
+func (p *Pair) attach(q *engine.Pipe, peer *engine.Peer) error {
 	if !p.take(q) {
 		peer.Disconnect(ErrPaired)
 		return ErrPaired
@@ -72,8 +73,8 @@ func (p *Pair) attach(q *pipe, peer *Peer) error {
 	return nil
 }
 
-func (p *Pair) detach(q *pipe, _ *Peer) {
-	if !q.lasting || q.immediate {
+func (p *Pair) detach(q *engine.Pipe, _ *engine.Peer) {
+	if q.Transient() {
 		p.leave(q)
 	}
 }

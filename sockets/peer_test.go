@@ -9,7 +9,7 @@ func TestDropsOfEndedConnection(t *testing.T) {
 	ctx := testContext(t)
 	pub := bind(t, NewPub, Options{SendHWM: 10})
 	sub := stuck(t, pub)
-	peer := pub.list()[0].peer.Load()
+	peer := (*Peer)(pub.core.Pipes()[0].Peer())
 	for range 100 {
 		must(t, pub.Send(ctx, []byte("message")))
 	}

@@ -5,8 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"clustermap/internal/queue"
-	"clustermap/zmtp"
+	"clustermap/internal/engine"
 )
 
 // Socket is the interface that all socket types of this package implement.
@@ -26,25 +25,23 @@ type Socket interface {
 	Close() error
 	CloseContext(ctx context.Context) error
 
-	engine() *socket
+	engine() *engine.Socket
 }
-
-func (s *socket) engine() *socket { return s }
 
 // PollEvents is a set of events for which a [Poller] waits.
 type PollEvents uint8
 
 const (
 	// PollIn means that a receive call would not wait.
-	PollIn PollEvents = 1 << iota
+	PollIn = PollEvents(engine.PollIn)
 	// PollOut means that a send call would not wait. A ROUTER drops messages
 	// that it cannot send, so it is always ready; with Options.Mandatory it is
 	// ready while at least one peer has room, not necessarily the one to which
 	// the next message goes. As in libzmq, a STREAM is always ready, though a send
 	// call to a peer whose queue is full waits.
-	PollOut
+	PollOut = PollEvents(engine.PollOut)
 	// pollEnd means that the socket is closed.
-	pollEnd
+	pollEnd = PollEvents(engine.PollEnd)
 )
 
 // Ready is a socket that a [Poller] found ready.
@@ -88,7 +85,7 @@ func (p *Poller) look() {
 // It also affects calls of Wait that are in progress. If the socket is closed,
 // Add returns ErrClosed.
 func (p *Poller) Add(s Socket, events PollEvents) error {
-	if err := s.engine().open(); err != nil {
+	if err := s.engine().Open(); err != nil {
 		return err
 	}
 	p.mu.Lock()
@@ -98,7 +95,7 @@ func (p *Poller) Add(s Socket, events PollEvents) error {
 		p.items[i].Events = events
 	} else {
 		p.items = append(p.items, Ready{s, events})
-		s.engine().in.Watch(p.token)
+		s.engine().In.Watch(p.token)
 	}
 	p.look()
 	return nil
@@ -110,7 +107,7 @@ func (p *Poller) Remove(s Socket) {
 	defer p.mu.Unlock()
 	if i := p.index(s); i >= 0 {
 		p.items = slices.Delete(p.items, i, i+1)
-		s.engine().in.Unwatch(p.token)
+		s.engine().In.Unwatch(p.token)
 	}
 }
 
@@ -120,7 +117,7 @@ func (p *Poller) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, item := range p.items {
-		item.Socket.engine().in.Unwatch(p.token)
+		item.Socket.engine().In.Unwatch(p.token)
 	}
 	p.items = nil
 }
@@ -147,8 +144,8 @@ func (p *Poller) WaitInto(ctx context.Context, ready []Ready) ([]Ready, error) {
 	p.init()
 	for {
 		for _, item := range p.items {
-			if events := item.Socket.engine().poll(item.Events); events != 0 {
-				ready = append(ready, Ready{item.Socket, events})
+			if events := item.Socket.engine().Poll(engine.Events(item.Events)); events != 0 {
+				ready = append(ready, Ready{item.Socket, PollEvents(events)})
 			}
 		}
 		if len(ready) > 0 {
@@ -172,60 +169,3 @@ func (p *Poller) WaitInto(ctx context.Context, ready []Ready) ([]Ready, error) {
 		}
 	}
 }
-
-// Optional methods of a pattern by which a Poller knows whether calls would wait.
-type (
-	// receivable is implemented by patterns whose receive calls do not only
-	// depend on whether the inbox has messages.
-	receivable interface{ receivable() bool }
-	// sendable is implemented by patterns whose send calls may wait, or that
-	// have none.
-	sendable interface{ sendable() bool }
-)
-
-// poll returns the events, among the given ones, for which the socket is ready.
-func (s *socket) poll(events PollEvents) PollEvents {
-	if s.open() != nil {
-		return events
-	}
-	var ready PollEvents
-	if events&PollIn != 0 {
-		if r, ok := s.pattern.(receivable); ok && r.receivable() || !ok && s.in.Waiting() {
-			ready |= PollIn
-		}
-	}
-	if events&PollOut != 0 {
-		if w, ok := s.pattern.(sendable); !ok || w.sendable() {
-			ready |= PollOut
-		}
-	}
-	return ready
-}
-
-// anyRoom reports whether at least one peer's queue is not full. Full queues signal when
-// they have room.
-func (s *socket) anyRoom() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for p := range s.pipes {
-		if p.out.Would() != queue.Full {
-			return true
-		}
-	}
-	return false
-}
-
-// hasRoom reports whether at least one pipe would accept a message. If not, the
-// full pipes will signal when they accept messages again.
-func (lb *balancer) hasRoom() bool {
-	lb.mu.Lock()
-	defer lb.mu.Unlock()
-	return lb.admits(0) && slices.ContainsFunc(lb.pipes, (*pipe).hasRoom)
-}
-
-// sendable: a ROUTER drops messages that it cannot send, except with Mandatory,
-// where at least one peer must have room.
-func (r *Router) sendable() bool { return !r.mandatory.Load() || r.anyRoom() }
-
-// sendable: a SUB has no send methods, and those of an XSUB never wait.
-func (s *subscribing) sendable() bool { return s.kind == zmtp.TypeXSub }

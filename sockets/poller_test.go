@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"clustermap/internal/engine"
 	"clustermap/internal/fanout"
 	"clustermap/internal/testenv"
 	"clustermap/zmtp"
@@ -246,7 +247,7 @@ func TestPollerChanges(t *testing.T) {
 	p.Remove(d) // never added
 	p.Close()
 	wantNothing(t, &p)
-	if r.in.Status().Watched {
+	if r.core.In.Status().Watched {
 		t.Error("a socket is still watched")
 	}
 }
@@ -368,7 +369,7 @@ func TestReadable(t *testing.T) {
 	d2, r2 := feed(t)
 	const each = 500
 	must(t, d1.Send(ctx, []byte("before the first call")))
-	eventually(t, "it is there", r1.in.Waiting)
+	eventually(t, "it is there", r1.core.In.Waiting)
 	if first := r1.Readable(); first != r1.Readable() {
 		t.Fatal("two channels")
 	}
@@ -405,7 +406,7 @@ func TestReadable(t *testing.T) {
 	default:
 	}
 	must(t, d1.Send(ctx, []byte("unread")))
-	eventually(t, "it is there", r1.in.Waiting)
+	eventually(t, "it is there", r1.core.In.Waiting)
 	must(t, r1.Close())
 	<-r1.Readable()
 	for range 2 {
@@ -426,7 +427,7 @@ func TestReadableBatch(t *testing.T) {
 	d, r := feed(t)
 	ready := r.Readable()
 	must(t, d.Send(ctx, []byte("a")))
-	eventually(t, "it is there", r.in.Waiting)
+	eventually(t, "it is there", r.core.In.Waiting)
 	var b Batch
 	defer b.Release()
 	must(t, r.RecvBatch(ctx, &b))
@@ -470,11 +471,11 @@ func TestAllocPoller(t *testing.T) {
 func TestPollerOutOfLog(t *testing.T) {
 	t.Parallel()
 	pub := open(t, NewPub, Options{SendHWM: 4, FullPolicy: PolicyBlock, Linger: LingerNone})
-	var peers []*pipe
+	var peers []*engine.Pipe
 	for range 3 {
-		q := newPipe(&pub.socket, "tcp://127.0.0.1:1", false)
-		peer := &Peer{pipe: q, conn: &conn{opts: pub.opts()}}
-		q.out.Attach(&peer.conduit)
+		q := engine.NewPipe(&pub.core, "tcp://127.0.0.1:1", false)
+		peer := engine.NewPeer(q, zmtp.Peer{})
+		q.Out.Attach(peer.Conn())
 		must(t, pub.attach(q, peer))
 		pub.fan.Lock()
 		_, err := pub.obey(peer, fanout.SubscribeFrame, nil)

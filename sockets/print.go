@@ -9,9 +9,9 @@ import (
 // String returns the socket's type and its last endpoint.
 func (s *socket) String() string {
 	if endpoint := s.LastEndpoint(); endpoint != "" {
-		return fmt.Sprintf("sockets.Socket(%v %s)", s.kind, endpoint)
+		return fmt.Sprintf("sockets.Socket(%v %s)", s.core.Kind(), endpoint)
 	}
-	return fmt.Sprintf("sockets.Socket(%v)", s.kind)
+	return fmt.Sprintf("sockets.Socket(%v)", s.core.Kind())
 }
 
 // Format prints the result of String for every verb: other fields of a socket change
@@ -20,10 +20,10 @@ func (s *socket) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String
 
 // String returns the peer's socket type, address and identity, if it has one.
 func (p *Peer) String() string {
-	if len(p.identity) > 0 {
-		return fmt.Sprintf("sockets.Peer(%s %s, identity %q)", p.SocketType(), p.remote, p.identity)
+	if len(p.Identity()) > 0 {
+		return fmt.Sprintf("sockets.Peer(%s %s, identity %q)", p.SocketType(), p.RemoteAddr(), p.Identity())
 	}
-	return fmt.Sprintf("sockets.Peer(%s %s)", p.SocketType(), p.remote)
+	return fmt.Sprintf("sockets.Peer(%s %s)", p.SocketType(), p.RemoteAddr())
 }
 
 // Format prints the result of String for every verb: other fields of a peer change

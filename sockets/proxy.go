@@ -95,11 +95,11 @@ func NewSteerableProxy(frontend, backend Socket, o ProxyOptions) (*SteerableProx
 	p := &SteerableProxy{control: o.Control, observe: o.Observe, stats: new([2]flowStats)}
 	for _, c := range o.Capture {
 		if !sends(c) {
-			return nil, fmt.Errorf("%w: a %v cannot capture, because it does not send", ErrCannotForward, c.engine().kind)
+			return nil, fmt.Errorf("%w: a %v cannot capture, because it does not send", ErrCannotForward, c.engine().Kind())
 		}
 	}
 	if o.Control != nil && !receives(o.Control) {
-		return nil, fmt.Errorf("%w: a %v cannot control, because it does not receive", ErrCannotForward, o.Control.engine().kind)
+		return nil, fmt.Errorf("%w: a %v cannot control, because it does not receive", ErrCannotForward, o.Control.engine().Kind())
 	}
 	add := func(from, to Socket, stats *flowStats) {
 		if receives(from) && sends(to) {
@@ -111,7 +111,7 @@ func NewSteerableProxy(frontend, backend Socket, o ProxyOptions) (*SteerableProx
 		add(backend, frontend, &p.stats[1])
 	}
 	if len(p.flows) == 0 {
-		return nil, fmt.Errorf("%w: %v, %v", ErrCannotForward, frontend.engine().kind, backend.engine().kind)
+		return nil, fmt.Errorf("%w: %v, %v", ErrCannotForward, frontend.engine().Kind(), backend.engine().Kind())
 	}
 	return p, nil
 }

@@ -49,7 +49,7 @@ func (p *SteerableProxy) command(ctx context.Context, m Message) error {
 	case "STATISTICS":
 		answer = append(answer, p.Statistics().frames()...)
 	}
-	if len(answer) == last && p.control.engine().kind == zmtp.TypeRep {
+	if len(answer) == last && p.control.engine().Kind() == zmtp.TypeRep {
 		answer = append(answer, []byte{})
 	}
 	if to, ok := p.control.(proxySink); ok && len(answer) > last {

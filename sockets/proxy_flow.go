@@ -122,7 +122,7 @@ func (f *flow) run(ctx context.Context) error {
 				ready, err = news.WaitInto(step, ready)
 			}
 			if err == nil {
-				err = f.to.engine().open()
+				err = f.to.engine().Open()
 			}
 			if err == nil {
 				err = p.receive(step, f.from)
@@ -169,7 +169,7 @@ func (p *parcel) receive(ctx context.Context, from Socket) error {
 		return err
 	}
 	p.lead = nil
-	if from.engine().addressed() {
+	if addressed(from.engine()) {
 		p.lead = p.batch.Peer().Identity()
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"clustermap/internal/engine"
 	"clustermap/internal/queue"
 )
 
@@ -63,7 +64,7 @@ func (f *forwarder) balance(ctx context.Context, lb *balancer, p *parcel, from i
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	for {
-		if err := lb.open(); err != nil {
+		if err := lb.core.Open(); err != nil {
 			return 0, err
 		}
 		sent := 0
@@ -72,10 +73,10 @@ func (f *forwarder) balance(ctx context.Context, lb *balancer, p *parcel, from i
 			if len(lb.pipes) > 1 {
 				run = run[:1]
 			}
-			if !lb.admits(spansSize(run)) {
+			if !lb.admits(engine.SpansSize(run)) {
 				break
 			}
-			n, v := lb.turn().out.OfferSpans(nil, f.lead, wire, run, owner)
+			n, v := lb.turn().Out.OfferSpans(nil, f.lead, wire, run, owner)
 			sent += n
 			if refused++; v == queue.Accepted {
 				refused = 0
@@ -119,16 +120,16 @@ func (f *forwarder) route(ctx context.Context, r *Router, p *parcel, from int) (
 	count := len(f.spans)
 	to := r.routes.find(identity)
 	if to.pipe == nil {
-		return count, r.open()
+		return count, r.core.Open()
 	}
-	n, v := to.pipe.out.OfferSpans(to.conn, nil, wire, f.spans, owner)
+	n, v := to.pipe.Out.OfferSpans(to.conn, nil, wire, f.spans, owner)
 	switch {
 	case n > 0:
-		r.total.queued(spansSize(f.spans[:n]))
+		r.core.Queued(engine.SpansSize(f.spans[:n]))
 		return n, nil
 	case v == queue.Ended || !r.mandatory.Load():
-		to.pipe.out.CountDrops(count)
-		return count, r.open()
+		to.pipe.Out.CountDrops(count)
+		return count, r.core.Open()
 	}
 	err := r.await(ctx, to, v, nil)
 	if errors.Is(err, ErrUnroutable) {
@@ -147,14 +148,5 @@ func (f *forwarder) publish(ctx context.Context, to *publisher, p *parcel, from 
 	return n, nil
 }
 
-// lender returns the owner of the parcel's bytes if the bytes may be lent. It
-// returns nil if the messages are only a small part of the bytes, because a
-// queue would then occupy many times the memory that it counts; the messages
-// must be copied.
-func (p *parcel) lender() Owner {
-	c := p.batch.q.Chunk
-	if p.batch.bytes() < len(c.Data())/stayPart {
-		return nil
-	}
-	return c
-}
+// lender returns the owner of the parcel's bytes if the bytes may be lent.
+func (p *parcel) lender() Owner { return p.batch.engine().Lender() }

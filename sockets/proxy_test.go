@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"clustermap/internal/engine"
 	"clustermap/internal/testenv"
 	"clustermap/zmtp"
 )
@@ -390,7 +391,7 @@ func TestProxyPause(t *testing.T) {
 	}
 	for i := range 50 {
 		must(t, push.Send(ctx, fmt.Append(nil, i)))
-		eventually(t, "the message waits", in.in.Waiting)
+		eventually(t, "the message waits", in.core.In.Waiting)
 		if got := p.Statistics().FrontendIn.Messages; got != uint64(i) {
 			t.Fatalf("%d messages were forwarded, want %d", got, i)
 		}
@@ -676,7 +677,7 @@ func TestProxyUnroutable(t *testing.T) {
 			source.routes.Lock()
 			defer source.routes.Unlock()
 			for _, to := range source.routes.table {
-				peer = peerOf(to.conn)
+				peer = (*Peer)(engine.PeerOf(to.conn))
 			}
 			return peer != nil
 		})
@@ -730,7 +731,7 @@ func TestProxyControl(t *testing.T) {
 	must(t, operator.Send(ctx, []byte("PAUSE")))
 	statistics() // so it was obeyed
 	must(t, push.Send(ctx, []byte("f")))
-	eventually(t, "the message waits", in.in.Waiting)
+	eventually(t, "the message waits", in.core.In.Waiting)
 	if got := statistics(); got[0] != 2 {
 		t.Errorf("%d frames were forwarded during a pause", got[0])
 	}

@@ -2,8 +2,8 @@ package sockets
 
 import (
 	"context"
-	"time"
 
+	"clustermap/internal/engine"
 	"clustermap/internal/fanout"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
@@ -21,22 +21,25 @@ type Pub struct{ publisher }
 // publisher is the common part of PUB and XPUB.
 type publisher struct {
 	socket
-	defaults
 	fan fanout.Publisher
 }
 
-// start initializes the socket, of which p is the pattern.
-func (p *publisher) start(kind zmtp.SocketType, o Options, as pattern) error {
-	err := p.init(kind, o, as)
+// start initializes the socket. The pattern has what PUB and XPUB do not have in common.
+func (p *publisher) start(kind zmtp.SocketType, o Options, as engine.Pattern) error {
+	p.socket.changed = p.set
+	as.Attach, as.Sendable = p.attach, p.sendable
+	// Messages and commands must be processed in order, because a PING after a subscription
+	// asks whether the subscription is in force.
+	as.Ordered, as.Subscribed = true, true
+	err := p.init(kind, o, &as)
 	if err == nil {
-		p.fan.Init(p.closing)
-		p.changed(nil, p.opts())
+		p.fan.Init(p.core.Closing())
 	}
 	return err
 }
 
-// changed makes the options take effect.
-func (p *publisher) changed(_, now *Options) {
+// set makes options take effect.
+func (p *publisher) set(now *Options) {
 	p.fan.Set(fanout.Settings{
 		Policy: fanout.Policy(now.FullPolicy), Limits: now.sendLimits(), Total: int64(now.SendTotalBytes),
 		MaxTopics: now.MaxSubscriptions, MaxBytes: now.MaxSubscriptionBytes,
@@ -45,14 +48,13 @@ func (p *publisher) changed(_, now *Options) {
 	})
 }
 
-// patience is how long a send call waits.
-func (p *publisher) patience() time.Duration { return p.settings.sendLimit().Patience }
-
 // NewPub returns a new PUB socket. If options are invalid, the error joins an
 // [*OptionError] for each of them.
 func NewPub(o Options) (*Pub, error) {
 	p := &Pub{}
-	return made(p, p.start(zmtp.TypePub, o, &p.publisher))
+	as := engine.Pattern{Detach: p.detach, Messages: p.messages}
+	as.Once, as.Prompt, as.MaxMessage = true, true, maxSubscription
+	return made(p, p.start(zmtp.TypePub, o, as))
 }
 
 // Send publishes a message of one or more frames; its first frame is matched
@@ -66,7 +68,7 @@ func (p *publisher) Send(ctx context.Context, frames ...[]byte) error {
 	if err := p.check(frames); err != nil {
 		return err
 	}
-	return p.fan.Send(ctx, p.patience(), frames)
+	return p.fan.Send(ctx, p.core.Patience(), frames)
 }
 
 // TrySend is like Send but returns ErrWouldBlock instead of waiting.
@@ -101,10 +103,10 @@ func (p *publisher) SendSpans(ctx context.Context, wire []byte, spans []Span, ow
 }
 
 func (p *publisher) sendWire(ctx context.Context, wire []byte, messages int, spans []Span, owner Owner) error {
-	if err := p.open(); err != nil {
+	if err := p.core.Open(); err != nil {
 		return err
 	}
-	return p.fan.SendWire(ctx, p.patience(), wire, messages, spans, owner)
+	return p.fan.SendWire(ctx, p.core.Patience(), wire, messages, spans, owner)
 }
 
 // SendBatch publishes each element of bodies as a message of one frame, which
@@ -119,14 +121,14 @@ func (p *publisher) SendBatch(ctx context.Context, bodies [][]byte) (sent int, e
 	if err := p.checkEach(bodies); err != nil {
 		return 0, err
 	}
-	return p.fan.SendBatch(ctx, p.patience(), bodies)
+	return p.fan.SendBatch(ctx, p.core.Patience(), bodies)
 }
 
 // WaitSubscribers waits until at least n connected peers have a subscription
 // that matches topic, or until the context is done. Messages published
 // afterwards under that topic are queued for these peers.
 func (p *publisher) WaitSubscribers(ctx context.Context, topic string, n int) error {
-	if err := p.open(); err != nil {
+	if err := p.core.Open(); err != nil {
 		return err
 	}
 	return p.fan.Await(ctx, topic, n)
@@ -150,18 +152,12 @@ func (p *publisher) Fullest() float64 { return p.fan.Fullest() }
 func (p *publisher) sendable() bool { return !p.fan.Blocked() }
 
 // attach queues the welcome message before anything else.
-func (p *publisher) attach(q *pipe, peer *Peer) error {
-	if welcome := peer.conn.opts.WelcomeMessage; len(welcome) > 0 {
-		q.out.Offer(nil, nil, [][]byte{welcome})
+func (p *publisher) attach(q *engine.Pipe, peer *engine.Peer) error {
+	if welcome := optionsOf(peer).WelcomeMessage; len(welcome) > 0 {
+		q.Out.Offer(nil, nil, [][]byte{welcome})
 	}
-	peer.role = p.fan.Attach((*subscriberLink)(peer), &q.out, q.in.Client(), q.inproc() || q.socket.conflates())
+	peer.SetRole(p.fan.Attach(peer, &q.Out, q.In.Client(), q.Inproc() || p.opts().Conflate))
 	return nil
-}
-
-// traits: messages and commands must be processed in order, because a PING
-// after a subscription asks whether the subscription is in force.
-func (p *publisher) traits() traits {
-	return traits{ordered: true, subscribed: true, prompt: true, maxMessage: maxSubscription}
 }
 
 // maxSubscription limits the size of a message to a PUB. A PUB only accepts
@@ -169,38 +165,17 @@ func (p *publisher) traits() traits {
 // collecting large messages.
 const maxSubscription = 1 << 20
 
-// subscriberLink is a Peer as fanout knows it.
-type subscriberLink Peer
-
-// Disconnect implements fanout.Link.
-func (l *subscriberLink) Disconnect(reason error) {
-	if l.far != nil {
-		// The connection ends in another goroutine, and meanwhile the subscriber
-		// may make room. It must not get messages that are sent from now on.
-		l.pipe.out.Seal()
-	}
-	l.conn.close(reason)
-}
-
-// Taken implements fanout.Link.
-func (l *subscriberLink) Taken() int64 {
-	if l.far != nil {
-		return int64(l.conduit.BytesOut.Load())
-	}
-	return l.conn.stream.Moved.Load()
-}
-
 // subscriber returns what a publisher knows of a peer; nil until it is attached.
-func (p *Peer) subscriber() *fanout.Subscriber {
-	q, _ := p.role.(*fanout.Subscriber)
+func subscriber(peer *engine.Peer) *fanout.Subscriber {
+	q, _ := peer.Role().(*fanout.Subscriber)
 	return q
 }
 
-func (p *publisher) detach(_ *pipe, peer *Peer) { p.fan.Detach(peer.subscriber(), nil) }
+func (p *publisher) detach(_ *engine.Pipe, peer *engine.Peer) { p.fan.Detach(subscriber(peer), nil) }
 
 // messages applies subscriptions and unsubscriptions and discards everything
 // else.
-func (p *publisher) messages(_ *pipe, peer *Peer, b *Batch) (bool, error) {
+func (p *publisher) messages(_ *engine.Pipe, peer *engine.Peer, b *engine.Batch) (bool, error) {
 	o := p.opts()
 	for i := range b.Len() {
 		frames := fanout.Frames{FirstOnly: o.OnlyFirstSubscribe}
@@ -221,7 +196,7 @@ func (p *publisher) messages(_ *pipe, peer *Peer, b *Batch) (bool, error) {
 			}
 		}
 		if useless {
-			peer.conduit.Discarded.Add(1)
+			peer.Conn().Discarded.Add(1)
 		}
 	}
 	return false, nil
@@ -229,9 +204,9 @@ func (p *publisher) messages(_ *pipe, peer *Peer, b *Batch) (bool, error) {
 
 // obey applies a subscription or unsubscription, or with XPubManual only records it, and
 // reports whether the application receives it. The mutex of fan must be held.
-func (p *publisher) obey(peer *Peer, kind fanout.FrameKind, topic []byte) (told bool, err error) {
+func (p *publisher) obey(peer *engine.Peer, kind fanout.FrameKind, topic []byte) (told bool, err error) {
 	if kind == fanout.SubscribeFrame && len(topic) > p.opts().MaxTopicSize {
 		return false, ErrTooLarge
 	}
-	return p.fan.Obey(peer.subscriber(), kind, topic)
+	return p.fan.Obey(subscriber(peer), kind, topic)
 }

@@ -368,8 +368,8 @@ func TestPubBlockEnds(t *testing.T) {
 		go func() { results <- pub.Send(ctx, []byte(text)) }()
 		go func() { results <- pub.SendWire(ctx, wire(text), 1, nil) }()
 		eventually(t, "they wait", func() bool {
-			for _, p := range pub.list() {
-				if p.out.Status().Waiting == 2 {
+			for _, p := range pub.core.Pipes() {
+				if p.Out.Status().Waiting == 2 {
 					return true
 				}
 			}

@@ -102,8 +102,8 @@ func TestPubLogWakes(t *testing.T) {
 	}
 	for i := range 300 {
 		if i%3 == 0 {
-			pub.retire()
-			pub.retire()
+			pub.core.Retire()
+			pub.core.Retire()
 		}
 		if i%50 == 0 {
 			time.Sleep(time.Millisecond)

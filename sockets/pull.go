@@ -1,22 +1,22 @@
 package sockets
 
-import "clustermap/zmtp"
+import (
+	"clustermap/internal/engine"
+	"clustermap/zmtp"
+)
 
 // Pull is a PULL socket (RFC 30). It receives messages from all its peers,
 // fair-queued, and sends nothing.
 //
 // All methods are safe for concurrent use.
-type Pull struct {
-	receiving
-	defaults
-}
+type Pull struct{ receiving }
 
 // NewPull returns a new PULL socket. If options are invalid, the error joins an
 // [*OptionError] for each of them.
 func NewPull(o Options) (*Pull, error) {
 	p := &Pull{}
-	return made(p, p.init(zmtp.TypePull, o, p))
+	return made(p, p.init(zmtp.TypePull, o, &engine.Pattern{Sendable: never}))
 }
 
-// sendable reports false: a PULL has no send methods.
-func (*Pull) sendable() bool { return false }
+// never is Sendable of a socket that has no send methods.
+func never() bool { return false }

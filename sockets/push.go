@@ -3,6 +3,7 @@ package sockets
 import (
 	"context"
 
+	"clustermap/internal/engine"
 	"clustermap/zmtp"
 )
 
@@ -25,7 +26,9 @@ type Push struct {
 // [*OptionError] for each of them.
 func NewPush(o Options) (*Push, error) {
 	p := &Push{}
-	return made(p, p.start(&p.socket, zmtp.TypePush, o, p))
+	pattern := engine.Pattern{Messages: discard}
+	pattern.MaxMessage = maxUnwanted
+	return made(p, p.start(&p.socket, zmtp.TypePush, o, pattern))
 }
 
 // SendBatch sends each element of bodies as a message of one frame. It copies
@@ -42,10 +45,8 @@ func (p *Push) SendBatch(ctx context.Context, bodies [][]byte) (int, error) {
 // message is discarded, so there is no point in collecting a large one first.
 const maxUnwanted = 64 << 10
 
-func (p *Push) traits() traits { return traits{keeps: true, gathers: true, maxMessage: maxUnwanted} }
-
-// messages discards everything: a PULL does not send.
-func (p *Push) messages(_ *pipe, peer *Peer, b *Batch) (bool, error) {
-	peer.conduit.Discarded.Add(uint64(b.Len()))
+// discard discards everything: a PULL does not send.
+func discard(_ *engine.Pipe, peer *engine.Peer, b *engine.Batch) (bool, error) {
+	peer.Conn().Discarded.Add(uint64(b.Len()))
 	return false, nil
 }

@@ -178,7 +178,7 @@ func TestLibzmq_spec_pushpull_disconnect(t *testing.T) {
 		for range 3 {
 			must(t, pull.Connect(push.LastEndpoint()))
 			says(t, push, "ABC", "DEF")
-			eventually(t, "one has come", pull.in.Waiting)
+			eventually(t, "one has come", pull.core.In.Waiting)
 			must(t, pull.Disconnect(push.LastEndpoint()))
 			if m, err := pull.TryRecv(); !errors.Is(err, ErrWouldBlock) {
 				t.Errorf("after Disconnect %q came, %v", m, err)

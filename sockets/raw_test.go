@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"net"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/engine"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
@@ -232,10 +234,20 @@ func texts(m Message) []string {
 }
 
 // drain takes the messages that wait for a peer, as its writer would, and returns the bytes.
-func drain(p *pipe) (taken []byte) {
+func drain(p *engine.Pipe) (taken []byte) {
 	var l queue.Load
-	p.out.Take(&l, nil, func() {})
+	p.Out.Take(&l, nil, func() {})
 	taken = bytes.Join(l.Gather(nil), nil)
 	l.Clear()
 	return taken
+}
+
+// show is a message as text, its long frames by size and sum.
+func show(frames ...string) string {
+	for i, f := range frames {
+		if len(f) > 100 {
+			frames[i] = fmt.Sprintf("%d bytes, %08x", len(f), crc32.ChecksumIEEE([]byte(f)))
+		}
+	}
+	return fmt.Sprintf("%q", frames)
 }

@@ -1,9 +1,6 @@
 package sockets
 
-import (
-	"math"
-	"sync"
-)
+import "clustermap/internal/engine"
 
 // Events returns the events for which the socket is ready now (ZMQ_EVENTS): with
 // PollIn a receive call would not wait, and with PollOut a send call would not.
@@ -14,8 +11,8 @@ import (
 // TryRecv and TrySend. See [Poller] and OnReady for waiting until a socket is
 // ready.
 func (s *socket) Events() PollEvents {
-	s.in.Poll() // of a connection that receive calls read themselves
-	return s.poll(PollIn | PollOut)
+	s.core.In.Poll() // of a connection that receive calls read themselves
+	return PollEvents(s.core.Poll(engine.PollIn | engine.PollOut))
 }
 
 // OnReady calls f whenever the socket becomes ready for one of the given events,
@@ -41,68 +38,5 @@ func (s *socket) Events() PollEvents {
 // may have several hooks. Each costs one goroutine, and a wake-up of it per
 // batch of messages at most. If the socket is closed, the error is ErrClosed.
 func (s *socket) OnReady(events PollEvents, f func(PollEvents)) (stop func(), err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, ErrClosed
-	}
-	h := &readyHook{socket: s, events: events, call: f, token: make(chan struct{}, 1), stopped: make(chan struct{})}
-	s.in.Watch(h.token)
-	s.wg.Go(h.run)
-	return sync.OnceFunc(func() { close(h.stopped) }), nil
-}
-
-// readyHook is one hook of OnReady.
-type readyHook struct {
-	socket  *socket
-	events  PollEvents
-	call    func(PollEvents)
-	token   chan struct{} // there may be a change; capacity 1
-	stopped chan struct{}
-
-	dry, others uint64 // marks of the inbox when the hook was last called with PollIn, and last checked
-}
-
-func (h *readyHook) run() {
-	s := h.socket
-	defer s.in.Unwatch(h.token)
-	h.dry, h.others = math.MaxUint64, math.MaxUint64
-	for {
-		ended := s.open() != nil
-		edges := h.edges()
-		if ended {
-			edges = h.events
-		}
-		if edges != 0 && !isClosed(h.stopped) {
-			h.call(edges)
-		}
-		if ended {
-			return
-		}
-		select {
-		case <-h.token:
-		case <-h.stopped:
-			return
-		}
-	}
-}
-
-// edges returns the events for which the socket is ready and may not have been
-// ready since the last call. A change is found even if the hook has slept
-// through it: an inbox that has run out of messages counts that, and a send
-// call that would have waited is followed by a change that counts.
-func (h *readyHook) edges() PollEvents {
-	dry, others := h.socket.in.Marks() // before poll: a change after it causes another token
-	edges := h.socket.poll(h.events)
-	if others == h.others {
-		edges &^= PollOut
-		if dry == h.dry {
-			edges &^= PollIn
-		}
-	}
-	h.others = others
-	if edges&PollIn != 0 {
-		h.dry = dry
-	}
-	return edges
+	return s.core.OnReady(engine.Events(events), func(e engine.Events) { f(PollEvents(e)) })
 }

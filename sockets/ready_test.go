@@ -121,7 +121,7 @@ func TestOnReadyIn(t *testing.T) {
 		stop()
 		stop()
 		before := calls.Load()
-		eventually(t, "the end of the hook", func() bool { return !pull.in.Status().Watched })
+		eventually(t, "the end of the hook", func() bool { return !pull.core.In.Status().Watched })
 		must(t, push.Send(ctx, []byte("later")))
 		_, err = pull.Recv(ctx)
 		must(t, err)

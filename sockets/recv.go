@@ -3,45 +3,26 @@ package sockets
 import (
 	"context"
 
+	"clustermap/internal/engine"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
-// take takes the next message for the application out of the inbox, and waits for
-// it. The first skip bytes of the message are not the application's.
-//
-// A REQ or REP chooses the message. It does so without waiting, because it holds a
-// mutex that others need meanwhile.
-func (s *socket) take(ctx context.Context) (m queue.Single, skip int, err error) {
-	l := s.settings.recvLimit()
-	if s.choose == nil {
-		m, err = s.in.Take(ctx, &l)
-		return m, 0, err
-	}
-	for {
-		m, skip, err = s.choose()
-		if err != ErrWouldBlock {
-			return m, skip, err
-		}
-		if err = s.in.Wait(ctx, &l); err != nil {
-			return m, 0, err
-		}
-	}
-}
-
 // addressed reports whether received messages begin with the identity of the peer.
-func (s *socket) addressed() bool { return s.kind == zmtp.TypeRouter || s.kind == zmtp.TypeStream }
+func addressed(s *engine.Socket) bool {
+	return s.Kind() == zmtp.TypeRouter || s.Kind() == zmtp.TypeStream
+}
 
 // recvFrom takes one message, copies it, and returns its sender.
 func (s *socket) recvFrom(ctx context.Context) (Message, *Peer, error) {
-	m, skip, err := s.take(ctx)
+	m, skip, err := s.core.Take(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	peer := peerOf(m.From)
+	peer := (*Peer)(engine.PeerOf(m.From))
 	var lead []byte
-	if s.addressed() {
-		lead = peer.identity
+	if addressed(&s.core) {
+		lead = peer.Identity()
 	}
 	owned := own(m.Wire()[skip:], lead)
 	m.Chunk.Release()
@@ -53,20 +34,8 @@ func (s *socket) recv(ctx context.Context) (Message, error) {
 	return m, err
 }
 
-// recvBatch exchanges the contents of b for the next queued batch, or for the one
-// message that the socket chooses.
 func (s *socket) recvBatch(ctx context.Context, b *Batch) error {
-	b.Release()
-	if s.choose == nil {
-		l := s.settings.recvLimit()
-		return s.in.TakeBatch(ctx, &l, &b.q)
-	}
-	m, skip, err := s.take(ctx)
-	if err == nil {
-		m.Span.Start += uint32(skip)
-		b.q.Chunk, b.q.Spans, b.q.From = m.Chunk, append(b.q.Spans, m.Span), m.From
-	}
-	return err
+	return s.core.TakeBatch(ctx, b.engine())
 }
 
 // RecvFrom is like Recv but also returns the subscriber that sent the message.
@@ -92,4 +61,4 @@ func (x *XPub) TryRecvFrom() (Message, *Peer, error) { return x.RecvFrom(queue.N
 // guarantee that a message is left. The channel of a socket that cannot receive
 // never holds a value. Readable costs nothing until it is called; after that,
 // each batch costs a channel operation. No goroutine is involved.
-func (s *socket) Readable() <-chan struct{} { return s.in.Readable() }
+func (s *socket) Readable() <-chan struct{} { return s.core.In.Readable() }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"clustermap/internal/engine"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
@@ -21,11 +22,10 @@ import (
 // or a Router.
 type Rep struct {
 	receiving
-	defaults
 
 	mu       sync.Mutex
-	peer     *Peer  // the peer that waits for the reply; nil if no request was received
-	envelope []byte // of the request, in wire form
+	peer     *engine.Peer // the peer that waits for the reply; nil if no request was received
+	envelope []byte       // of the request, in wire form
 }
 
 // keepEnvelope is the capacity of the largest buffer that is kept for the next
@@ -36,8 +36,9 @@ const keepEnvelope = 4 << 10
 // [*OptionError] for each of them.
 func NewRep(o Options) (*Rep, error) {
 	r := &Rep{}
-	r.choose = r.next
-	return made(r, r.init(zmtp.TypeRep, o, r))
+	p := engine.Pattern{Messages: r.messages, Choose: r.next, Receivable: r.receivable, Sendable: r.sendable}
+	p.Lockstep = true
+	return made(r, r.init(zmtp.TypeRep, o, &p))
 }
 
 // Recv waits for a request and returns it. The caller owns the message. Recv
@@ -52,19 +53,19 @@ func (r *Rep) Recv(ctx context.Context) (Message, error) {
 func (r *Rep) next() (m queue.Single, skip int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.open(); err != nil {
+	if err := r.core.Open(); err != nil {
 		return m, 0, err
 	}
 	if r.peer != nil {
 		return m, 0, ErrState
 	}
-	if m, err = r.in.TakeQueued(); err != nil {
+	if m, err = r.core.In.TakeQueued(); err != nil {
 		return m, 0, err
 	}
 	wire := m.Wire()
 	skip = requestEnvelope(wire)
-	r.peer, r.envelope = peerOf(m.From), append(r.envelope[:0], wire[:skip]...)
-	r.in.Tell() // the reply can be sent
+	r.peer, r.envelope = engine.PeerOf(m.From), append(r.envelope[:0], wire[:skip]...)
+	r.core.In.Tell() // the reply can be sent
 	return m, skip, nil
 }
 
@@ -82,17 +83,17 @@ func (r *Rep) Send(_ context.Context, frames ...[]byte) error {
 	if r.peer == nil {
 		return ErrState
 	}
-	out := &r.peer.pipe.out
-	if out.Offer(&r.peer.conduit, r.envelope, frames) != queue.Accepted {
+	out := &r.peer.Pipe().Out
+	if out.Offer(r.peer.Conn(), r.envelope, frames) != queue.Accepted {
 		out.CountDrops(1)
 	} else {
-		r.total.queuedFrames(frames)
+		r.core.QueuedFrames(frames)
 	}
 	r.peer = nil
 	if cap(r.envelope) > keepEnvelope {
 		r.envelope = nil
 	}
-	r.in.Tell() // the next request can be received
+	r.core.In.Tell() // the next request can be received
 	return nil
 }
 
@@ -112,9 +113,7 @@ func requestEnvelope(m zmtp.WireMessage) int {
 	return 0
 }
 
-func (r *Rep) traits() traits { return traits{lockstep: true, maxMessage: maxMessage} }
-
-func (r *Rep) receivable() bool { return !r.sendable() && r.in.Waiting() }
+func (r *Rep) receivable() bool { return !r.sendable() && r.core.In.Waiting() }
 
 func (r *Rep) sendable() bool {
 	r.mu.Lock()
@@ -123,16 +122,7 @@ func (r *Rep) sendable() bool {
 }
 
 // messages discards everything that is not a request.
-func (r *Rep) messages(_ *pipe, peer *Peer, b *Batch) (bool, error) {
-	kept := b.q.Spans[:0]
-	for i, span := range b.q.Spans {
-		if requestEnvelope(b.Message(i)) > 0 {
-			kept = append(kept, span)
-		}
-	}
-	if n := len(b.q.Spans) - len(kept); n > 0 {
-		peer.conduit.Discard(n)
-		b.q.Spans = kept
-	}
+func (r *Rep) messages(_ *engine.Pipe, _ *engine.Peer, b *engine.Batch) (bool, error) {
+	b.Keep(func(m zmtp.WireMessage) bool { return requestEnvelope(m) > 0 })
 	return true, nil
 }

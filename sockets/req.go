@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"sync"
 
+	"clustermap/internal/engine"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
@@ -35,8 +36,8 @@ type Req struct {
 	balancing
 
 	mu       sync.Mutex
-	waiting  bool  // a request was sent and its reply has not been received
-	asked    *pipe // the peer that was asked; nil while waiting if it has gone
+	waiting  bool         // a request was sent and its reply has not been received
+	asked    *engine.Pipe // the peer that was asked; nil while waiting if it has gone
 	id       uint32
 	numbered bool   // the request that is waiting has an id
 	head     []byte // of the request: its id, if any, and the empty frame
@@ -49,8 +50,12 @@ const delimiter = "\x01\x00"
 // [*OptionError] for each of them.
 func NewReq(o Options) (*Req, error) {
 	r := &Req{id: rand.Uint32()}
-	r.choose = r.next
-	return made(r, r.start(&r.socket, zmtp.TypeReq, o, r))
+	p := engine.Pattern{
+		Removed: r.removed, Attach: r.attach, Detach: r.detach, Messages: r.messages,
+		Choose: r.next, Receivable: r.receivable, Sendable: r.sendable,
+	}
+	p.Lockstep, p.Once = true, true
+	return made(r, r.start(&r.socket, zmtp.TypeReq, o, p))
 }
 
 // Send sends a request of one or more frames to the next peer in turn whose
@@ -64,7 +69,7 @@ func (r *Req) Send(ctx context.Context, frames ...[]byte) error {
 	if err := r.check(frames); err != nil {
 		return err
 	}
-	l := r.settings.sendLimit()
+	l := r.core.SendLimit()
 	for {
 		sent, err := r.request(frames)
 		if sent || err != nil {
@@ -95,12 +100,12 @@ func (r *Req) request(frames [][]byte) (sent bool, err error) {
 	}
 	// Messages that have arrived so far are not replies to this request. This must happen
 	// before the request is sent, because the reply may be quick.
-	r.in.Discard()
+	r.core.In.Discard()
 	for range maxStale {
-		if !r.in.Poll() {
+		if !r.core.In.Poll() {
 			break
 		}
-		r.in.Discard()
+		r.core.In.Discard()
 	}
 	r.head = r.head[:0]
 	if r.numbered = r.opts().ReqCorrelate; r.numbered {
@@ -126,19 +131,19 @@ func (r *Req) next() (m queue.Single, skip int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for {
-		if err := r.open(); err != nil {
+		if err := r.core.Open(); err != nil {
 			return m, 0, err
 		}
 		if !r.waiting {
 			return m, 0, ErrState
 		}
-		if m, err = r.in.TakeQueued(); err != nil {
+		if m, err = r.core.In.TakeQueued(); err != nil {
 			return m, 0, err
 		}
-		if r.asked == nil || peerOf(m.From).pipe == r.asked {
+		if r.asked == nil || engine.PeerOf(m.From).Pipe() == r.asked {
 			if id, skip, ok := replyEnvelope(m.Wire()); ok && r.expects(id) {
 				r.waiting, r.asked = false, nil
-				r.in.Tell() // the next request can be sent
+				r.core.In.Tell() // the next request can be sent
 				return m, skip, nil
 			}
 		}
@@ -178,33 +183,29 @@ func (r *Req) sendable() bool {
 func (r *Req) receivable() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.waiting && r.in.Waiting()
+	return r.waiting && r.core.In.Waiting()
 }
 
-func (r *Req) traits() traits {
-	return traits{keeps: true, lockstep: true, maxMessage: maxMessage}
-}
-
-func (r *Req) attach(p *pipe, _ *Peer) error {
-	p.probe()
+func (r *Req) attach(p *engine.Pipe, _ *engine.Peer) error {
+	r.probe(p)
 	r.balancer.attached(p)
 	return nil
 }
 
-func (r *Req) detach(p *pipe, _ *Peer) {
+func (r *Req) detach(p *engine.Pipe, _ *engine.Peer) {
 	r.balancer.detached(p)
-	if !p.lasting || p.immediate {
+	if p.Transient() {
 		r.gone(p)
 	}
 }
 
-func (r *Req) removed(p *pipe) {
+func (r *Req) removed(p *engine.Pipe) {
 	r.balancer.remove(p)
 	r.gone(p)
 }
 
 // gone allows any peer to answer the request that was sent to p.
-func (r *Req) gone(p *pipe) {
+func (r *Req) gone(p *engine.Pipe) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.asked == p {
@@ -214,8 +215,8 @@ func (r *Req) gone(p *pipe) {
 
 // messages closes the connection to a peer that sends a message that cannot be
 // a reply.
-func (r *Req) messages(p *pipe, _ *Peer, b *Batch) (bool, error) {
-	if p.inproc() {
+func (r *Req) messages(p *engine.Pipe, _ *engine.Peer, b *engine.Batch) (bool, error) {
+	if p.Inproc() {
 		return true, nil // there is no connection to close; next skips the message
 	}
 	for i := range b.Len() {

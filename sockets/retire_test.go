@@ -13,7 +13,7 @@ import (
 // sleeping waits until the writer to a socket's only peer sleeps.
 func sleeping(t *testing.T, s *socket) *queue.Outbox {
 	t.Helper()
-	o := &s.list()[0].out
+	o := &s.core.Pipes()[0].Out
 	eventually(t, "the writer sleeps", func() bool { return o.Status().Idle })
 	return o
 }
@@ -66,7 +66,7 @@ func TestWriterRetiresBusily(t *testing.T) {
 			case <-done:
 				return
 			default:
-				push.retire()
+				push.core.Retire()
 				time.Sleep(10 * time.Microsecond)
 			}
 		}
@@ -100,7 +100,7 @@ func TestWriterStays(t *testing.T) {
 	_, err := pull.Recv(testContext(t))
 	must(t, err)
 	sleeping(t, &push.socket)
-	if push.retiring.Load() {
+	if push.core.Status().Writers {
 		t.Error("the timer that ends writers runs")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 
+	"clustermap/internal/engine"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
@@ -17,7 +18,6 @@ import (
 // All methods are safe for concurrent use.
 type Router struct {
 	receiving
-	defaults
 	routes    routes
 	mandatory atomic.Bool // Options.Mandatory
 }
@@ -27,18 +27,15 @@ type Router struct {
 func NewRouter(o Options) (*Router, error) {
 	r := &Router{}
 	r.routes.init()
-	err := r.init(zmtp.TypeRouter, o, r)
-	if err == nil {
-		r.changed(nil, r.opts())
+	r.changed = func(now *Options) {
+		r.mandatory.Store(now.Mandatory)
+		r.routes.Lock()
+		r.routes.handover = now.Handover
+		r.routes.Unlock()
 	}
-	return made(r, err)
-}
-
-func (r *Router) changed(_, now *Options) {
-	r.mandatory.Store(now.Mandatory)
-	r.routes.Lock()
-	r.routes.handover = now.Handover
-	r.routes.Unlock()
+	return made(r, r.init(zmtp.TypeRouter, o, &engine.Pattern{
+		Added: r.added, Removed: r.removed, Attach: r.attach, Detach: r.detach, Sendable: r.sendable,
+	}))
 }
 
 // ConnectAs is like Connect, but the socket uses the given identity for the
@@ -74,17 +71,17 @@ func (r *Router) Send(ctx context.Context, frames ...[]byte) error {
 		if r.mandatory.Load() {
 			return ErrUnroutable
 		}
-		return r.open()
+		return r.core.Open()
 	}
 	if r.mandatory.Load() {
 		return r.sendTo(ctx, to, frames[1:])
 	}
-	if to.pipe.out.Offer(to.conn, nil, frames[1:]) != queue.Accepted {
-		to.pipe.out.CountDrops(1)
+	if to.pipe.Out.Offer(to.conn, nil, frames[1:]) != queue.Accepted {
+		to.pipe.Out.CountDrops(1)
 	} else {
-		r.total.queuedFrames(frames[1:])
+		r.core.QueuedFrames(frames[1:])
 	}
-	return r.open()
+	return r.core.Open()
 }
 
 // TrySend is like Send but returns ErrWouldBlock instead of waiting.
@@ -103,15 +100,15 @@ func (r *Router) SendTo(ctx context.Context, peer *Peer, frames ...[]byte) error
 	if !r.owns(peer) {
 		return ErrForeignPeer
 	}
-	return r.sendTo(ctx, route{peer.pipe, &peer.conduit}, frames)
+	return r.sendTo(ctx, routeOf(peer.engine()), frames)
 }
 
 func (r *Router) sendTo(ctx context.Context, to route, frames [][]byte) error {
-	l := r.settings.sendLimit()
+	l := r.core.SendLimit()
 	for {
-		v := to.pipe.out.Offer(to.conn, nil, frames)
+		v := to.pipe.Out.Offer(to.conn, nil, frames)
 		if v == queue.Accepted {
-			r.total.queuedFrames(frames)
+			r.core.QueuedFrames(frames)
 			return nil
 		}
 		if err := r.await(ctx, to, v, &l); err != nil {
@@ -131,7 +128,7 @@ func (r *Router) sendTo(ctx context.Context, to route, frames [][]byte) error {
 //
 // It is part of the advanced interface; see the package documentation.
 func (r *Router) SendWire(ctx context.Context, peer *Peer, wire []byte, messages int, owner Owner) error {
-	if err := r.open(); err != nil {
+	if err := r.core.Open(); err != nil {
 		return err
 	}
 	if !r.owns(peer) {
@@ -140,14 +137,14 @@ func (r *Router) SendWire(ctx context.Context, peer *Peer, wire []byte, messages
 	if len(wire) == 0 {
 		return nil
 	}
-	l := r.settings.sendLimit()
+	l, to := r.core.SendLimit(), routeOf(peer.engine())
 	for {
-		v := peer.pipe.out.OfferWire(&peer.conduit, wire, messages, owner)
+		v := to.pipe.Out.OfferWire(to.conn, wire, messages, owner)
 		if v == queue.Accepted {
-			r.total.queued(len(wire))
+			r.core.Queued(len(wire))
 			return nil
 		}
-		if err := r.await(ctx, route{peer.pipe, &peer.conduit}, v, &l); err != nil {
+		if err := r.await(ctx, to, v, &l); err != nil {
 			return err
 		}
 	}
@@ -156,12 +153,12 @@ func (r *Router) SendWire(ctx context.Context, peer *Peer, wire []byte, messages
 // await waits for room after an offer that was not accepted.
 func (r *Router) await(ctx context.Context, to route, v queue.Verdict, l *queue.Limit) error {
 	if v == queue.Ended {
-		if err := r.open(); err != nil {
+		if err := r.core.Open(); err != nil {
 			return err
 		}
 		return ErrUnroutable
 	}
-	return to.pipe.out.WaitRoom(ctx, to.conn, r.closing, l)
+	return to.pipe.Out.WaitRoom(ctx, to.conn, r.core.Closing(), l)
 }
 
 // TryRecvBatch is like RecvBatch but returns ErrWouldBlock, and leaves b empty,
@@ -169,22 +166,22 @@ func (r *Router) await(ctx context.Context, to route, v queue.Verdict, l *queue.
 func (r *Router) TryRecvBatch(b *Batch) error { return r.recvBatch(queue.NoWait, b) }
 
 // added enters the pipe that ConnectAs has made.
-func (r *Router) added(p *pipe) {
-	if p.name != nil {
-		r.routes.enter(string(p.name), route{pipe: p})
+func (r *Router) added(p *engine.Pipe) {
+	if p.Name != nil {
+		r.routes.enter(string(p.Name), route{pipe: p})
 	}
 }
 
-func (r *Router) removed(p *pipe) {
-	if p.name != nil {
-		r.routes.remove(string(p.name), route{pipe: p})
+func (r *Router) removed(p *engine.Pipe) {
+	if p.Name != nil {
+		r.routes.remove(string(p.Name), route{pipe: p})
 	}
 }
 
-func (r *Router) attach(p *pipe, peer *Peer) error {
-	if p.name != nil {
-		peer.identity = p.name
-	} else if n := r.routes.admit(p, peer); n != nil {
+func (r *Router) attach(p *engine.Pipe, peer *engine.Peer) error {
+	if p.Name != nil {
+		peer.SetIdentity(p.Name)
+	} else if n := r.routes.admit(p, peer, r); n != nil {
 		return n
 	}
 	r.welcome(p, peer)
@@ -193,26 +190,22 @@ func (r *Router) attach(p *pipe, peer *Peer) error {
 
 // welcome sends the first messages to an admitted peer and notifies the
 // application.
-func (r *Router) welcome(p *pipe, peer *Peer) {
-	p.probe()
-	if peer.conn.opts.Notify&NotifyConnect != 0 {
-		r.in.Settled(&p.in, peer.conn.gone) // a notice of a former connection may still be queued
-		r.notify(p, peer)
+func (r *Router) welcome(p *engine.Pipe, peer *engine.Peer) {
+	r.probe(p)
+	if optionsOf(peer).Notify&NotifyConnect != 0 {
+		r.core.In.Settled(&p.In, peer.Gone()) // a notice of a former connection may still be queued
+		r.core.Notify(peer)
 	}
 }
 
-func (r *Router) detach(p *pipe, peer *Peer) {
-	gone := p.name != nil || r.routes.remove(string(peer.identity), route{p, &peer.conduit})
-	p.out.Part(&peer.conduit) // before the notice, so that no send can follow it
-	if gone && peer.conn.opts.Notify&NotifyDisconnect != 0 {
-		r.notify(p, peer)
+func (r *Router) detach(p *engine.Pipe, peer *engine.Peer) {
+	gone := p.Name != nil || r.routes.remove(string(peer.Identity()), routeOf(peer))
+	p.Out.Part(peer.Conn()) // before the notice, so that no send can follow it
+	if gone && optionsOf(peer).Notify&NotifyDisconnect != 0 {
+		r.core.Notify(peer)
 	}
 }
 
-// notify makes the application receive an empty message from a peer.
-func (r *Router) notify(p *pipe, peer *Peer) {
-	var n notices
-	n.begin(len(emptyMessage))
-	n.frame(nil)
-	n.put(&r.in, &p.in, peer)
-}
+// sendable: a ROUTER drops messages that it cannot send, except with Mandatory,
+// where at least one peer must have room.
+func (r *Router) sendable() bool { return !r.mandatory.Load() || r.core.AnyRoom() }

@@ -262,7 +262,7 @@ func TestRouterFull(t *testing.T) {
 		}
 		results := make(chan error)
 		waiting := func(n int) {
-			eventually(t, "they wait", func() bool { return peer.pipe.out.Status().Waiting == n })
+			eventually(t, "they wait", func() bool { return peer.engine().Pipe().Out.Status().Waiting == n })
 		}
 		go func() { results <- router.SendTo(ctx, peer, []byte("5")) }()
 		waiting(1)

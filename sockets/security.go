@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"clustermap/internal/option"
 	"clustermap/zmtp"
@@ -178,7 +179,7 @@ func (o *Options) checkSecurity(bad func(field, format string, args ...any)) {
 
 // mechanism returns the security mechanism of a connection, or nil for NULL
 // without an authenticator.
-func (s *socket) mechanism(sec *Security, c *zmtp.HandshakeConfig) zmtp.Mechanism {
+func (sec *Security) mechanism(c *zmtp.HandshakeConfig, cookies time.Duration) zmtp.Mechanism {
 	keys := zmtp.KeyPair{Public: sec.CurvePublicKey, Secret: sec.CurveSecretKey}
 	limits := zmtp.Limits{MaxMessage: c.Limits.MaxMessage}
 	switch sec.role() {
@@ -192,7 +193,7 @@ func (s *socket) mechanism(sec *Security, c *zmtp.HandshakeConfig) zmtp.Mechanis
 		})
 	case roleCurveServer:
 		return zmtp.NewCurveServer(zmtp.CurveServerConfig{
-			Properties: c.AppendProperties(nil), Keys: keys, Limits: limits, CookieLifetime: s.cookieLifetime,
+			Properties: c.AppendProperties(nil), Keys: keys, Limits: limits, CookieLifetime: cookies,
 		})
 	}
 	if sec.Authenticate == nil && sec.ZAPDomain == "" {

@@ -310,9 +310,7 @@ func TestSecurityRefused(t *testing.T) {
 				atClient.await(t, EventConnectRetried)
 			} else {
 				eventually(t, "the client gives up", func() bool {
-					dealer.mu.Lock()
-					defer dealer.mu.Unlock()
-					return len(dealer.dialers) == 0
+					return len(dealer.Endpoints()) == 0
 				})
 				if atClient.count(EventConnectRetried) > 0 {
 					t.Error("the client tries again")

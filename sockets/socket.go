@@ -2,90 +2,37 @@ package sockets
 
 import (
 	"context"
-	"maps"
-	"slices"
+	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	"clustermap/internal/queue"
+	"clustermap/internal/engine"
 	"clustermap/zmtp"
 )
 
-// socket is the engine that all socket types share: endpoints, pipes, and
-// shutdown.
-//
-// Lock order: Poller.mu before socket.mu before a pattern's own mutex before
-// Outbox.mu or Inbox.mu before watch.mu; conn.mu last, after any of them and
-// after listener.mu. No lock is held while waiting, or while calling the
-// monitor or an Owner's Release.
+// socket is what all socket types have in common: it holds an engine, and the options.
 type socket struct {
-	// Immutable.
-	kind    zmtp.SocketType
-	pattern pattern
-	ctx     context.Context // ends when the socket is closed for good
-	cancel  context.CancelFunc
-	closing chan struct{} // closed at the beginning of Close
-	shut    atomic.Bool   // set at the beginning of Close, for code that only polls
+	core engine.Socket
 
-	settings settings
-
-	lingering context.Context    // ends when Close stops waiting for queued messages
-	hurry     context.CancelFunc // ends lingering
-	hurried   atomic.Bool        // messages were left when lingering ended
-
-	withdraws      bool          // over inproc, the end of a connection drops messages that its peer has not received
-	cookieLifetime time.Duration // of CURVE servers; 0, except in tests, for the default
-
-	lull lull // between messages that senders write themselves; see writer.direct
-
-	retiring atomic.Bool // the timer is running
-	retirer  *time.Timer // ends writers that have slept for long; guarded by mu
-
-	admission  admission
-	incomplete incomplete
-	total      total
-
-	places atomic.Uint64 // the last pipe.place assigned
-	crowd  crowd         // how many peers are connected
-
-	in     queue.Inbox
-	choose func() (m queue.Single, skip int, err error) // of a REQ or REP, its next message; see take
-	term   time.Duration                                // loanTerm, except in tests
-	slack  int                                          // behindBytes, except in tests
-
-	wg sync.WaitGroup // listeners, dialers and connections
-
-	mu        sync.Mutex
-	closed    bool
-	ended     chan struct{} // closed at the end of Close
-	last      string
-	listeners map[string]*listener
-	dialers   map[string][]*dialer // usually one per endpoint; see connectsOnce
-	pipes     map[*pipe]struct{}
+	mu      sync.Mutex              // held by SetOptions
+	changed func(now *Options)      // by a socket type, which makes options take effect; may be nil
+	given   atomic.Pointer[Options] // by the application: without defaults; changes under mu
+	current atomic.Pointer[Options] // in effect; the Options that it points to do not change
 }
 
-func (s *socket) init(kind zmtp.SocketType, opts Options, p pattern) error {
+// init initializes a socket. Its pattern must be complete.
+func (s *socket) init(kind zmtp.SocketType, opts Options, p *engine.Pattern) error {
 	o, err := opts.inEffect(kind)
 	if err != nil {
 		return err
 	}
-	s.kind, s.pattern = kind, p
 	given := opts.clone()
-	s.settings.given.Store(&given)
-	s.settings.store(&o)
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.closing, s.ended = make(chan struct{}), make(chan struct{})
-	s.lingering, s.hurry = context.WithCancel(context.Background())
-	s.admission.init(&o)
-	s.incomplete.init(&o)
-	s.total.socket = s
-	s.total.set(o.SendTotalBytes)
-	s.in.Init(o.recvLimits(), o.RecvTotalBytes, s.conflates())
-	s.term, s.slack = loanTerm, behindBytes
-	s.listeners = map[string]*listener{}
-	s.dialers = map[string][]*dialer{}
-	s.pipes = map[*pipe]struct{}{}
+	s.given.Store(&given)
+	s.current.Store(&o)
+	s.core.Init(kind, s.config(kind, &o), p)
+	if s.changed != nil {
+		s.changed(&o)
+	}
 	return nil
 }
 
@@ -97,71 +44,157 @@ func made[S any](s *S, err error) (*S, error) {
 	return s, nil
 }
 
-// dropFrom removes v from the values of a key, and reports whether it was among
-// them.
-func dropFrom[V comparable](m map[string][]V, key string, v V) bool {
-	i := slices.Index(m[key], v)
-	if i < 0 {
-		return false
+// opts returns the options in effect, which must not be changed. Code that reads
+// several of them for one decision calls it once.
+func (s *socket) opts() *Options { return s.current.Load() }
+
+func (s *socket) engine() *engine.Socket { return &s.core }
+
+// owns reports whether a peer belongs to this socket, connected or not.
+func (s *socket) owns(peer *Peer) bool { return (*engine.Peer)(peer).BelongsTo(&s.core) }
+
+// check returns an error if the frames cannot be sent as a message, or the
+// socket is closed.
+func (s *socket) check(frames [][]byte) error {
+	if len(frames) == 0 {
+		return ErrNoFrames
 	}
-	if m[key] = slices.Delete(m[key], i, i+1); len(m[key]) == 0 {
-		delete(m, key)
+	var size int64
+	for _, f := range frames {
+		size += int64(zmtp.FrameSize(len(f)))
 	}
-	return true
+	if size > s.core.MaxMessage() {
+		return ErrTooLarge
+	}
+	return s.core.Open()
 }
 
-// isClosed reports whether a channel that carries no values is closed.
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
+// checkEach returns an error if a message of the batch cannot be sent.
+func (s *socket) checkEach(bodies [][]byte) error {
+	most := s.core.MaxMessage()
+	for _, b := range bodies {
+		if int64(zmtp.FrameSize(len(b))) > most {
+			return ErrTooLarge
+		}
 	}
+	return s.core.Open()
 }
+
+// Bind listens for connections on an endpoint:
+//
+//   - tcp://host:port. The host is an IP address, a name, the name of a network
+//     interface, or * for all interfaces. The port is a number, or * or 0 to
+//     let the operating system choose one.
+//   - ipc://path, a Unix domain socket. Bind creates the file, and Unbind and
+//     Close remove it. Bind replaces a socket file that no process listens on
+//     any more; if any other file exists at path, the address is in use. On
+//     Linux, ipc://@name is a name in the abstract namespace. With ipc://*,
+//     Bind creates a file in a new temporary directory.
+//   - inproc://name, for sockets in the same process; see [Inproc]. Sockets
+//     that have already called Connect with this name are connected when Bind
+//     returns.
+//
+// LastEndpoint returns the actual endpoint if the address contains a wildcard.
+// The context applies to name resolution.
+//
+// The error is an [*EndpointError] if the address is malformed, and otherwise
+// that of package net. If the address is in use, the error matches
+// syscall.EADDRINUSE. Bind fails at once and does not retry.
+func (s *socket) Bind(ctx context.Context, address string) error { return s.core.Bind(ctx, address) }
+
+// Unbind stops listening on an endpoint and closes the connections accepted on
+// it, without regard to [Options.Linger]. Connections over inproc stay open.
+// The address must be the actual endpoint, as LastEndpoint returned it after
+// Bind. Unbind returns ErrNotBound if the socket is not bound to it.
+func (s *socket) Unbind(address string) error { return s.core.Unbind(address) }
+
+// Connect connects to an endpoint and keeps it connected. It returns
+// immediately; the socket makes the connection in the background and makes it
+// again if it is lost. The endpoint is one of:
+//
+//   - tcp://host:port. The socket resolves a name again for each attempt. If it
+//     has several addresses, an attempt tries them all, as in RFC 8305: one is
+//     begun when the one before has failed or has not answered for 250 ms, and
+//     those that have failed lately come last. With
+//     tcp://source;host:port it connects from the given local address, where
+//     source is an IP address or network interface and a port, and each of the
+//     two may be *.
+//   - ipc://path, a Unix domain socket, or on Linux ipc://@name, a name in the
+//     abstract namespace.
+//   - inproc://name, a socket in the same process; see [Inproc]. If the name is
+//     bound, the sockets are connected when Connect returns.
+//
+// As in libzmq, connecting a second time to the same tcp or ipc endpoint has no
+// effect for a REQ, DEALER, PUB or SUB. In all other cases it makes another
+// connection.
+//
+// If the peer violates the protocol, refuses this socket or has an incompatible
+// socket type, the socket waits for [Options.ReconnectIntervalMax], reports
+// EventConnectRetried with the error to the monitor, and connects again; libzmq
+// gives up, which ReconnectStopOnProtocolError selects here. The socket gives up an
+// endpoint only under the conditions of [Options.ReconnectStop], after the
+// first failure if Options.ReconnectInterval is negative, or if a ROUTER with
+// [Options.Handover] has transferred its identity to another peer. It then
+// reports EventAbandoned, and Connect can be called again. Over inproc it gives the
+// endpoint up when the connection ends. Endpoints tells how the attempts go.
+//
+// The error is an [*EndpointError] if the address is malformed.
+func (s *socket) Connect(address string) error { return s.core.Connect(address, nil) }
+
+// Disconnect closes the connection to an endpoint and stops connecting to it.
+// The address must be the text given to Connect. If Connect was called several
+// times with it, Disconnect closes all these connections. It returns
+// ErrNotConnected if there is none.
+//
+// Messages that are already queued for the endpoint are still written in the
+// background, within [Options.Linger], and Close waits for that. As in libzmq,
+// messages that were received from the endpoint but not yet by the application
+// are dropped, and so are those that arrive later.
+//
+// A connection over inproc has ended on both sides when Disconnect returns.
+// Therefore [Options.Prepare] must not call Disconnect.
+func (s *socket) Disconnect(address string) error { return s.core.Disconnect(address) }
 
 // LastEndpoint returns the endpoint most recently bound or connected. For a
 // bound endpoint it contains the actual address and port, such as
 // "tcp://127.0.0.1:5555"; for a connected one it is the text given to Connect.
 // It is empty if there is none.
-func (s *socket) LastEndpoint() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.last
+func (s *socket) LastEndpoint() string { return s.core.LastEndpoint() }
+
+// WaitPeers waits until at least n peers are connected and have completed their
+// handshake, or until the context is done. Peers that the socket ignores do not
+// count; see EventPeerIgnored. A peer may disconnect again before the caller acts on
+// the result.
+//
+// If the context is done first, the error is the context's. It also wraps why the last
+// attempt to reach each endpoint of Connect has failed, for those that are not connected;
+// see Endpoints.
+//
+// A connected subscriber has not necessarily subscribed: a publisher waits with
+// WaitSubscribers, and a subscriber with WaitSubscribed.
+func (s *socket) WaitPeers(ctx context.Context, n int) error {
+	err := s.core.WaitPeers(ctx, n)
+	if err == nil || err == ErrClosed {
+		return err
+	}
+	separator := ": "
+	for _, e := range s.Endpoints() {
+		if e.Err != nil {
+			err = fmt.Errorf("%w%s%s: %w", err, separator, e.Endpoint, e.Err)
+			separator = "; "
+		}
+	}
+	return err
 }
 
-// report passes an event to the monitor, if there is one.
-func (s *socket) report(e Event) {
-	if monitor := s.opts().Monitor; monitor != nil {
-		monitor(e)
-	}
-}
+// Reads returns a number that changes when anything arrives on one of the present
+// connections, be it messages, commands such as PONG, or a new connection itself. It is
+// not a count of anything.
+func (s *socket) Reads() uint64 { return s.core.Reads() }
 
-// enter lists an established pipe. It reports false if the socket is closed.
-func (s *socket) enter(p *pipe) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	// While the socket lingers, a connection may still be established, to write
-	// the messages queued for it.
-	if s.closed && (s.ctx.Err() != nil || !p.lasting) {
-		return false
-	}
-	s.pipes[p] = struct{}{}
-	if !p.lasting {
-		p.out.SetLimits(s.sendLimits(s.opts())) // they may have changed since it was made
-	}
-	return true
-}
-
-// leave removes a pipe that will not be used again. The messages received on it
-// stay available to the application.
-func (s *socket) leave(p *pipe) {
-	s.mu.Lock()
-	delete(s.pipes, p)
-	s.mu.Unlock()
-	p.out.End()
-	s.pattern.removed(p)
-}
+// Ping sends a PING on every present connection whose peer understands it and whose queue
+// is not full. It does not wait. A peer that can be reached answers, which Reads shows.
+func (s *socket) Ping() { s.core.Ping() }
 
 // CloseContext closes the socket like Close but stops waiting when the context
 // is done: it then drops the messages that are still queued and returns the
@@ -169,17 +202,7 @@ func (s *socket) leave(p *pipe) {
 // progress. With [LingerForever] only the context limits the wait. Otherwise
 // [Options.Linger] may end the wait earlier, in which case CloseContext returns
 // nil.
-func (s *socket) CloseContext(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, s.hurry)
-	defer stop()
-	if err := s.Close(); err != nil {
-		return err
-	}
-	if s.hurried.Load() {
-		return ctx.Err()
-	}
-	return nil
-}
+func (s *socket) CloseContext(ctx context.Context) error { return s.core.CloseContext(ctx) }
 
 // Close closes the socket. It stops listening, waits until the queued messages
 // are written, closes all connections, and returns when all goroutines of the
@@ -192,77 +215,6 @@ func (s *socket) CloseContext(ctx context.Context) error {
 //
 // Close always returns nil. Further calls wait until the first one returns.
 func (s *socket) Close() error {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		<-s.ended
-		return nil
-	}
-	s.closed = true
-	defer close(s.ended)
-	s.shut.Store(true)
-	s.stopRetiring()
-	close(s.closing)
-	listeners := s.listeners
-	s.listeners = map[string]*listener{}
-	s.mu.Unlock()
-
-	for _, p := range s.list() {
-		p.out.Seal() // a Send that does not look whether the socket is closed is refused
-	}
-	s.in.Close()
-	for _, l := range listeners {
-		l.close()
-	}
-	if s.opts().Linger >= 0 {
-		s.linger()
-	}
-	// Outgoing connections end with the context, accepted ones by their
-	// listener. Both know a connection from the start, unlike pipes.
-	s.cancel()
-	for _, l := range listeners {
-		l.disconnect()
-	}
-	s.wg.Wait()
-	s.hurry()
-	s.in.Discard()
-	s.report(Event{Kind: EventMonitorStopped})
+	s.core.Close()
 	return nil
-}
-
-// list returns the current pipes.
-func (s *socket) list() []*pipe {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.pipes))
-}
-
-// open returns ErrClosed if the socket is closed, and nil otherwise.
-func (s *socket) open() error {
-	if s.shut.Load() {
-		return ErrClosed
-	}
-	return nil
-}
-
-// maxMessage returns the maximum size of a message received on a connection with
-// the given options, in bytes on the wire.
-func (s *socket) maxMessage(o *Options) int64 {
-	return min(o.MaxMessageSize, s.pattern.traits().maxMessage)
-}
-
-// check returns an error if the frames cannot be sent as a message, or the
-// socket is closed.
-func (s *socket) check(frames [][]byte) error {
-	if len(frames) == 0 {
-		return ErrNoFrames
-	}
-	var size int64
-	for _, f := range frames {
-		size += int64(zmtp.FrameSize(len(f)))
-	}
-	if size > s.settings.maxMessage.Load() {
-		return ErrTooLarge
-	}
-	return s.open()
 }

@@ -3,7 +3,7 @@ package sockets
 import (
 	"context"
 
-	"clustermap/internal/link"
+	"clustermap/internal/engine"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
@@ -32,7 +32,6 @@ import (
 // All methods are safe for concurrent use.
 type Stream struct {
 	receiving
-	defaults
 	routes routes
 }
 
@@ -42,15 +41,9 @@ type Stream struct {
 func NewStream(o Options) (*Stream, error) {
 	s := &Stream{}
 	s.routes.init()
-	return made(s, s.init(zmtp.TypeStream, o, s))
-}
-
-// carries returns an error if the socket cannot use the transport of an endpoint.
-func (s *socket) carries(e link.Endpoint) error {
-	if s.kind == zmtp.TypeStream && e.Scheme == link.Inproc {
-		return &EndpointError{Endpoint: e.Text, Reason: "carries messages, not bytes; a STREAM uses tcp or ipc"}
-	}
-	return nil
+	p := engine.Pattern{Added: s.added, Removed: s.removed, Attach: s.attach, Detach: s.detach, Messages: s.messages}
+	p.Raw = true
+	return made(s, s.init(zmtp.TypeStream, o, &p))
 }
 
 // ConnectAs is like Connect, but the socket uses the given identity for the peer
@@ -108,27 +101,27 @@ func (s *Stream) SendTo(ctx context.Context, peer *Peer, frames ...[]byte) error
 	if !s.owns(peer) {
 		return ErrForeignPeer
 	}
-	return s.sendTo(ctx, route{peer.pipe, &peer.conduit}, frames)
+	return s.sendTo(ctx, routeOf(peer.engine()), frames)
 }
 
 func (s *Stream) sendTo(ctx context.Context, to route, frames [][]byte) error {
-	size := bodiesSize(frames)
+	size := engine.BodiesSize(frames)
 	if size == 0 {
 		return s.closePeer(to)
 	}
-	l := s.settings.sendLimit()
+	l := s.core.SendLimit()
 	for {
-		switch to.pipe.out.Offer(to.conn, nil, frames) {
+		switch to.pipe.Out.Offer(to.conn, nil, frames) {
 		case queue.Accepted:
-			s.total.queued(size)
+			s.core.Queued(size)
 			return nil
 		case queue.Ended:
-			if err := s.open(); err != nil {
+			if err := s.core.Open(); err != nil {
 				return err
 			}
 			return ErrUnroutable
 		}
-		if err := to.pipe.out.WaitRoom(ctx, to.conn, s.closing, &l); err != nil {
+		if err := to.pipe.Out.WaitRoom(ctx, to.conn, s.core.Closing(), &l); err != nil {
 			return err
 		}
 	}
@@ -136,84 +129,59 @@ func (s *Stream) sendTo(ctx context.Context, to route, frames [][]byte) error {
 
 // closePeer closes a connection when the bytes queued for it have been written.
 func (s *Stream) closePeer(to route) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return ErrClosed
-	}
-	p := to.pipe
-	peer := p.peer.Load()
-	if to.conn != nil && (peer == nil || &peer.conduit != to.conn) || p.leaving.Swap(true) {
+	found, err := s.core.ClosePeer(to.pipe, to.conn, func(peer *engine.Peer) {
+		if p := to.pipe; p.Lasting {
+			s.routes.remove(string(p.Name), route{pipe: p})
+		} else {
+			s.routes.remove(string(peer.Identity()), routeOf(peer))
+		}
+	})
+	if err == nil && !found {
 		return ErrUnroutable
 	}
-	p.out.Seal()
-	if d := p.dialer; d != nil {
-		s.routes.remove(string(p.name), route{pipe: p})
-		dropFrom(s.dialers, d.endpoint.Text, d)
-		s.wg.Go(d.linger)
-		return nil
-	}
-	s.routes.remove(string(peer.identity), route{p, &peer.conduit})
-	s.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(s.ctx, s.opts().longestLinger())
-		defer cancel()
-		p.finish(ctx)
-		peer.conn.close(nil)
-	})
-	return nil
+	return err
 }
-
-func (*Stream) traits() traits { return traits{maxMessage: maxMessage, raw: true} }
 
 // added gives an identity to the peer of a Connect.
-func (s *Stream) added(p *pipe) {
+func (s *Stream) added(p *engine.Pipe) {
 	s.routes.Lock()
 	defer s.routes.Unlock()
-	if p.name == nil {
-		p.name = s.routes.generate()
+	if p.Name == nil {
+		p.Name = s.routes.generate()
 	}
-	s.routes.table[string(p.name)] = route{pipe: p}
+	s.routes.table[string(p.Name)] = route{pipe: p}
 }
 
-func (s *Stream) removed(p *pipe) {
-	if p.name != nil {
-		s.routes.remove(string(p.name), route{pipe: p})
+func (s *Stream) removed(p *engine.Pipe) {
+	if p.Name != nil {
+		s.routes.remove(string(p.Name), route{pipe: p})
 	}
 }
 
-func (s *Stream) attach(p *pipe, peer *Peer) error {
-	if p.name != nil {
-		peer.identity = p.name
+func (s *Stream) attach(p *engine.Pipe, peer *engine.Peer) error {
+	if p.Name != nil {
+		peer.SetIdentity(p.Name)
 	} else {
-		s.routes.admit(p, peer) // a generated identity is not in use
+		s.routes.admit(p, peer, nil) // a generated identity is not in use
 	}
 	if s.opts().Notify&NotifyConnect != 0 {
-		s.in.Settled(&p.in, peer.conn.gone) // a notice of a former connection may still be queued
-		s.notify(p, peer)
+		s.core.In.Settled(&p.In, peer.Gone()) // a notice of a former connection may still be queued
+		s.core.Notify(peer)
 	}
 	return nil
 }
 
-func (s *Stream) detach(p *pipe, peer *Peer) {
-	if p.name == nil {
-		s.routes.remove(string(peer.identity), route{p, &peer.conduit})
+func (s *Stream) detach(p *engine.Pipe, peer *engine.Peer) {
+	if p.Name == nil {
+		s.routes.remove(string(peer.Identity()), routeOf(peer))
 	}
-	p.out.Part(&peer.conduit) // before the notice, so that no send can follow it
-	if !p.leaving.Load() && s.opts().Notify&NotifyDisconnect != 0 {
-		s.notify(p, peer)
+	p.Out.Part(peer.Conn()) // before the notice, so that no send can follow it
+	if !p.Leaving() && s.opts().Notify&NotifyDisconnect != 0 {
+		s.core.Notify(peer)
 	}
 }
 
-// messages drops messages from a peer whose connection the application has closed.
-func (s *Stream) messages(p *pipe, _ *Peer, _ *Batch) (bool, error) { return !p.leaving.Load(), nil }
-
-// notify makes the application receive an empty message from a peer.
-func (s *Stream) notify(p *pipe, peer *Peer) {
-	var n notices
-	n.begin(len(emptyMessage))
-	n.frame(nil)
-	n.put(&s.in, &p.in, peer)
+// messages drops what arrives after the application has closed the connection.
+func (s *Stream) messages(p *engine.Pipe, _ *engine.Peer, _ *engine.Batch) (bool, error) {
+	return !p.Leaving(), nil
 }
-
-// sendable: the identity decides, and it is not known before the send call.
-func (s *Stream) sendable() bool { return true }

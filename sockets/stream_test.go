@@ -2,6 +2,7 @@ package sockets
 
 import (
 	"bytes"
+	"clustermap/internal/engine"
 	"context"
 	"errors"
 	"io"
@@ -59,7 +60,7 @@ func TestStreamConn(t *testing.T) {
 	for len(got) < len(sent) {
 		m, err := s.Recv(ctx)
 		must(t, err)
-		if len(m) != 2 || len(m[1]) == 0 || len(m[1]) > streamRead {
+		if len(m) != 2 || len(m[1]) == 0 || len(m[1]) > engine.StreamRead {
 			t.Fatalf("%d frames, the last of %d bytes", len(m), len(m[len(m)-1]))
 		}
 		got = append(got, m[1]...)

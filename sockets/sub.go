@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"clustermap/internal/engine"
 	"clustermap/internal/topic"
 	"clustermap/zmtp"
 )
@@ -24,7 +25,6 @@ type Sub struct{ subscribing }
 // subscribing is the common part of SUB and XSUB.
 type subscribing struct {
 	receiving
-	defaults
 	topics topics
 }
 
@@ -33,13 +33,13 @@ type topics struct {
 	sync.RWMutex
 	count   map[string]int // each Subscribe counts; only the last Unsubscribe is sent
 	trie    topic.Trie[struct{}]
-	peers   map[*Peer]uint64   // connected publishers, with the version that each has confirmed
-	version uint64             // of count, incremented by each change; at least 1
-	asked   uint64             // the last version for which a PING was sent to publishers
-	changed chan struct{}      // closed and replaced when peers changes
-	pipes   map[*pipe]struct{} // where an XSUB's own messages go, connected or not; nil for a SUB
-	local   []*half            // publishers connected over inproc; copied on write
-	queued  int                // bytes that were queued for publishers since the mutex was locked
+	peers   map[*engine.Peer]uint64   // connected publishers, with the version that each has confirmed
+	version uint64                    // of count, incremented by each change; at least 1
+	asked   uint64                    // the last version for which a PING was sent to publishers
+	changed chan struct{}             // closed and replaced when peers changes
+	pipes   map[*engine.Pipe]struct{} // where an XSUB's own messages go, connected or not; nil for a SUB
+	queued  int                       // bytes that were queued for publishers since the mutex was locked
+	local   []*engine.Peer            // publishers connected over inproc; copied on write
 }
 
 // maxTopic is the maximum size of a topic: a SUBSCRIBE command with it still
@@ -51,13 +51,27 @@ const maxTopic = 32 << 10
 // them.
 func NewSub(o Options) (*Sub, error) {
 	s := &Sub{}
+	return made(s, s.start(zmtp.TypeSub, o))
+}
+
+// start initializes the socket.
+func (s *subscribing) start(kind zmtp.SocketType, o Options) error {
 	s.topics.init()
-	return made(s, s.init(zmtp.TypeSub, o, &s.subscribing))
+	p := engine.Pattern{
+		Added: s.added, Removed: s.removed, Attach: s.attach, Detach: s.detach, Command: s.command, Sendable: never,
+	}
+	if kind == zmtp.TypeXSub { // whose application looks at messages, as in libzmq, and whose send calls never wait
+		s.topics.pipes = map[*engine.Pipe]struct{}{}
+		p.Sendable = nil
+	} else {
+		p.Messages, p.Once = s.messages, true
+	}
+	return s.init(kind, o, &p)
 }
 
 func (t *topics) init() {
 	t.count = map[string]int{}
-	t.peers = map[*Peer]uint64{}
+	t.peers = map[*engine.Peer]uint64{}
 	t.changed = make(chan struct{})
 	t.version = 1
 }
@@ -74,7 +88,7 @@ func (t *topics) init() {
 // Subscriptions are counted: a topic that was subscribed to twice must be
 // unsubscribed from twice.
 func (s *subscribing) Subscribe(topic string) error {
-	if err := s.open(); err != nil {
+	if err := s.core.Open(); err != nil {
 		return err
 	}
 	if len(topic) > maxTopic {
@@ -95,8 +109,8 @@ func (s *subscribing) Subscribe(topic string) error {
 func (s *subscribing) unlock() {
 	local := s.topics.local
 	s.release()
-	for _, h := range local {
-		h.pump()
+	for _, p := range local {
+		p.Pump()
 	}
 }
 
@@ -105,7 +119,7 @@ func (s *subscribing) release() {
 	n := s.topics.queued
 	s.topics.queued = 0
 	s.topics.Unlock()
-	s.total.queued(n)
+	s.core.Queued(n)
 }
 
 // add counts a subscription. The mutex must be held, as in drop.
@@ -137,7 +151,7 @@ func (t *topics) drop(topic string) (last bool) {
 // no such subscription it does nothing, except that an XSUB with
 // Options.XSubVerboseUnsubscribe sends the unsubscription.
 func (s *subscribing) Unsubscribe(topic string) error {
-	if err := s.open(); err != nil {
+	if err := s.core.Open(); err != nil {
 		return err
 	}
 	t := &s.topics
@@ -154,7 +168,7 @@ func (s *subscribing) Unsubscribe(topic string) error {
 
 // verbose reports whether every unsubscription is sent.
 func (s *subscribing) verbose() bool {
-	return s.kind == zmtp.TypeXSub && s.opts().XSubVerboseUnsubscribe
+	return s.topics.pipes != nil && s.opts().XSubVerboseUnsubscribe
 }
 
 // Subscriptions returns the number of distinct topics to which the socket is
@@ -165,20 +179,16 @@ func (s *subscribing) Subscriptions() int {
 	return len(s.topics.count)
 }
 
-// request queues command frames for a publisher. If the publisher accepts none
-// for so long that they reach the high-water mark, it is disconnected; the next
-// connection starts with the subscriptions of that moment.
-func (t *topics) request(p *Peer, frames []byte) {
-	if !p.pipe.out.Command(frames) {
-		p.conn.close(ErrSlowPeer)
-	}
+// request queues command frames for a publisher. The mutex must be held.
+func (t *topics) request(p *engine.Peer, frames []byte) {
+	p.Request(frames)
 	t.queued += len(frames)
 }
 
 // appendSubscription appends a subscription or unsubscription in the form that
 // the peer understands: a command, or before ZMTP 3.1 a message.
-func appendSubscription(dst []byte, peer *Peer, topic string, subscribe bool) []byte {
-	if peer.info.TakesSubscribe() {
+func appendSubscription(dst []byte, peer *engine.Peer, topic string, subscribe bool) []byte {
+	if peer.Info().TakesSubscribe() {
 		if subscribe {
 			return zmtp.AppendSubscribe(dst, []byte(topic))
 		}
@@ -202,7 +212,7 @@ func appendSubscription(dst []byte, peer *Peer, topic string, subscribe bool) []
 // return before the context is done. Publishers that speak versions before ZMTP
 // 3.0 are not asked and count as having answered.
 func (s *subscribing) WaitSubscribed(ctx context.Context) error {
-	if err := s.open(); err != nil {
+	if err := s.core.Open(); err != nil {
 		return err
 	}
 	t := &s.topics
@@ -221,7 +231,7 @@ func (s *subscribing) WaitSubscribed(ctx context.Context) error {
 		case <-changed:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-s.closing:
+		case <-s.core.Closing():
 			return ErrClosed
 		}
 		t.Lock()
@@ -245,7 +255,7 @@ func (t *topics) inForce(version uint64) bool {
 func pingContext(version uint64) []byte { return binary.BigEndian.AppendUint64(nil, version) }
 
 // added and removed are called for the pipes that Connect made, attach for all.
-func (s *subscribing) added(p *pipe) {
+func (s *subscribing) added(p *engine.Pipe) {
 	t := &s.topics
 	if t.pipes != nil {
 		t.Lock()
@@ -254,7 +264,7 @@ func (s *subscribing) added(p *pipe) {
 	}
 }
 
-func (s *subscribing) removed(p *pipe) {
+func (s *subscribing) removed(p *engine.Pipe) {
 	s.topics.Lock()
 	defer s.topics.Unlock()
 	delete(s.topics.pipes, p)
@@ -262,11 +272,11 @@ func (s *subscribing) removed(p *pipe) {
 
 // attach sends all subscriptions, sorted, and the PING that a WaitSubscribed
 // may be waiting for.
-func (s *subscribing) attach(p *pipe, peer *Peer) error {
+func (s *subscribing) attach(p *engine.Pipe, peer *engine.Peer) error {
 	t := &s.topics
 	t.Lock()
 	defer s.release()
-	if t.pipes != nil && !p.lasting {
+	if t.pipes != nil && !p.Lasting {
 		t.pipes[p] = struct{}{}
 	}
 	var frames []byte
@@ -277,26 +287,26 @@ func (s *subscribing) attach(p *pipe, peer *Peer) error {
 		frames = zmtp.AppendPing(frames, 0, pingContext(t.version))
 	}
 	if len(frames) > 0 {
-		p.out.Precede(frames, 0) // messages of an XSUB may be queued already
+		p.Out.Precede(frames, 0) // messages of an XSUB may be queued already
 		t.queued += len(frames)
 	}
-	if peer.far != nil && peer.far.eager {
-		t.local = append(slices.Clip(t.local), peer.far)
+	if peer.Eager() {
+		t.local = append(slices.Clip(t.local), peer)
 	}
 	t.peers[peer] = 0
-	if !peer.info.TakesCommands() {
+	if !peer.Info().TakesCommands() {
 		t.peers[peer] = math.MaxUint64 // it cannot answer
 	}
 	t.announce()
 	return nil
 }
 
-func (s *subscribing) detach(_ *pipe, peer *Peer) {
+func (s *subscribing) detach(_ *engine.Pipe, peer *engine.Peer) {
 	t := &s.topics
 	t.Lock()
 	defer t.Unlock()
 	delete(t.peers, peer)
-	if i := slices.Index(t.local, peer.far); i >= 0 {
+	if i := slices.Index(t.local, peer); i >= 0 {
 		t.local = slices.Concat(t.local[:i], t.local[i+1:])
 	}
 	t.announce()
@@ -308,7 +318,7 @@ func (t *topics) announce() {
 }
 
 // command handles the PONGs that WaitSubscribed waits for.
-func (s *subscribing) command(_ *pipe, peer *Peer, name string, data []byte) error {
+func (s *subscribing) command(_ *engine.Pipe, peer *engine.Peer, name string, data []byte) error {
 	if name != "PONG" || len(data) != 8 {
 		return nil
 	}
@@ -323,29 +333,17 @@ func (s *subscribing) command(_ *pipe, peer *Peer, name string, data []byte) err
 	return nil
 }
 
-// messages removes messages that match no subscription. An XSUB leaves that to
-// its application, as in libzmq.
-func (s *subscribing) messages(_ *pipe, peer *Peer, b *Batch) (bool, error) {
-	if s.kind == zmtp.TypeXSub {
-		return true, nil
-	}
+// messages removes messages that match no subscription.
+func (s *subscribing) messages(_ *engine.Pipe, _ *engine.Peer, b *engine.Batch) (bool, error) {
 	t := &s.topics
 	t.RLock()
 	defer t.RUnlock()
 	invert := s.opts().InvertMatching
-	if len(t.trie.Root().Values()) > 0 && !invert {
-		return true, nil
-	}
-	kept := b.q.Spans[:0]
-	for i, span := range b.q.Spans {
-		topic, _ := b.Message(i).Next()
-		if t.trie.Matches(topic) != invert {
-			kept = append(kept, span)
-		}
-	}
-	if n := len(b.q.Spans) - len(kept); n > 0 {
-		peer.conduit.Discard(n)
-		b.q.Spans = kept
+	if len(t.trie.Root().Values()) == 0 || invert {
+		b.Keep(func(m zmtp.WireMessage) bool {
+			topic, _ := m.Next()
+			return t.trie.Matches(topic) != invert
+		})
 	}
 	return true, nil
 }

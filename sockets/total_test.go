@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/engine"
 	"clustermap/zmtp"
 )
 
@@ -65,7 +66,7 @@ func TestRouterQueuesAreBoundedTogether(t *testing.T) {
 			t.Fatalf("%d of %d that do not read are still there", n-gone.Load(), n)
 		}
 	}
-	if most > limit+limit/totalStep+(n+1)*size {
+	if most > limit+limit/engine.TotalStep+(n+1)*size {
 		t.Errorf("%d bytes were queued, bound %d", most, limit)
 	}
 }
@@ -111,7 +112,7 @@ func TestUnreadRepliesAreBoundedTogether(t *testing.T) {
 		for _, p := range rep.Peers() {
 			sum += p.QueuedBytes
 		}
-		if sum > limit+limit/totalStep+(n+1)*size {
+		if sum > limit+limit/engine.TotalStep+(n+1)*size {
 			t.Fatalf("%d bytes are queued, bound %d", sum, limit)
 		}
 	}
@@ -129,9 +130,9 @@ func TestUnreadRepliesAreBoundedTogether(t *testing.T) {
 }
 
 // heldBy returns the bytes that a socket holds for its peers.
-func heldBy(s *socket) (sum int) {
-	for _, p := range s.list() {
-		sum += p.out.Status().Held()
+func heldBy(s *engine.Socket) (sum int) {
+	for _, p := range s.Pipes() {
+		sum += p.Out.Status().Held()
 	}
 	return sum
 }
@@ -157,7 +158,7 @@ func TestPushQueuesAreBoundedTogether(t *testing.T) {
 			fill := func() {
 				for push.TrySend(body) == nil {
 					sent++
-					if held := heldBy(&push.socket); held > limit+limit/totalStep+2*size {
+					if held := heldBy(&push.core); held > limit+limit/engine.TotalStep+2*size {
 						t.Fatalf("%d bytes are queued, bound %d", held, limit)
 					}
 				}
@@ -226,7 +227,7 @@ func TestSubscriptionsToPublishersAreBoundedTogether(t *testing.T) {
 	}
 	for range n {
 		dialRaw(t, sub.LastEndpoint()).greet("PUB", nil)
-		if held := heldBy(&sub.socket); held > limit+limit/totalStep+2*topics*size {
+		if held := heldBy(&sub.core); held > limit+limit/engine.TotalStep+2*topics*size {
 			t.Fatalf("%d bytes are queued, bound %d", held, limit)
 		}
 	}
@@ -264,7 +265,7 @@ func TestStreamQueuesAreBoundedTogether(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if held := heldBy(&stream.socket); held > limit+limit/totalStep+(n+1)*size {
+		if held := heldBy(&stream.core); held > limit+limit/engine.TotalStep+(n+1)*size {
 			t.Fatalf("%d bytes are queued, bound %d", held, limit)
 		}
 	}

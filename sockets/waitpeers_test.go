@@ -71,11 +71,9 @@ func TestWaitPeersIgnored(t *testing.T) {
 		must(t, router.WaitPeers(ctx, 1))
 		must(t, second.Close())
 		eventually(t, "nobody", func() bool { return router.WaitPeers(ended, 1) != nil })
-		router.crowd.mu.Lock()
-		if n := router.crowd.peers; n != 0 {
+		if n := router.core.Status().Peers; n != 0 {
 			t.Errorf("%s: %d peers are left", endpoint, n)
 		}
-		router.crowd.mu.Unlock()
 	}
 }
 

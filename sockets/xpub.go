@@ -3,6 +3,7 @@ package sockets
 import (
 	"context"
 
+	"clustermap/internal/engine"
 	"clustermap/internal/fanout"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
@@ -33,7 +34,9 @@ type XPub struct {
 func NewXPub(o Options) (*XPub, error) {
 	x := &XPub{}
 	x.queue.Init(false)
-	return made(x, x.start(zmtp.TypeXPub, o, x))
+	as := engine.Pattern{Detach: x.detach, Messages: x.messages}
+	as.Notices = &x.queue
+	return made(x, x.start(zmtp.TypeXPub, o, as))
 }
 
 // Recv waits for a subscription, an unsubscription, or a message from an XSUB
@@ -61,7 +64,7 @@ func (x *XPub) RecvBatch(ctx context.Context, b *Batch) error {
 // last.
 func (x *XPub) received(peer *Peer) {
 	if x.opts().XPubManual {
-		x.fan.Received(peer.subscriber())
+		x.fan.Received(subscriber(peer.engine()))
 	}
 }
 
@@ -93,7 +96,7 @@ func (x *XPub) UnsubscribePeer(peer *Peer, topic string) error {
 
 // manual changes the subscriptions of a peer, or of the last one if it is nil.
 func (x *XPub) manual(peer *Peer, topic string, change func(*fanout.Subscriber, string) error) error {
-	if err := x.open(); err != nil {
+	if err := x.core.Open(); err != nil {
 		return err
 	}
 	if !x.opts().XPubManual {
@@ -105,14 +108,10 @@ func (x *XPub) manual(peer *Peer, topic string, change func(*fanout.Subscriber, 
 	if !x.owns(peer) {
 		return ErrForeignPeer
 	}
-	if peer.subscriber() == nil {
+	if subscriber(peer.engine()) == nil {
 		return ErrUnroutable
 	}
-	return change(peer.subscriber(), topic)
-}
-
-func (x *XPub) traits() traits {
-	return traits{ordered: true, subscribed: true, notices: &x.queue, maxMessage: maxMessage}
+	return change(subscriber(peer.engine()), topic)
 }
 
 // obeyBurst is how many messages of a subscriber are processed before other
@@ -124,23 +123,23 @@ const obeyBurst = 256
 // application is behind, messages first waits for it: otherwise peers that connect,
 // subscribe and disconnect would fill the queue without limit. Over inproc, half.Fetch
 // does that check.
-func (x *XPub) messages(q *pipe, peer *Peer, b *Batch) (bool, error) {
+func (x *XPub) messages(q *engine.Pipe, peer *engine.Peer, b *engine.Batch) (bool, error) {
 	for at := 0; at < b.Len(); {
-		if !q.inproc() && !x.in.Settled(&x.queue, peer.conn.gone) {
+		if !q.Inproc() && !x.core.In.Settled(&x.queue, peer.Gone()) {
 			return false, nil // the reader will notice
 		}
 		end := min(at+obeyBurst, b.Len())
 		size := 0
-		for _, s := range b.q.Spans[at:end] {
+		for _, s := range b.Spans()[at:end] {
 			size += int(s.End - s.Start)
 		}
-		var n notices
+		var n engine.Notices
 		var err error
 		x.fan.Lock()
 		for ; at < end && err == nil; at++ {
 			err = x.take(peer, b.Message(at), &n, size)
 		}
-		n.put(&x.in, &x.queue, peer)
+		n.Put(&x.core, &x.queue, peer)
 		x.fan.Unlock()
 		if err != nil {
 			return false, err
@@ -151,43 +150,43 @@ func (x *XPub) messages(q *pipe, peer *Peer, b *Batch) (bool, error) {
 
 // take processes one message. The frames of the application between two
 // subscriptions form a message. The mutex must be held.
-func (x *XPub) take(peer *Peer, m zmtp.WireMessage, n *notices, size int) error {
+func (x *XPub) take(peer *engine.Peer, m zmtp.WireMessage, n *engine.Notices, size int) error {
 	frames := fanout.Frames{FirstOnly: x.opts().OnlyFirstSubscribe}
 	for len(m) > 0 {
 		var body []byte
 		body, m = m.Next()
 		kind := frames.Kind(body)
 		if kind == fanout.UserFrame {
-			n.begin(size)
-			n.frame(body)
+			n.Begin(size)
+			n.Frame(body)
 			continue
 		}
 		told, err := x.obey(peer, kind, body[1:])
 		if err != nil {
 			return err
 		}
-		n.finish()
+		n.Finish()
 		if told {
-			n.begin(size)
-			n.subscription(body[0], body[1:])
+			n.Begin(size)
+			n.Subscription(body[0], body[1:])
 		}
 	}
-	n.finish()
+	n.Finish()
 	return nil
 }
 
 // detach queues an unsubscription for each topic of which the application is told.
-func (x *XPub) detach(_ *pipe, peer *Peer) {
-	x.fan.Detach(peer.subscriber(), func(topics []string) {
+func (x *XPub) detach(_ *engine.Pipe, peer *engine.Peer) {
+	x.fan.Detach(subscriber(peer), func(topics []string) {
 		size := 0
 		for _, topic := range topics {
 			size += zmtp.FrameSize(1 + len(topic))
 		}
-		var n notices
+		var n engine.Notices
 		for _, topic := range topics {
-			n.begin(size)
-			n.subscription(0, []byte(topic))
+			n.Begin(size)
+			n.Subscription(0, []byte(topic))
 		}
-		n.put(&x.in, &x.queue, peer)
+		n.Put(&x.core, &x.queue, peer)
 	})
 }

@@ -22,14 +22,14 @@ package sockets
 //
 // It is part of the advanced interface; see the package documentation.
 func (x *XPub) SendWireTo(peer *Peer, wire []byte, messages int, owner Owner) error {
-	if err := x.open(); err != nil {
+	if err := x.core.Open(); err != nil {
 		return err
 	}
 	if !x.owns(peer) {
 		return ErrForeignPeer
 	}
-	q := peer.subscriber()
-	if q == nil || !x.fan.SendTo(q, &peer.conduit, wire, messages, owner) {
+	q := subscriber(peer.engine())
+	if q == nil || !x.fan.SendTo(q, peer.engine().Conn(), wire, messages, owner) {
 		return ErrUnroutable
 	}
 	return nil

@@ -185,10 +185,10 @@ func TestXPubBounded(t *testing.T) {
 		wrote <- err
 	}()
 	eventually(t, "it is held up", func() bool {
-		_, _, waiting := pub.in.Look(&pub.queue)
+		_, _, waiting := pub.core.In.Look(&pub.queue)
 		return waiting > 0
 	})
-	size, _, _ := pub.in.Look(&pub.queue)
+	size, _, _ := pub.core.In.Look(&pub.queue)
 	n := size.Messages
 	if n < limit || n > limit+obeyBurst {
 		t.Errorf("%d messages are queued", n)
@@ -366,30 +366,6 @@ func TestInvertWire(t *testing.T) {
 	wants(t, sub, "a 1", "b 2", "c 3", "ab 4", "b 5")
 }
 
-func TestSubscriptionMessage(t *testing.T) {
-	t.Parallel()
-	for _, size := range []int{0, 1, 243, 244, 245, 246, 248, 249, 253, 254, 255, 256, 30_000} {
-		topic := strings.Repeat("t", size)
-		for first, frame := range map[string][]byte{
-			"\x01": zmtp.AppendSubscribe(nil, []byte(topic)),
-			"\x00": zmtp.AppendCancel(nil, []byte(topic)),
-		} {
-			at := subscriptionMessage(frame)
-			if at == 0 || !bytes.Equal(frame[at:], wire(first+topic)) {
-				t.Errorf("%d bytes, %q: %q", size, first, frame[at:min(len(frame), at+20)])
-			}
-		}
-	}
-	for _, frame := range [][]byte{
-		zmtp.AppendPing(nil, 0, nil), zmtp.AppendCommand(nil, "SUBSCRIBED", nil), {4, 0}, {4, 1, 9},
-	} {
-		before := bytes.Clone(frame)
-		if at := subscriptionMessage(frame); at != 0 || !bytes.Equal(frame, before) {
-			t.Errorf("%q: %d", frame, at)
-		}
-	}
-}
-
 // TestXPubInproc: subscriptions upstream and messages downstream, between two sockets of
 // one program.
 func TestXPubInproc(t *testing.T) {
@@ -430,7 +406,7 @@ func TestHostileXPubComing(t *testing.T) {
 	ctx := testContext(t)
 	pub := bind(t, NewXPub, Options{RecvHWM: limit})
 	queued := func() (messages int, blocked bool) {
-		size, _, waiting := pub.in.Look(&pub.queue)
+		size, _, waiting := pub.core.In.Look(&pub.queue)
 		return size.Messages, waiting > 0
 	}
 	for i := range peers {

@@ -3,6 +3,7 @@ package sockets
 import (
 	"context"
 
+	"clustermap/internal/engine"
 	"clustermap/internal/fanout"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
@@ -25,9 +26,7 @@ type XSub struct{ subscribing }
 // [*OptionError] for each of them.
 func NewXSub(o Options) (*XSub, error) {
 	s := &XSub{}
-	s.topics.init()
-	s.topics.pipes = map[*pipe]struct{}{}
-	return made(s, s.init(zmtp.TypeXSub, o, &s.subscribing))
+	return made(s, s.start(zmtp.TypeXSub, o))
 }
 
 // TrySend is the same as Send, which never waits.
@@ -66,11 +65,11 @@ func (s *XSub) Send(ctx context.Context, frames ...[]byte) error {
 	defer s.unlock()
 	if subscriptions == 0 {
 		for p := range t.pipes {
-			switch p.out.Offer(nil, nil, frames) {
+			switch p.Out.Offer(nil, nil, frames) {
 			case queue.Accepted:
-				t.queued += bodiesSize(frames)
+				t.queued += engine.BodiesSize(frames)
 			case queue.Full:
-				p.out.CountDrops(1)
+				p.Out.CountDrops(1)
 			}
 		}
 		return nil

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"clustermap/internal/engine"
 	"clustermap/zmtp"
 )
 
@@ -15,8 +16,7 @@ import (
 // is used if Security.Authenticate is not set.
 
 const (
-	zapName     = "zeromq.zap.01"
-	zapEndpoint = "inproc://" + zapName
+	zapEndpoint = "inproc://" + engine.ZAPName
 	zapVersion  = "1.0"
 	zapID       = "1" // the only request of a connection, as in libzmq
 	zapReply    = 7   // number of frames, including the delimiter
@@ -55,13 +55,10 @@ func (s *socket) zapHandler(sec *Security) Authenticator {
 	case sec.role() == roleCurveServer && sec.ZAPEnforceDomain && sec.ZAPDomain == "":
 		return nil
 	}
-	names := s.opts().Inproc
-	names.mu.Lock()
-	defer names.mu.Unlock()
-	switch {
-	case names.bound[zapName] != nil:
+	switch bound, ever := (*engine.Names)(s.opts().Inproc).ZAP(); {
+	case bound:
 		return s.askZAP
-	case names.guarded:
+	case ever:
 		return noZAPHandler
 	}
 	return nil
@@ -82,16 +79,15 @@ func noZAPHandler(context.Context, AuthRequest) (User, error) { return User{}, e
 func (s *socket) askZAP(ctx context.Context, r AuthRequest) (User, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	d, err := NewDealer(Options{Inproc: s.opts().Inproc, Linger: LingerNone, Monitor: func(e Event) {
+	d, err := newDealer(Options{Inproc: s.opts().Inproc, Linger: LingerNone, Monitor: func(e Event) {
 		if e.Kind == EventDisconnected || e.Kind == EventHandshakeFailed {
 			cancel(errZAPEnded)
 		}
-	}})
+	}}, true)
 	if err != nil {
 		return User{}, err
 	}
 	defer d.Close()
-	d.withdraws = true
 	if err := d.Connect(zapEndpoint); err != nil {
 		return User{}, err
 	}

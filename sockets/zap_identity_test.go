@@ -61,7 +61,7 @@ func TestS19_CookieEnds(t *testing.T) {
 	seen := newEvents()
 	p := pairs()["CURVE"]
 	router := open(t, NewRouter, Options{Security: p.server, HandshakeTimeout: time.Hour, Monitor: seen.tell})
-	router.cookieLifetime = 50 * time.Millisecond
+	router.core.Tuning.CookieLifetime = 50 * time.Millisecond
 	must(t, router.Bind(testContext(t), anyPort))
 	r := dialRaw(t, router.LastEndpoint())
 	config := zmtp.HandshakeConfig{SocketType: zmtp.TypeDealer}
@@ -105,7 +105,7 @@ func TestCookieEndsWhileJudged(t *testing.T) {
 		}
 	}
 	router := open(t, NewRouter, Options{Security: p.server, HandshakeTimeout: time.Hour})
-	router.cookieLifetime = life
+	router.core.Tuning.CookieLifetime = life
 	must(t, router.Bind(ctx, anyPort))
 	dealer := open(t, NewDealer, Options{Security: p.client})
 	must(t, dealer.Connect(router.LastEndpoint()))

@@ -2,12 +2,12 @@
 // and which other modules they use:
 //
 //	internal/* ◀── zmtp ◀── sockets ◀── chp ◀── cmd
-//	internal/ipcpath ◀── internal/link ◀── sockets, chp, patterns, cmd
+//	internal/ipcpath ◀── internal/link ◀── internal/engine, sockets, chp, patterns, cmd
 //	internal/topic ◀── internal/fanout ◀── sockets
 //	internal/ipcpath ◀── chp, cmd
 //	internal/visible ◀── chp, patterns, internal/command, cmd
 //	internal/lograte, sockets ◀── internal/peerlog ◀── chp, patterns/majordomo, internal/command
-//	zmtp ◀── internal/queue ◀── internal/fanout ◀── sockets
+//	zmtp ◀── internal/queue ◀── internal/fanout, internal/engine ◀── sockets
 //	internal/kvmsg ◀── internal/store ◀── chp/internal/state ◀── chp
 //	internal/kvmsg ◀── internal/timer ◀── chp/internal/state ◀── chp
 //	internal/kvmsg, sockets ◀── chp/internal/wire ◀── chp
@@ -110,6 +110,12 @@ var rules = []struct {
 	{
 		path: "internal/queue",
 		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "zmtp"},
+		std:  []string{"net/http", "os/exec"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
+	},
+	{
+		path: "internal/engine",
+		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
@@ -316,7 +322,7 @@ func TestDirection(t *testing.T) {
 // rooms lists the internal packages of package sockets. No other package imports them,
 // except that the packages above it parse endpoints as it does and dial like it,
 // and they do not import each other, except for those that the rules list.
-var rooms = []string{module + "/internal/fanout", module + "/internal/link", module + "/internal/queue", module + "/internal/topic"}
+var rooms = []string{module + "/internal/engine", module + "/internal/fanout", module + "/internal/link", module + "/internal/queue", module + "/internal/topic"}
 
 // linked lists the libraries that use the syntax of endpoints.
 var linked = []string{module + "/chp", module + "/patterns/freelance", module + "/internal/command"}
@@ -348,7 +354,7 @@ func TestRooms(t *testing.T) {
 			switch {
 			case !slices.Contains(rooms, i):
 			case i == module+"/internal/link" && (slices.Contains(linked, p.ImportPath) || strings.HasPrefix(p.ImportPath, module+"/cmd/")):
-			case p.ImportPath == module+"/sockets" || p.ImportPath == module+"/internal/fanout":
+			case slices.Contains(append(rooms, module+"/sockets"), p.ImportPath):
 				used[i] = true
 			default:
 				t.Errorf("%s imports %s", p.ImportPath, i)
@@ -409,7 +415,7 @@ func TestDiskApart(t *testing.T) {
 
 // TestInternal checks that no internal package depends on a public one, except for
 // internal/command with the packages below it, for internal/peerlog, which logs the events
-// of sockets, and for internal/queue, which queues the frames of zmtp.
+// of sockets, and for the rooms of sockets, which handle the frames of zmtp.
 func TestInternal(t *testing.T) {
 	t.Parallel()
 	watch(t)
@@ -421,7 +427,7 @@ func TestInternal(t *testing.T) {
 	}
 	var paths []string
 	for path := range strings.FieldsSeq(string(out)) {
-		if !among(path, []string{module + "/internal/command", module + "/internal/peerlog", module + "/internal/queue"}) {
+		if !among(path, append(rooms, module+"/internal/command", module+"/internal/peerlog")) {
 			paths = append(paths, strings.TrimPrefix(path, module+"/"))
 		}
 	}

@@ -9,16 +9,11 @@ import (
 	"clustermap/internal/queue"
 )
 
-// Errors for which connections end; sockets has their documentation.
+// Errors of publishers; sockets has their documentation.
 var (
-	ErrSlowPeer             = errors.New("sockets: peer too slow")
 	ErrTooManySubscriptions = errors.New("sockets: peer has too many subscriptions")
-)
-
-// Errors of SubscribeFor and UnsubscribeFor; sockets has their documentation.
-var (
-	ErrNotManual  = errors.New("sockets: option XPubManual is not set")
-	ErrUnroutable = errors.New("sockets: no such peer")
+	ErrNotManual            = errors.New("sockets: option XPubManual is not set")
+	ErrUnroutable           = errors.New("sockets: no such peer")
 )
 
 // Policy says what a publisher does with a message for a peer without room.

@@ -99,6 +99,6 @@ func (p *Publisher) evict(q *Subscriber) queue.Wire {
 func (p *Publisher) expel(q *Subscriber) {
 	q.evicted = true
 	if q.link != nil {
-		q.link.Disconnect(ErrSlowPeer)
+		q.link.Disconnect(queue.ErrSlowPeer)
 	}
 }

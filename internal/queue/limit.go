@@ -18,6 +18,10 @@ var (
 	ErrWouldBlock = errors.New("sockets: operation would block")
 )
 
+// ErrSlowPeer ends the connection of a peer that does not take what is queued for it. Package
+// sockets documents it.
+var ErrSlowPeer = errors.New("sockets: peer too slow")
+
 // Limit is how long one call waits at most, besides its context. The clock is not
 // read before the first wait, so calls that need not wait pay nothing for it.
 type Limit struct {

@@ -1,0 +1,265 @@
+package engine
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"sync"
+	"syscall"
+	"time"
+
+	"clustermap/internal/link"
+	"clustermap/internal/queue"
+)
+
+// admission limits the resources that peers can occupy: the accepted
+// connections, those of them that are in their handshake, and the concurrent
+// calls of an authenticator.
+//
+// A handshake is stalled while it waits for the peer's next step, which is the
+// greeting or one complete command: single bytes do not count as a step. When
+// there are too many handshakes, a new connection replaces the one that has
+// been stalled longest, if that is longer than the grace. So silent peers
+// cannot keep others out. A peer that completes its steps in time is never
+// evicted, nor is one that waits for the authenticator or the application.
+// While no handshake can be evicted, the listener waits, and new connections
+// stay in the system's backlog.
+//
+// Both limits follow the number of descriptors that the process may have, so that
+// the sockets of a process together leave some to its files; see full.
+type admission struct {
+	tuning *Tuning
+	beyond // the places for operators
+
+	mu sync.Mutex
+
+	maxConnections, maxHandshakes int
+
+	connections int        // accepted, and not ended
+	handshakes  int        // of these, in their handshake
+	stalled     list.List  // of *conn: the handshakes that wait for their peer, the longest wait first
+	room        queue.Gate // where listeners wait
+	calls       int        // of an authenticator, in progress
+	callers     queue.Gate // where further calls wait
+}
+
+// handshakeGrace is how long a peer may take for a step of its handshake before
+// a new connection may replace it: a round trip around the world, with a
+// margin. Silent connections that precede a correct one in the backlog delay it
+// by about this time per MaxHandshakes of them.
+const handshakeGrace = 250 * time.Millisecond
+
+func (a *admission) init(o *Config, t *Tuning) {
+	a.tuning = t
+	a.set(o)
+	a.room, a.callers = queue.NewGate(), queue.NewGate()
+}
+
+// set takes over the limits in o.
+func (a *admission) set(o *Config) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.maxConnections, a.maxHandshakes = o.MaxConnections, min(o.MaxHandshakes, max(link.Descriptors()/handshakeShare, 1))
+	a.beyond.set(o)
+	a.room.WakeAll()
+	a.callers.WakeAll()
+}
+
+// enter counts a new connection, whose handshake begins. It waits while there are
+// too many handshakes and none of them can be evicted. It returns queue.ErrClosed if the
+// channel closed is closed meanwhile. If there are MaxConnections and none of them
+// can be evicted, or if descriptors are short, it returns ErrTooManyConnections,
+// unless the connection may be an operator's.
+func (a *admission) enter(c *conn, closed <-chan struct{}) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for {
+		full := a.full(c)
+		if full == nil && a.handshakes < a.maxHandshakes {
+			a.connections++
+			break
+		}
+		wait := a.evict()
+		if wait == 0 && full != errDescriptors { // a later connection gets that descriptor
+			continue
+		}
+		if full != nil {
+			if a.try(c) {
+				break
+			}
+			return full
+		}
+		l := queue.Limit{Patience: wait}
+		if err := a.room.Wait(context.Background(), &a.mu, closed, &l); err == queue.ErrClosed {
+			return err
+		}
+	}
+	c.accepted, c.shaking = true, true
+	a.handshakes++
+	a.stall(c)
+	a.wake()
+	return nil
+}
+
+// Of the descriptors that the process may have, a reserve is not for accepted
+// connections: the log on disk, files and the process's own connections need
+// descriptors too, and a server that cannot open its next file is worth less than
+// one that refuses a connection. The lower half of the reserve is for sockets with
+// few connections, so that others that take all they can get do not exclude them,
+// and for operators. Of the handshakes each socket gets a share.
+const (
+	maxReserve     = 64 // descriptors, but not more than a quarter of the limit
+	FewConnections = 4
+	handshakeShare = 8
+)
+
+// errDescriptors is the error for a connection that is closed for the reserve.
+var errDescriptors = fmt.Errorf("%w: %w", ErrTooManyConnections, syscall.EMFILE)
+
+// reserveBegins returns the number of the first descriptor of the reserve, and of its
+// upper half. The number of a new connection's descriptor tells how many are in use,
+// whatever for: the system gives it the lowest one that is free.
+func reserveBegins() (lower, upper int) {
+	limit := link.Descriptors()
+	reserve := min(maxReserve, limit/4)
+	return limit - reserve, limit - reserve/2
+}
+
+// full returns an error if there is no room for c. mu must be held.
+func (a *admission) full(c *conn) error {
+	if a.connections >= a.maxConnections {
+		return ErrTooManyConnections
+	}
+	lower, upper := reserveBegins()
+	if c.descriptor >= upper || c.descriptor >= lower && a.connections >= FewConnections {
+		return errDescriptors
+	}
+	return nil
+}
+
+// evict ends the handshake that has been stalled longest, if that is longer
+// than the grace, and returns 0. Otherwise it returns the time after which to
+// try again. mu must be held.
+func (a *admission) evict() (wait time.Duration) {
+	first := a.stalled.Front()
+	if first == nil {
+		return a.tuning.HandshakeGrace
+	}
+	c := first.Value.(*conn)
+	if wait = a.tuning.HandshakeGrace - time.Since(c.since); wait > 0 {
+		return wait
+	}
+	c.close(ErrHandshakeTimeout)
+	a.forget(c)
+	return 0
+}
+
+// beginCall waits until an authenticator may be called, and counts the call. It
+// returns false if done is closed first.
+func (a *admission) beginCall(done <-chan struct{}) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for a.calls >= a.maxHandshakes {
+		if a.callers.Sleep(&a.mu, nil, done, nil) != nil {
+			return false
+		}
+	}
+	a.calls++
+	a.wakeCaller()
+	return true
+}
+
+// endCall records the end of a call.
+func (a *admission) endCall() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.calls--
+	a.wakeCaller()
+}
+
+// wakeCaller wakes one that waits for its call if it may begin. mu must be held.
+func (a *admission) wakeCaller() {
+	if a.calls < a.maxHandshakes {
+		a.callers.Wake()
+	}
+}
+
+// wake wakes the listeners if another handshake may begin. mu must be held.
+func (a *admission) wake() {
+	if a.handshakes < a.maxHandshakes {
+		a.room.Wake()
+	}
+}
+
+// stall records that the handshake of c waits for the peer's next step from now
+// on. mu must be held.
+func (a *admission) stall(c *conn) {
+	if !c.shaking {
+		return // not accepted, or evicted
+	}
+	if c.stalled != nil {
+		a.stalled.Remove(c.stalled)
+	}
+	c.since = time.Now()
+	c.stalled = a.stalled.PushBack(c)
+}
+
+// advanced records that the peer has made a step of its handshake.
+func (a *admission) advanced(c *conn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stall(c)
+}
+
+// judging records that the peer of c waits for us: for the authenticator, until
+// advanced is called, or for the application to make room, until established is
+// called.
+func (a *admission) judging(c *conn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c.stalled != nil {
+		a.stalled.Remove(c.stalled)
+		c.stalled = nil
+	}
+}
+
+// established records that the handshake of c has succeeded.
+func (a *admission) established(c *conn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c.shaking {
+		a.settle(c)
+	}
+}
+
+// leave records that c has ended.
+func (a *admission) leave(c *conn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.forget(c)
+}
+
+// forget stops counting c. mu must be held.
+func (a *admission) forget(c *conn) {
+	if c.shaking {
+		a.settle(c)
+	}
+	if !c.accepted {
+		return
+	}
+	c.accepted = false
+	if !a.release(c) {
+		a.connections--
+	}
+}
+
+// settle stops counting the handshake of c. mu must be held.
+func (a *admission) settle(c *conn) {
+	if c.stalled != nil {
+		a.stalled.Remove(c.stalled)
+		c.stalled = nil
+	}
+	c.shaking = false
+	a.handshakes--
+	a.wake()
+}

@@ -1,0 +1,56 @@
+package engine
+
+import (
+	"context"
+	"sync"
+)
+
+// crowd counts the connected peers of a socket, without those that it ignores.
+type crowd struct {
+	mu      sync.Mutex
+	peers   int
+	changed chan struct{} // closed when peers changes; nil without a waiter
+}
+
+func (c *crowd) add(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.peers += n
+	if c.changed != nil {
+		close(c.changed)
+		c.changed = nil
+	}
+}
+
+// lacks returns nil if there are at least n peers, and otherwise a channel that
+// is closed when their number changes.
+func (c *crowd) lacks(n int) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.peers >= n {
+		return nil
+	}
+	if c.changed == nil {
+		c.changed = make(chan struct{})
+	}
+	return c.changed
+}
+
+// WaitPeers waits until at least n peers are connected that the socket does not ignore.
+func (s *Socket) WaitPeers(ctx context.Context, n int) error {
+	for {
+		if err := s.Open(); err != nil {
+			return err
+		}
+		changed := s.crowd.lacks(n)
+		if changed == nil {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.closing:
+		}
+	}
+}

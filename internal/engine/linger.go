@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// DefaultLinger is the longest that Close waits for queued messages by default.
+	DefaultLinger = 30 * time.Second
+	// LingerPatience is how long, by default, Close waits for a peer that takes
+	// no bytes; see package sockets.
+	LingerPatience = time.Second
+)
+
+// lingerLooks is how often drain checks a peer before it gives up one that
+// takes nothing. It counts checks rather than time, so that peers are not given
+// up because this process was stopped for a while.
+const lingerLooks = 10
+
+// longestLinger returns the longest time that Close waits for queued messages,
+// if it waits.
+func (o *Config) longestLinger() time.Duration {
+	if o.Linger == 0 {
+		return DefaultLinger
+	}
+	return o.Linger
+}
+
+// linger finishes all connections concurrently.
+func (s *Socket) linger() {
+	ctx, cancel := context.WithTimeout(s.lingering, s.Config().longestLinger())
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, p := range s.list() {
+		wg.Go(func() {
+			if !p.finish(ctx) && s.lingering.Err() != nil {
+				s.hurried.Store(true)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// finish waits until the messages queued on the pipe have been written, and
+// then lets the peer close the connection, so that a reset does not destroy any
+// of them. It reports whether all messages were written.
+func (p *Pipe) finish(ctx context.Context) bool {
+	if !p.drain(ctx) {
+		return false
+	}
+	if p.dialer != nil {
+		p.dialer.done.Store(true)
+	}
+	if peer := p.peer.Load(); peer != nil && peer.conduit.MessagesOut.Load() > 0 {
+		peer.conn.halfClose(ctx)
+	}
+	return true
+}
+
+// drain waits until the messages queued on the pipe have been written. It
+// reports false if the context ends first or, with the default Linger, if the
+// peer takes nothing for LingerPatience.
+func (p *Pipe) drain(ctx context.Context) bool {
+	if p.Out.Flushed() == nil {
+		return true
+	}
+	var look <-chan time.Time
+	if p.socket.Config().Linger == 0 {
+		look = time.Tick(LingerPatience / lingerLooks)
+	}
+	var seen progress
+	p.advances(&seen)
+	for idle := 0; ; {
+		flushed := p.Out.Flushed()
+		if flushed == nil {
+			return true
+		}
+		select {
+		case <-flushed:
+		case <-ctx.Done():
+			return false
+		case <-look:
+			if idle++; p.advances(&seen) {
+				idle = 0
+			}
+			if idle == lingerLooks {
+				return false
+			}
+		}
+	}
+}
+
+// progress is how much a peer had taken at a check.
+type progress struct {
+	conn        *conn
+	moved       int64
+	unconfirmed int
+}
+
+// advances reports whether the peer has taken bytes since the state in seen, and updates
+// seen. Of connections that are not established yet, only the first one counts: otherwise
+// a server that accepts connections and drops them would keep Close waiting.
+func (p *Pipe) advances(seen *progress) bool {
+	var c *conn
+	if peer := p.peer.Load(); peer != nil {
+		c = peer.conn
+	} else if p.dialer != nil {
+		c = p.dialer.conn.Load()
+		if seen.conn != nil && c != seen.conn {
+			return false
+		}
+	}
+	if c == nil || c.stream.Conn == nil { // not connected, or inproc
+		return false
+	}
+	now := progress{c, c.stream.Moved.Load(), c.stream.Unconfirmed()}
+	was := *seen
+	*seen = now
+	return now != was
+}

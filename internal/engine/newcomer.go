@@ -1,0 +1,74 @@
+package engine
+
+import "time"
+
+// Newcomer is a peer of a ROUTER whose identity is in use by another connection:
+// usually the peer's own previous one, whose end was not noticed yet. The newcomer
+// stays connected, but its messages wait until the identity is free; then it is
+// admitted. If that takes longer than Config.HandshakeTimeout, it is disconnected
+// and can try again, except over inproc, where it waits without a limit. Several
+// newcomers with the same identity are admitted in the order in which they came.
+//
+// It is the error of Pattern.Attach.
+type Newcomer struct {
+	Pipe  *Pipe
+	Peer  *Peer
+	Has   bool          // it has the identity; the owner guards and sets it
+	Free  chan struct{} // closed by the owner when Has is set
+	Owner Owner
+
+	in chan struct{} // closed when it is admitted: its messages may be read
+}
+
+// Owner is the socket type of a newcomer.
+type Owner interface {
+	// GiveUp makes the newcomer stop waiting. It reports false if the newcomer has the
+	// identity already.
+	GiveUp(n *Newcomer) bool
+	// Welcome is called when the newcomer is admitted.
+	Welcome(n *Newcomer)
+}
+
+// NewNewcomer returns a newcomer.
+func NewNewcomer(p *Pipe, peer *Peer, o Owner) *Newcomer {
+	return &Newcomer{Pipe: p, Peer: peer, Owner: o, Free: make(chan struct{}), in: make(chan struct{})}
+}
+
+func (n *Newcomer) Error() string { return ErrIdentityInUse.Error() }
+func (n *Newcomer) Unwrap() error { return ErrIdentityInUse }
+
+// wait waits until the newcomer's identity is free, admits the newcomer and reports
+// true. It reports false, and ends the connection, if the connection ends or the
+// time most passes first; 0 stands for no limit.
+func (n *Newcomer) wait(most time.Duration) bool {
+	var expired <-chan time.Time
+	if most > 0 {
+		expired = time.After(most)
+	}
+	select {
+	case <-n.Free:
+	case <-expired:
+	case <-n.Peer.conn.gone:
+	}
+	if n.Owner.GiveUp(n) {
+		n.Peer.conn.close(ErrIdentityInUse)
+		return false
+	}
+	s := n.Pipe.socket
+	s.crowd.add(1)
+	s.report(Event{Kind: PeerAdmitted, Endpoint: n.Pipe.Endpoint, Remote: n.Peer.remote, Peer: n.Peer})
+	n.Owner.Welcome(n)
+	close(n.in)
+	return true
+}
+
+// admitted waits until the newcomer is admitted. It returns false if its connection
+// ends first.
+func (n *Newcomer) admitted() bool {
+	select {
+	case <-n.in:
+		return true
+	case <-n.Peer.conn.gone:
+		return false
+	}
+}

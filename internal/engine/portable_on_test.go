@@ -1,0 +1,6 @@
+//go:build portable
+
+package engine
+
+// portable is true under the build tag that chooses the portable stream.
+const portable = true

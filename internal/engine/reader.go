@@ -1,0 +1,455 @@
+package engine
+
+import (
+	"net"
+	"time"
+
+	"clustermap/internal/buf"
+	"clustermap/internal/link"
+	"clustermap/internal/queue"
+	"clustermap/zmtp"
+)
+
+// reader turns the bytes of one connection into batches. It belongs to the
+// connection's reading goroutine.
+//
+// It reads into a chunk, finds complete messages as spans, and passes them on
+// as one batch per read. A partial message at the end stays in the chunk, and
+// the next read continues after it. If the chunk has no room left for the
+// message, it is moved to a new chunk. Chunks are larger for larger messages,
+// so that several messages of the recent size fit. A message larger than that
+// gets a buffer that doubles as its bytes arrive, independently of the announced size.
+type reader struct {
+	pipe *Pipe
+	peer *Peer
+	conn *conn
+
+	codec  zmtp.Codec // decodes the received bytes; nil for plain frames
+	ignore bool       // discard the peer's messages
+	traits *Pattern   // of the socket type
+
+	holding *holding // in socket.incomplete; nil before the first large message
+
+	newcomer *Newcomer // the peer, while its messages wait until it is admitted; otherwise nil
+
+	decoder     zmtp.Decoder
+	most        int // bytes of the largest message
+	chunk       *buf.Chunk
+	start, fill int    // bytes of chunk that are not decoded yet
+	tail        []byte // those bytes, while the connection is idle and has no chunk
+	unpaid      int    // size of the chunk until a queued batch has been charged for it
+	delivered   bool   // the current read has brought a message for the application
+	awaited     bool   // and that was waiting for it
+	batch       Batch  // messages decoded and not passed on yet
+	bytes       int    // their size
+	usual       int    // recent size of a message
+
+	lends    bool      // to receive calls; see loan
+	unwaited int       // bytes read since it waited for some
+	waiting  time.Time // since when it waits for some; zero: it does not
+	quick    bool      // the last wait was a short one
+	borrowed bool      // one of them reads
+	flow     int       // messages that came since the last wait, half of those before it, and so on
+	loan     *loan
+	ttl      time.Duration // from the PING that came last, unless bytes came since
+}
+
+const (
+	// chunkShare is how many messages of the usual size a chunk has room for,
+	// up to maxChunk. It matters because the beginning of the message at the
+	// end of a chunk is copied to the next chunk.
+	chunkShare = 8
+	maxChunk   = 1 << 20
+	// maxUsual limits the usual size to the largest one that is pooled.
+	maxUsual = 4<<20 - 2*readAhead
+	// minRead is the minimum space that is worth a read.
+	minRead = 4 << 10
+	// readAhead is how far beyond a large message a read may go. The bytes
+	// there are copied once more.
+	readAhead = 32 << 10
+	// keepTail is the size of the largest partial message that is kept outside
+	// a chunk.
+	keepTail = 4 << 10
+	// idlePart is how many times larger than its contents the chunk of an idle
+	// connection may be: the ratio between the sizes of chunks.
+	idlePart = 8
+	// A batch must fill 1/stayPart of a chunk to stay in it. A smaller one is
+	// copied, so that a queue does not occupy more than stayPart times the
+	// memory of its messages: the chunk of a quiet connection holds one batch.
+	stayPart = 8
+	// spanCost is the memory of a span.
+	spanCost = 16
+	// PingUnit is the unit of a PING's ttl.
+	PingUnit = 100 * time.Millisecond
+	// streamFlow is the flow from which a receive call does not poll: a wake-up for
+	// so many messages costs little, and polling takes a processor from the sender.
+	streamFlow = 64
+	// keepSpans is the largest span slice that an idle connection keeps.
+	keepSpans = 64
+)
+
+// MaxMessage is the size of the largest message that can be received. On 32-bit
+// systems it is 512 MiB, because a buffer that doubles must fit in the address
+// space. On other systems it is less than 4 GiB, so that a Span can count the
+// bytes of a chunk.
+const MaxMessage = min(4<<30-1<<20, queue.Unbounded/2)
+
+func (r *reader) run(early []byte) error {
+	s := r.pipe.socket
+	r.traits = s.pattern
+	most := s.maxMessage(r.conn.config)
+	r.most = int(most)
+	r.decoder.SetLimits(zmtp.Limits{MaxMessage: most})
+	defer r.end()
+	src := link.Source(r)
+	if r.traits.Raw {
+		src = &rawSource{reader: r, most: int(min(most, StreamRead))}
+		r.decoder.SetLimits(zmtp.Limits{MaxMessage: MaxMessage})
+	}
+	if r.codec != nil {
+		coded := &codedSource{reader: r, codec: r.codec, max: int(most)}
+		defer coded.end()
+		src = coded
+	}
+	if len(early) > 0 {
+		for len(early) > 0 {
+			n := copy(src.Space(), early)
+			early = early[n:]
+			if err := src.Received(n); err != nil {
+				return err
+			}
+		}
+		src.Idle()
+	}
+	return r.receive(src)
+}
+
+func (r *reader) end() {
+	r.batch.Release()
+	r.returnSpans()
+	r.release()
+	if r.chunk != nil {
+		r.chunk.Release()
+		r.chunk = nil
+	}
+	if r.loan != nil {
+		r.loan.forget()
+	}
+}
+
+func (r *reader) returnSpans() {
+	r.pipe.socket.In.Recycle(r.batch.q.Spans)
+	r.batch.q.Spans = nil
+}
+
+// Space returns the free end of the chunk.
+func (r *reader) Space() []byte { return r.room(1) }
+
+// pending returns how many bytes belong to an incomplete message.
+func (r *reader) pending() int { return r.fill - r.start }
+
+// room returns the free end of the chunk, which has at least the given number of
+// bytes; a large number of bytes must already have arrived. It replaces the chunk
+// first if the partial message does not fit in it.
+func (r *reader) room(least int) []byte {
+	if r.chunk == nil {
+		ordinary := r.ordinary()
+		size := max(ordinary, len(r.tail)+max(least, minRead))
+		if size > ordinary {
+			r.reserve(partFrames, size)
+		}
+		r.use(buf.Get(size), r.tail)
+		if cap(r.tail) > keepTail {
+			r.tail = nil
+		}
+		r.tail = r.tail[:0]
+	}
+	data := r.chunk.Data()
+	pending := r.fill - r.start
+	need := max(r.decoder.Need(), pending+least)
+	if r.start+need > len(data) || len(data)-r.fill < minRead {
+		size := r.ordinary()
+		if r.usual > size/chunkShare && size == buf.Large {
+			size = min(chunkShare*r.usual, maxChunk)
+		}
+		ordinary := size
+		if need+minRead > size {
+			// Twice the size that has arrived, or the usual size, but never the size that
+			// was only announced.
+			size = max(min(need+readAhead, max(size, 2*pending, r.usual+readAhead)), pending+least)
+		}
+		switch {
+		case size <= len(data) && r.fill+least <= len(data) && r.start == 0:
+			// A large message that still has room here.
+		case size <= len(data) && r.chunk.Unique():
+			r.use(r.chunk, data[r.start:r.fill])
+		default:
+			if size > ordinary {
+				r.reserve(partFrames, size)
+			}
+			old := r.chunk
+			r.use(buf.Get(size), data[r.start:r.fill])
+			old.Release()
+		}
+		data = r.chunk.Data()
+	}
+	return data[r.fill:min(len(data), max(r.start+need+readAhead, r.fill+buf.Large))]
+}
+
+// use continues in a chunk, to the start of which it copies the pending bytes.
+func (r *reader) use(chunk *buf.Chunk, pending []byte) {
+	r.chunk = chunk
+	r.start, r.fill = 0, copy(chunk.Data(), pending)
+	r.unpaid = len(chunk.Data())
+}
+
+// Received decodes the complete messages and passes them on.
+func (r *reader) Received(n int) error {
+	r.fill += n
+	if r.borrowed && r.loan.lent.Spun {
+		r.unwaited, r.loan.lent.Spun = 0, false // polling counts as waiting
+		r.flow /= 2
+	}
+	r.unwaited += n
+	if !r.waiting.IsZero() {
+		r.quick = time.Since(r.waiting) < r.pipe.socket.Tuning.LoanTerm
+		r.waiting = time.Time{}
+	}
+	r.ttl = 0
+	if err := r.conn.heard(); err != nil {
+		return err
+	}
+	defer r.conn.listening()
+	if r.batch.q.Spans == nil {
+		r.batch.q.Spans = r.pipe.socket.In.Spare()
+	}
+	r.batch.q.Spans, r.bytes = r.batch.q.Spans[:0], 0
+	r.delivered, r.awaited = false, false
+	err := r.decode()
+	whole := len(r.batch.q.Spans) > 0
+	r.flow += len(r.batch.q.Spans)
+	if r.borrowed {
+		r.loan.lent.Streaming(r.flow >= streamFlow)
+	}
+	// The messages before a fault are complete and valid.
+	if refused := r.hand(); err == nil {
+		err = refused
+	}
+	if r.holding != nil {
+		r.settle(n, whole || r.delivered)
+	}
+	if err == nil && r.conn.ending() {
+		err = net.ErrClosed
+	}
+	switch {
+	case err != nil:
+	case r.due():
+		err = errLent
+	case r.borrowed && r.loan.stops():
+		err = link.ErrNothing
+	}
+	return err
+}
+
+// settle records that n bytes of an incomplete message have arrived. If the message
+// is complete and was queued, it no longer counts here, because its chunk then counts in
+// the receive queue. While it waits for that, it counts here.
+func (r *reader) settle(n int, whole bool) {
+	switch pending := r.pending(); {
+	case pending <= keepTail, whole && pending <= buf.Large:
+		r.reserve(partFrames, 0)
+	case r.holding.bytes > 0:
+		r.keptUp(n, whole)
+	}
+}
+
+// decode collects the spans of complete messages, and handles commands.
+func (r *reader) decode() error {
+	data, spans := r.chunk.Data(), r.batch.q.Spans
+	start, fill := r.start, r.fill
+	scan, fresh := r.conn.config.Scan, false
+	for start < fill {
+		if scan != nil {
+			if size, tag := scan(data[start:min(fill, start+r.most)]); size > 0 {
+				if !fresh {
+					r.decoder.Reset() // it may know a part of this message
+					fresh = true
+				}
+				spans = append(spans, buf.Span{Start: uint32(start), End: uint32(start + size), Tag: tag})
+				r.bytes += size
+				start += size
+				continue
+			}
+		}
+		kind, size, err := r.decoder.Next(data[start:fill])
+		if kind == zmtp.KindMessage {
+			spans = append(spans, buf.Span{Start: uint32(start), End: uint32(start + size)})
+			r.bytes += size
+			start += size
+			continue
+		}
+		if kind == zmtp.KindCommand && r.traits.Subscribed {
+			if at := subscriptionMessage(data[start : start+size]); at > 0 {
+				spans = append(spans, buf.Span{Start: uint32(start + at), End: uint32(start + size)})
+				r.bytes += size
+				start += size
+				fresh = false // it may be inside a message
+				continue
+			}
+		}
+		r.batch.q.Spans = spans
+		r.start = start
+		if err != nil || kind == zmtp.KindNeedMore {
+			return err
+		}
+		if err := r.command(zmtp.CommandBody(data[start : start+size])); err != nil {
+			return err
+		}
+		spans, fresh = r.batch.q.Spans, false
+		if start += size; start < fill {
+			r.ttl = 0 // any further bytes show that the peer is alive
+		}
+	}
+	r.batch.q.Spans = spans
+	r.start = start
+	return nil
+}
+
+// hand passes the collected messages to the socket.
+func (r *reader) hand() error {
+	b := &r.batch
+	if len(b.q.Spans) == 0 {
+		return nil
+	}
+	r.peer.conduit.MessagesIn.Add(uint64(len(b.q.Spans)))
+	r.peer.conduit.BytesIn.Add(uint64(r.bytes))
+	r.usual = min(r.bytes/len(b.q.Spans), maxUsual)
+	r.bytes = 0
+	if r.newcomer != nil && r.newcomer.admitted() {
+		r.newcomer = nil
+	}
+	if r.ignore || r.newcomer != nil { // or the connection has ended
+		r.peer.conduit.Discard(len(b.q.Spans))
+		b.q.Spans = b.q.Spans[:0]
+		return nil
+	}
+	b.q.Chunk = r.chunk
+	b.q.Chunk.Retain()
+	b.q.From = &r.peer.conduit
+	wanted, err := r.pipe.socket.pattern.messages(r.pipe, r.peer, b)
+	if wanted {
+		r.deliver(b)
+	}
+	b.Release()
+	return err
+}
+
+// deliver queues a batch for the application's receive calls. The queue counts
+// the memory that the batch occupies: the whole chunk for the first batch that
+// stays in it.
+func (r *reader) deliver(b *Batch) {
+	s := r.pipe.socket
+	if prepare := r.conn.config.Prepare; prepare != nil {
+		prepare(b)
+	}
+	if len(b.q.Spans) == 0 {
+		return
+	}
+	switch bytes := b.bytes(); {
+	case b.q.Chunk != r.chunk: // Prepare has rewritten it
+		b.q.Cost = len(b.q.Chunk.Data())
+	case bytes <= len(b.q.Chunk.Data())/stayPart:
+		b.compact(bytes)
+		b.q.Cost = len(b.q.Chunk.Data())
+	default:
+		b.q.Cost, r.unpaid = r.unpaid, 0
+	}
+	b.q.Cost += spanCost * len(b.q.Spans)
+	r.delivered = true
+	gone := r.conn.gone
+	if r.borrowed {
+		// A receive call is reading, which would also have to make room, and
+		// nothing was queued before it began. So the queue exceeds the
+		// high-water mark by the messages of one read at most.
+		gone = nil
+	}
+	r.awaited = s.In.Put(&r.pipe.In, &b.q, gone)
+}
+
+// command answers the commands that every socket answers, and passes on the
+// others.
+func (r *reader) command(body []byte) error {
+	if r.traits.Ordered {
+		if err := r.hand(); err != nil {
+			return err
+		}
+	}
+	c, err := zmtp.ParseCommand(body)
+	if err != nil {
+		return err
+	}
+	switch string(c.Name) {
+	case "PING":
+		ttl, context, err := zmtp.ParsePing(c.Data)
+		if err != nil {
+			return err
+		}
+		r.pipe.Out.Pong(context)
+		r.ttl = time.Duration(ttl) * PingUnit
+		return nil
+	case "ERROR":
+		reason, err := zmtp.ParseError(c.Data)
+		if err != nil {
+			return err
+		}
+		return &zmtp.ProtocolError{Op: "ERROR", Reason: reason, Err: zmtp.ErrRefused}
+	}
+	if r.ignore {
+		return nil
+	}
+	name := zmtp.CommandPong // the usual command, for which no string is allocated
+	if string(c.Name) != name {
+		name = string(c.Name)
+	}
+	return r.pipe.socket.pattern.command(r.pipe, r.peer, name, c.Data)
+}
+
+// Idle releases the chunk while there are no bytes to read. The rest of it is the
+// beginning of one message, which is kept aside if it is small, or moved to a chunk of
+// its size: a peer that stops in the middle of a message shall not hold many times the
+// bytes that it has sent. What it holds counts from then on, whatever its size: the chunks
+// that do not count are those of readers that run.
+func (r *reader) Idle() {
+	r.unwaited = 0
+	r.flow /= 2
+	if r.lends {
+		r.waiting = time.Now()
+	}
+	if cap(r.batch.q.Spans) > keepSpans {
+		r.returnSpans()
+	}
+	if r.ttl > 0 {
+		r.conn.expect(r.ttl)
+		r.ttl = 0
+	}
+	if r.borrowed {
+		r.loan.follow()
+	}
+	if r.chunk == nil {
+		return
+	}
+	pending := r.chunk.Data()[r.start:r.fill]
+	switch {
+	case len(pending) <= keepTail:
+		r.tail = append(r.tail[:0], pending...)
+		r.chunk.Release()
+		r.chunk = nil
+		r.keep(partFrames, nil)
+		return
+	case len(r.chunk.Data()) > idlePart*len(pending):
+		old := r.chunk
+		r.use(buf.Get(len(pending)), pending)
+		old.Release()
+	}
+	r.keep(partFrames, r.chunk)
+}

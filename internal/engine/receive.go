@@ -1,0 +1,62 @@
+package engine
+
+import (
+	"context"
+
+	"clustermap/internal/queue"
+)
+
+// Take takes the next message for the application out of the inbox, and waits for
+// it. The first skip bytes of the message are not the application's.
+//
+// A REQ or REP chooses the message. It does so without waiting, because it holds a
+// mutex that others need meanwhile.
+func (s *Socket) Take(ctx context.Context) (m queue.Single, skip int, err error) {
+	l := s.recvLimit()
+	if s.pattern.Choose == nil {
+		m, err = s.In.Take(ctx, &l)
+		return m, 0, err
+	}
+	for {
+		m, skip, err = s.pattern.Choose()
+		if err != queue.ErrWouldBlock {
+			return m, skip, err
+		}
+		if err = s.In.Wait(ctx, &l); err != nil {
+			return m, 0, err
+		}
+	}
+}
+
+// TakeBatch exchanges the contents of b for the next queued batch, or for the one
+// message that the socket chooses.
+func (s *Socket) TakeBatch(ctx context.Context, b *Batch) error {
+	b.Release()
+	if s.pattern.Choose == nil {
+		l := s.recvLimit()
+		return s.In.TakeBatch(ctx, &l, &b.q)
+	}
+	m, skip, err := s.Take(ctx)
+	if err == nil {
+		m.Span.Start += uint32(skip)
+		b.q.Chunk, b.q.Spans, b.q.From = m.Chunk, append(b.q.Spans, m.Span), m.From
+	}
+	return err
+}
+
+// PutBack returns the messages of a batch from the given one on to their queue,
+// and leaves b empty.
+func (s *Socket) PutBack(b *Batch, from int) {
+	if from >= b.Len() {
+		b.Release()
+		return
+	}
+	q := s.pattern.Notices
+	if q == nil {
+		q = &b.Peer().pipe.In
+	}
+	spans := b.q.Spans
+	b.q.Cost = b.q.Cost / len(spans) * (len(spans) - from)
+	b.q.Spans = spans[:copy(spans, spans[from:])]
+	s.In.PutBack(q, &b.q)
+}

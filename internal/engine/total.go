@@ -1,0 +1,106 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"clustermap/internal/queue"
+)
+
+// 1/TotalStep of the limit is the least that may be queued between two computations.
+const TotalStep = 16
+
+// total enforces Config.SendTotalBytes of a socket that sends to one peer what no other
+// peer can get in its place: ROUTER, REP, STREAM, SUB and XSUB. See fanout.Publisher for
+// PUB and XPUB, and sockets.balancer for PUSH and DEALER. Computing the total visits every
+// queue, so the socket does it only when enough bytes were queued since the last time to
+// reach the limit.
+type total struct {
+	limit atomic.Int64 // 0 means no limit
+	room  atomic.Int64 // bytes that may be queued before the total is computed again
+	mu    sync.Mutex   // held while computing the total
+}
+
+// set sets the limit. The next message that is queued makes the socket compute the total.
+func (t *total) set(limit int) {
+	if limit == queue.Unbounded {
+		limit = 0
+	}
+	t.mu.Lock() // not while expel computes the total with the previous limit
+	defer t.mu.Unlock()
+	t.limit.Store(int64(limit))
+	t.room.Store(0)
+}
+
+// Queued records that messages of the given size in wire form were queued, of a type that
+// has no other bound on all queues together.
+func (s *Socket) Queued(bytes int) {
+	if t := &s.total; t.limit.Load() > 0 && t.room.Add(-int64(bytes)) <= 0 {
+		s.relieve()
+	}
+}
+
+// QueuedFrames is like Queued, for a message that is not in wire form.
+func (s *Socket) QueuedFrames(frames [][]byte) {
+	if s.total.limit.Load() > 0 {
+		s.Queued(BodiesSize(frames))
+	}
+}
+
+// BodiesSize returns the size of the bodies of a message.
+func BodiesSize(frames [][]byte) (n int) {
+	for _, f := range frames {
+		n += len(f)
+	}
+	return n
+}
+
+// backlog is the size of a peer's send queue.
+type backlog struct {
+	pipe  *Pipe
+	bytes int
+}
+
+// relieve computes the total. While it exceeds the limit, relieve disconnects the peer
+// with the longest queue and drops the queue.
+func (s *Socket) relieve() {
+	lost := s.expel()
+	for i := range lost { // without a lock, because the Release method of an Owner is application code
+		lost[i].Drop()
+	}
+}
+
+// expel does the work of relieve, but returns the removed queues instead of dropping
+// them.
+func (s *Socket) expel() (lost []queue.Wire) {
+	t := &s.total
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.room.Load() > 0 {
+		return nil // another goroutine has just done it
+	}
+	limit := t.limit.Load()
+	var all []backlog
+	sum := int64(0)
+	for _, p := range s.list() {
+		if n := p.Out.Status().Held(); n > 0 {
+			all = append(all, backlog{p, n})
+			sum += int64(n)
+		}
+	}
+	if limit > 0 && sum > limit {
+		slices.SortFunc(all, func(a, b backlog) int { return cmp.Compare(b.bytes, a.bytes) })
+	}
+	for i := 0; i < len(all) && limit > 0 && sum > limit; i++ {
+		p := all[i].pipe
+		sum -= int64(all[i].bytes)
+		lost = append(lost, p.Out.Empty())
+		if peer := p.peer.Load(); peer != nil {
+			peer.Disconnect(queue.ErrSlowPeer)
+		}
+	}
+	t.room.Store(max(limit-sum, limit/TotalStep, 1))
+	return lost
+}

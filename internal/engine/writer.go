@@ -1,0 +1,103 @@
+package engine
+
+import (
+	"clustermap/internal/link"
+	"clustermap/internal/queue"
+	"clustermap/zmtp"
+)
+
+// writer writes the messages of the outbox: it takes all queued ones at once and gives
+// them to the kernel in as few vectored writes as it can.
+type writer struct {
+	pipe *Pipe
+	peer *Peer
+	conn *conn
+
+	codec zmtp.Codec // encodes the outgoing frames; nil for plain frames
+	coded [1][]byte
+
+	raw [][]byte // scratch memory of sendRaw
+
+	load queue.Load // taken, not yet known to be written
+	bufs [][]byte
+}
+
+// run writes until the connection is gone.
+func (w *writer) run() {
+	s := w.pipe.socket
+	roomy := func() {
+		s.pattern.roomy(w.pipe)
+		s.In.Tell()
+	}
+	if w.conn.config.HeartbeatInterval == 0 {
+		s.retireLater()
+	}
+	w.load.Gathers = s.pattern.Gathers
+	defer w.beats()()
+	for w.pipe.Out.Take(&w.load, w.conn.gone, roomy) {
+		seen := w.conn.life.reads.Load()
+		if !w.send() {
+			return
+		}
+		w.load.Clear()
+		if w.load.Pinged {
+			w.load.Pinged = false
+			w.conn.answer(seen, w.conn.config.HeartbeatTimeout)
+		}
+	}
+}
+
+// send writes the messages that were taken. When it fails, it ends the connection and
+// reports false. After halfClose it leaves the connection open: a PING or PONG that comes
+// too late must not end it while the peer still receives earlier messages.
+func (w *writer) send() bool {
+	w.bufs = w.load.Gather(w.bufs[:0])
+	var n int64
+	var err error
+	if w.pipe.socket.pattern.Raw {
+		err = w.sendRaw()
+	} else if w.codec == nil {
+		n, err = w.conn.stream.Send(w.bufs)
+	} else {
+		n, err = w.sendCoded()
+	}
+	clear(w.bufs)
+	if err != nil {
+		w.load.Written = n
+		if !w.conn.halfClosed.Load() {
+			w.conn.close(err)
+		}
+	}
+	return err == nil
+}
+
+// direct returns how senders write, or nil where they are to leave all to the writer.
+//
+// A request or a reply is alone: its sender has nothing to add before the answer
+// to it. So REQ and REP themselves write a message that they queue in an empty outbox,
+// instead of waking the connection's writer for it, which costs more than the write. The
+// bytes that the kernel does not take at once are left to the writer.
+//
+// A publisher may have more to send at once, for which a write for each message would
+// cost too much. So its senders write only after a lull, and one of its connections:
+// the writers of the others work at the same time.
+func (w *writer) direct() func(wire []byte) int {
+	s := w.pipe.socket
+	t := s.pattern
+	if !(t.Lockstep || t.Prompt) || w.codec != nil {
+		return nil
+	}
+	a := link.NewAttempt(&w.conn.stream)
+	switch {
+	case a == nil:
+		return nil
+	case t.Lockstep:
+		return a.Write
+	}
+	return func(wire []byte) int {
+		if !s.lull.over() {
+			return 0
+		}
+		return a.Write(wire)
+	}
+}
