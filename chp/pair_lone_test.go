@@ -56,3 +56,23 @@ func TestServerAloneBeginsAReign(t *testing.T) {
 	}
 	stop()
 }
+
+// TestFirstSequenceOfAnyClock: however wrong the clock of a server is, the other one accepts
+// its sequences, and there is room for more updates than it ever gets.
+func TestFirstSequenceOfAnyClock(t *testing.T) {
+	t.Parallel()
+	before := int64(0)
+	for _, year := range []int{1, 1900, 1970, 2026, 2108, 2126, 2200, 9999} {
+		first := firstSequence(time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC))
+		if first < before {
+			t.Errorf("%d: %d after %d", year, first, before)
+		}
+		before = first
+		for _, sequence := range []int64{first + 1, first + 1<<49} {
+			h := state.Head{Reign: 1 << state.ReignBits, First: sequence, Count: 1}
+			if _, ok := state.ParseHead(h.Append(nil)); !ok {
+				t.Errorf("%d: %d is refused", year, sequence)
+			}
+		}
+	}
+}

@@ -90,9 +90,11 @@ type sequencer struct {
 
 // firstSequence returns the first sequence of a run that starts at t. It is ahead of
 // every earlier run, of this server or another, if none publishes more than 2^20
-// updates per millisecond. It fits a signed 64-bit integer, which the guide's clients
-// use, until the year 2248.
-func firstSequence(t time.Time) int64 { return t.UnixMilli() << 20 }
+// updates per millisecond. After the year 2109, or if the clock is so far ahead, it no
+// longer grows.
+func firstSequence(t time.Time) int64 {
+	return min(max(t.UnixMilli(), 0), state.MaxStart>>20) << 20
+}
 
 func (q *sequencer) init(publisher wire.Publisher, maxBytes int64, refused *refusals) {
 	q.publisher, q.maxBytes, q.refused, q.journal = publisher, maxBytes, refused, journal.Memory{}

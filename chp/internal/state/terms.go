@@ -55,6 +55,10 @@ const (
 	// There is as much room above.
 	maxTerm     = 1 << 39
 	maxSequence = 1 << 62
+
+	// MaxStart bounds the sequence at which a server begins because of the time, so that one
+	// whose clock is centuries ahead does not make sequences that the other one refuses.
+	MaxStart = maxSequence - 1<<50
 )
 
 // TermOf returns the term of a reign.
