@@ -170,11 +170,14 @@ func (p *pair) ask(ctx context.Context) {
 		p.server.log.Info("updates wait until the other server has had time to answer")
 	}
 	p.server.pingClients()
-	p.sending.Go(func() {
-		ctx, cancel := context.WithTimeout(ctx, p.checkTime())
-		defer cancel()
-		p.answers <- reply{err: p.node.Probe(ctx)}
-	})
+	p.sending.Go(func() { p.answers <- reply{err: p.probe(ctx)} })
+}
+
+// probe asks the other server on a new connection, for as long as it may need to answer.
+func (p *pair) probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, p.checkTime())
+	defer cancel()
+	return p.node.Probe(ctx)
 }
 
 // pingClients asks the clients for a sign of life: they may only be waiting for updates

@@ -53,6 +53,7 @@ type pair struct {
 
 	proofs proofs // of who may follow, without CURVE
 
+	votes  atomic.Bool // the other server is asked, because a client has voted
 	voting sync.Mutex
 	parked []request // of clients that wait for this server to become active
 }
@@ -389,8 +390,12 @@ func changeLevel(r binarystar.Reason) slog.Level {
 // vote votes for this server if a client waits for it or has recently sent it a
 // request. A request from before the other server was last heard says nothing about
 // that server's silence.
+//
+// Before this server takes over it asks the other one on a new connection: if this one was
+// cut off, clients may reach it before it hears the other one, which would then yield what
+// it has accepted meanwhile.
 func (p *pair) vote(ctx context.Context) {
-	if p.active.Load() || !p.mayServe() {
+	if p.active.Load() || !p.mayServe() || !p.node.CanTakeOver() {
 		return
 	}
 	p.voting.Lock()
@@ -403,7 +408,15 @@ func (p *pair) vote(ctx context.Context) {
 	if asked := time.Duration(p.asked.Load()); !waits && (asked == 0 || asked < heard || timer.Now()-asked > 2*p.timeout) {
 		return
 	}
-	_, _ = p.node.Vote(ctx) // run receives the result
+	if p.votes.Swap(true) {
+		return
+	}
+	p.sending.Go(func() {
+		defer p.votes.Store(false)
+		if p.probe(ctx) != nil && p.mayServe() {
+			_, _ = p.node.Vote(ctx) // run receives the result
+		}
+	})
 }
 
 // mayServe reports whether the server may become active. A passive server must have

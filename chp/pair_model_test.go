@@ -54,6 +54,7 @@ type modelServer struct {
 	began     int  // the look of the start
 	lost      bool // cut off from clients only
 	pinged    bool // clients that only wait have been asked for a sign of life
+	voting    int  // looks since the other one is asked because a client has voted, or 0
 	stopped   bool // the process stands still, and what arrives waits
 	queued    int  // updates of clients that wait for that
 }
@@ -105,6 +106,7 @@ const (
 	modelExcludedStays
 	modelNotAsked
 	modelNoPings
+	modelVoteAtOnce
 )
 
 const (
@@ -257,9 +259,11 @@ func (w *modelPair) pass() {
 // look is what pair.run does in a look.
 func (w *modelPair) look(i int) {
 	s := &w.servers[i]
+	w.voted(i)
 	heard := s.machine.Peer.State != 0 && w.time()-s.machine.Heard < (modelTimeout/2+1)*time.Millisecond
 	other := &w.servers[1-i]
 	if s.isolation.state == isolationChecking {
+		w.attempt(i, s.check)
 		s.checking++
 		switch {
 		case s.again > 0:
@@ -318,11 +322,16 @@ func (w *modelPair) ask(i int) {
 	w.checks++
 	s := &w.servers[i]
 	s.check, s.checking, s.again = w.checks, 0, 0
-	w.links[i] = nil // what an old connection delivers later is not read; see Node.redial
 	s.pinged = w.mutation != modelNoPings
+	w.links[i] = nil // what an old connection delivers later is not read; see Node.redial
+	w.attempt(i, s.check)
+}
+
+// attempt is one attempt of Node.Probe, which makes more than one in a look.
+func (w *modelPair) attempt(i, question int) {
 	if w.linked() {
 		w.deaf = w.now
-		w.answer(1-i, s.check)
+		w.answer(1-i, question)
 		w.send(i)
 	}
 }
@@ -388,13 +397,33 @@ func (w *modelPair) reached(i int) bool {
 	return w.reachable(i)
 }
 
-// vote is a request of a client.
+// vote is a request of a client: see pair.vote.
 func (w *modelPair) vote(i int) {
 	s := &w.servers[i]
-	if !w.reached(i) || s.active || !w.mayServe(i) {
+	switch {
+	case !w.reached(i) || s.active || !w.mayServe(i) || s.voting > 0 || !s.machine.CanTakeOver(w.time()):
+	case w.mutation == modelVoteAtOnce:
+		w.step(i, func(m election.Machine) election.Machine { return m.Step(w.time(), election.Vote) })
+	default:
+		s.voting, w.links[i] = 1, nil
+		w.attempt(i, 0)
+	}
+}
+
+// voted makes a server for which a client has voted the active one, if the other one has
+// had time to answer.
+func (w *modelPair) voted(i int) {
+	s := &w.servers[i]
+	if s.voting == 0 {
 		return
 	}
-	w.step(i, func(m election.Machine) election.Machine { return m.Step(w.time(), election.Vote) })
+	w.attempt(i, 0)
+	if s.voting++; s.voting > looksPerTimeout/4 || w.linked() && !w.servers[1-i].up {
+		s.voting = 0
+		if w.mayServe(i) {
+			w.step(i, func(m election.Machine) election.Machine { return m.Step(w.time(), election.Vote) })
+		}
+	}
 }
 
 // promote is what pair.promote does at the request of an operator.
@@ -573,7 +602,7 @@ func (w *modelPair) key() uint64 {
 	}
 	for i := range w.servers {
 		s := &w.servers[i]
-		flag(s.up, s.active, s.apart, s.follows, s.alone, s.copied, s.down, s.reigns.Interim, s.source == w.servers[1-i].run, s.machine.Epoch > w.servers[1-i].machine.Epoch, s.machine.Epoch < w.servers[1-i].machine.Epoch)
+		flag(s.voting > 0, s.up, s.active, s.apart, s.follows, s.alone, s.copied, s.down, s.reigns.Interim, s.source == w.servers[1-i].run, s.machine.Epoch > w.servers[1-i].machine.Epoch, s.machine.Epoch < w.servers[1-i].machine.Epoch)
 		b = append(b, byte(s.machine.State), byte(s.machine.Peer.State), byte(s.isolation.state))
 		for _, u := range s.log {
 			if _, ok := names[u.number]; !ok {

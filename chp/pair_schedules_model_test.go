@@ -17,11 +17,20 @@ func TestPairModelSchedules(t *testing.T) {
 	if testing.Short() {
 		seeds = 300
 	}
+	if w := modelSeeds(seeds, 0, modelSchedule); w.fault != "" {
+		t.Error(w)
+	}
+}
+
+// modelSeeds returns the first of so many schedules that has a fault, or else the last one.
+func modelSeeds(seeds uint64, m modelMutation, schedule func(uint64, modelMutation) *modelPair) (w *modelPair) {
 	for seed := range seeds {
-		if w := modelSchedule(seed, 0); w.fault != "" {
-			t.Fatalf("seed %d: %v", seed, w)
+		if w = schedule(seed, m); w.fault != "" {
+			w.fault = fmt.Sprintf("seed %d: %s", seed, w.fault)
+			break
 		}
 	}
+	return w
 }
 
 func modelSchedule(seed uint64, m modelMutation) *modelPair {
@@ -54,10 +63,8 @@ func TestPairModelSingleFaults(t *testing.T) {
 	if testing.Short() {
 		seeds = 200
 	}
-	for seed := range seeds {
-		if w := modelSingleFaults(seed, 0); w.fault != "" {
-			t.Fatalf("seed %d: %v", seed, w)
-		}
+	if w := modelSeeds(seeds, 0, modelSingleFaults); w.fault != "" {
+		t.Error(w)
 	}
 }
 
@@ -118,11 +125,9 @@ func TestPairModelFindsFaults(t *testing.T) {
 		t.Error("expiry counts: no fault is found")
 	}
 	t.Logf("expiry counts: %v", w)
-	for seed := range uint64(2000) {
-		if w := modelSingleFaults(seed, modelNoHolds); w.fault != "" {
-			t.Logf("no holds, seed %d: %v", seed, w)
-			return
-		}
+	w = modelSeeds(2000, modelNoHolds, modelSingleFaults)
+	if w.fault == "" {
+		t.Error("no holds: no fault is found")
 	}
-	t.Error("no holds: no fault is found")
+	t.Logf("no holds: %v", w)
 }

@@ -72,10 +72,7 @@ func (p *pair) promote(ctx context.Context) error {
 	default:
 		return fmt.Errorf("the server has just started, and gives the other one %v more to be heard", p.waitsFor().Round(time.Millisecond))
 	}
-	soon, cancel := context.WithTimeout(ctx, p.checkTime())
-	heard := p.node.Probe(soon) == nil
-	cancel()
-	if heard {
+	if p.probe(ctx) == nil {
 		return errHeard
 	}
 	if err := p.node.Promote(ctx); errors.Is(err, binarystar.ErrPeerHeard) {
