@@ -5,12 +5,13 @@ import (
 
 	"clustermap/internal/engine"
 	"clustermap/internal/queue"
+	"clustermap/internal/route"
 	"clustermap/zmtp"
 )
 
 // balancing is the common part of the sockets that send to their peers in turn.
 type balancing struct {
-	balancer balancer
+	balancer route.Balancer
 	owner    *socket
 }
 
@@ -20,27 +21,27 @@ func (b *balancing) start(s *socket, kind zmtp.SocketType, o Options, p engine.P
 	b.owner = s
 	lb := &b.balancer
 	p.Keeps = true
-	p.Roomy = func(*engine.Pipe) { lb.roomy() }
+	p.Roomy = func(*engine.Pipe) { lb.Roomy() }
 	if p.Sendable == nil {
-		p.Sendable = lb.hasRoom
+		p.Sendable = lb.HasRoom
 	}
 	if p.Added == nil {
-		p.Added = lb.added
+		p.Added = lb.Added
 	}
 	if p.Removed == nil {
-		p.Removed = lb.remove
+		p.Removed = lb.Remove
 	}
 	if p.Attach == nil {
 		p.Attach = func(q *engine.Pipe, _ *engine.Peer) error {
-			lb.attached(q)
+			lb.Attached(q)
 			return nil
 		}
 	}
 	if p.Detach == nil {
-		p.Detach = func(q *engine.Pipe, _ *engine.Peer) { lb.detached(q) }
+		p.Detach = func(q *engine.Pipe, _ *engine.Peer) { lb.Detached(q) }
 	}
-	lb.init(&s.core)
-	s.changed = func(*Options) { lb.adjust() }
+	lb.Init(&s.core)
+	s.changed = func(*Options) { lb.Adjust() }
 	return s.init(kind, o, &p)
 }
 
@@ -59,13 +60,13 @@ func (b *balanced) start(s *socket, kind zmtp.SocketType, o Options, p engine.Pa
 // Options.SendTimeout has passed (ErrTimeout). If it returns an error, the
 // message was not sent.
 func (b *balanced) Send(ctx context.Context, frames ...[]byte) error {
-	if b.balancer.sendOnly(frames) {
+	if b.balancer.SendOnly(frames) {
 		return nil
 	}
 	if err := b.owner.check(frames); err != nil {
 		return err
 	}
-	return b.balancer.send(ctx, frames)
+	return b.balancer.Send(ctx, frames)
 }
 
 // TrySend is like Send but returns ErrWouldBlock instead of waiting.
@@ -83,7 +84,7 @@ func (b *balanced) TrySend(frames ...[]byte) error { return b.Send(queue.NoWait,
 //
 // It is part of the advanced interface; see the package documentation.
 func (b *balanced) SendWire(ctx context.Context, wire []byte, messages int, owner Owner) error {
-	return b.balancer.sendWire(ctx, wire, messages, owner)
+	return b.balancer.SendWire(ctx, wire, messages, owner)
 }
 
 // sendBatch is SendBatch of DEALER and PUSH.
@@ -91,5 +92,5 @@ func (b *balanced) sendBatch(ctx context.Context, bodies [][]byte) (int, error) 
 	if err := b.owner.checkEach(bodies); err != nil {
 		return 0, err
 	}
-	return b.balancer.sendBatch(ctx, bodies)
+	return b.balancer.SendBatch(ctx, bodies)
 }

@@ -52,6 +52,6 @@ func (d *Dealer) TryRecvBatch(b *Batch) error { return d.recvBatch(queue.NoWait,
 
 func (d *Dealer) attach(p *engine.Pipe, _ *engine.Peer) error {
 	d.probe(p)
-	d.balancer.attached(p)
+	d.balancer.Attached(p)
 	return nil
 }

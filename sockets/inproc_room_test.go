@@ -17,9 +17,8 @@ func TestInprocRoomLater(t *testing.T) {
 	sent := make(chan error, 1)
 	go func() { sent <- push.Send(ctx, []byte("2")) }()
 	eventually(t, "Send waits", func() bool {
-		push.balancer.mu.Lock()
-		defer push.balancer.mu.Unlock()
-		return push.balancer.room.Waiters() == 1
+		_, waiting := push.balancer.Status()
+		return waiting == 1
 	})
 	pull := open(t, NewPull, Options{Inproc: &names, RecvHWM: 10})
 	must(t, pull.Bind(ctx, "inproc://later"))

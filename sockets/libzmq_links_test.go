@@ -421,7 +421,7 @@ func TestLibzmq_req_relaxed_reps(t *testing.T) {
 	var reps []*Rep
 	for i := range 5 {
 		reps = append(reps, connect(t, NewRep, Options{}, req))
-		eventually(t, "it is there", func() bool { return len(req.Peers()) == i+1 && req.balancer.hasRoom() })
+		eventually(t, "it is there", func() bool { return len(req.Peers()) == i+1 && req.balancer.HasRoom() })
 		onlyOut(t, req)
 	}
 	ask := func(to int, frames ...string) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"clustermap/internal/queue"
+	"clustermap/internal/route"
 	"clustermap/zmtp"
 )
 
@@ -322,12 +323,11 @@ func fill(t *testing.T, send func(frames ...[]byte) error, frames ...[]byte) (n 
 
 // roomWanted returns a function that reports whether a call waits for room in the only
 // pipe, or in the balancer.
-func roomWanted(s *socket, lb *balancer) func() bool {
+func roomWanted(s *socket, lb *route.Balancer) func() bool {
 	return func() bool {
 		if lb != nil {
-			lb.mu.Lock()
-			defer lb.mu.Unlock()
-			return lb.room.Waiters() > 0
+			_, waiting := lb.Status()
+			return waiting > 0
 		}
 		return s.core.Pipes()[0].Out.Status().Waiting > 0
 	}

@@ -17,16 +17,16 @@ func (r *Router) Lookup(identity []byte) (peer *Peer, events PollEvents, err err
 	if err := r.core.Open(); err != nil {
 		return nil, 0, err
 	}
-	to := r.routes.find(identity)
-	if to.pipe == nil {
+	to := r.routes.Find(identity)
+	if to.Pipe == nil {
 		return nil, 0, ErrUnroutable
 	}
-	if to.conn != nil {
-		peer = (*Peer)(engine.PeerOf(to.conn))
+	if to.Conn != nil {
+		peer = (*Peer)(engine.PeerOf(to.Conn))
 	} else {
-		peer = (*Peer)(to.pipe.Peer())
+		peer = (*Peer)(to.Pipe.Peer())
 	}
-	switch to.pipe.Out.Would() {
+	switch to.Pipe.Out.Would() {
 	case queue.Ended:
 		return nil, 0, ErrUnroutable // it is about to be removed
 	case queue.Accepted:

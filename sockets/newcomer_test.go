@@ -52,10 +52,8 @@ func TestS6_IdentityFreed(t *testing.T) {
 	eventually(t, "the identity is free", func() bool {
 		return errors.Is(router.Send(ctx, []byte("me"), []byte("x")), ErrUnroutable)
 	})
-	router.routes.Lock()
-	defer router.routes.Unlock()
-	if len(router.routes.table)+len(router.routes.waiting) != 0 {
-		t.Errorf("left: %v, %v", router.routes.table, router.routes.waiting)
+	if _, identities, awaited := router.routes.Connected(); identities+awaited != 0 {
+		t.Errorf("%d identities are left, %d are waited for", identities, awaited)
 	}
 }
 

@@ -44,7 +44,7 @@ func (p *Pair) take(q *engine.Pipe) bool {
 	defer p.mu.Unlock()
 	if p.pipe == nil {
 		p.pipe = q
-		p.balancer.add(q)
+		p.balancer.Add(q)
 	}
 	return p.pipe == q
 }
@@ -55,7 +55,7 @@ func (p *Pair) leave(q *engine.Pipe) {
 	defer p.mu.Unlock()
 	if p.pipe == q {
 		p.pipe = nil
-		p.balancer.remove(q)
+		p.balancer.Remove(q)
 	}
 }
 

@@ -110,7 +110,7 @@ func TestPollerOut(t *testing.T) {
 	// the kernel has just taken the one before, so one look is not enough.
 	large := bytes.Repeat([]byte("x"), 1<<20)
 	sent := 0
-	for d.Send(ended(), large) == nil || d.balancer.hasRoom() {
+	for d.Send(ended(), large) == nil || d.balancer.HasRoom() {
 		sent++
 		if sent > 1000 {
 			t.Fatal("no queue is ever full")

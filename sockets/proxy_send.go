@@ -6,6 +6,7 @@ import (
 
 	"clustermap/internal/engine"
 	"clustermap/internal/queue"
+	"clustermap/internal/route"
 )
 
 // forwarder sends the parcel of a flow to one socket: in encoded form if the
@@ -57,39 +58,10 @@ func (f *forwarder) send(ctx context.Context, p *parcel, from int) (int, error) 
 
 // balance sends messages to the next peers in turn: each to another one, or all
 // together to the only one.
-func (f *forwarder) balance(ctx context.Context, lb *balancer, p *parcel, from int) (int, error) {
+func (f *forwarder) balance(ctx context.Context, lb *route.Balancer, p *parcel, from int) (int, error) {
 	wire, spans := p.wire(from)
 	f.lead = p.leadFrame(f.lead[:0])
-	owner := p.lender()
-	lb.mu.Lock()
-	defer lb.mu.Unlock()
-	for {
-		if err := lb.core.Open(); err != nil {
-			return 0, err
-		}
-		sent := 0
-		for refused := 0; refused < len(lb.pipes) && sent < len(spans); {
-			run := spans[sent:]
-			if len(lb.pipes) > 1 {
-				run = run[:1]
-			}
-			if !lb.admits(engine.SpansSize(run)) {
-				break
-			}
-			n, v := lb.turn().Out.OfferSpans(nil, f.lead, wire, run, owner)
-			sent += n
-			if refused++; v == queue.Accepted {
-				refused = 0
-			}
-		}
-		if sent > 0 {
-			lb.passOn()
-			return sent, nil
-		}
-		if err := lb.wait(ctx, nil); err != nil {
-			return 0, err
-		}
-	}
+	return lb.SendSpans(ctx, f.lead, wire, spans, p.lender())
 }
 
 // route sends messages to the peer that their first frame identifies. A run for
@@ -118,17 +90,17 @@ func (f *forwarder) route(ctx context.Context, r *Router, p *parcel, from int) (
 		}
 	}
 	count := len(f.spans)
-	to := r.routes.find(identity)
-	if to.pipe == nil {
+	to := r.routes.Find(identity)
+	if to.Pipe == nil {
 		return count, r.core.Open()
 	}
-	n, v := to.pipe.Out.OfferSpans(to.conn, nil, wire, f.spans, owner)
+	n, v := to.Pipe.Out.OfferSpans(to.Conn, nil, wire, f.spans, owner)
 	switch {
 	case n > 0:
 		r.core.Queued(engine.SpansSize(f.spans[:n]))
 		return n, nil
 	case v == queue.Ended || !r.mandatory.Load():
-		to.pipe.Out.CountDrops(count)
+		to.Pipe.Out.CountDrops(count)
 		return count, r.core.Open()
 	}
 	err := r.await(ctx, to, v, nil)

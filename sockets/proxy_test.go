@@ -9,7 +9,6 @@ import (
 	"sync"
 	"testing"
 
-	"clustermap/internal/engine"
 	"clustermap/internal/testenv"
 	"clustermap/zmtp"
 )
@@ -182,9 +181,8 @@ func TestProxyInTurn(t *testing.T) {
 		pulls[i] = connect(t, NewPull, Options{}, out)
 	}
 	eventually(t, "all workers are there", func() bool {
-		out.balancer.mu.Lock()
-		defer out.balancer.mu.Unlock()
-		return len(out.balancer.pipes) == workers
+		pipes, _ := out.balancer.Status()
+		return pipes == workers
 	})
 	for i := range workers * each {
 		must(t, push.Send(ctx, fmt.Append(nil, i)))
@@ -285,7 +283,7 @@ func TestProxyHoldsBack(t *testing.T) {
 	eventually(t, "the sender is held back", func() bool {
 		for sent < 10000 && send(ended()) == nil {
 		}
-		return !push.balancer.hasRoom()
+		return !push.balancer.HasRoom()
 	})
 	if n := p.Statistics().FrontendIn.Messages; n != 0 {
 		t.Errorf("%d messages were taken for nobody", n)
@@ -667,18 +665,12 @@ func TestProxyUnroutable(t *testing.T) {
 		source := connect(t, NewRouter, Options{Mandatory: true}, in)
 		sink := connect(t, NewDealer, Options{Identity: []byte("sink")}, out)
 		eventually(t, "the sink is there", func() bool {
-			out.routes.Lock()
-			defer out.routes.Unlock()
-			_, have := out.routes.table["sink"]
-			return have
+			return out.routes.Find([]byte("sink")).Pipe != nil
 		})
 		var peer *Peer
 		eventually(t, "the source is connected", func() bool {
-			source.routes.Lock()
-			defer source.routes.Unlock()
-			for _, to := range source.routes.table {
-				peer = (*Peer)(engine.PeerOf(to.conn))
-			}
+			connected, _, _ := source.routes.Connected()
+			peer = (*Peer)(connected)
 			return peer != nil
 		})
 		running(t, newProxy(t, in, out, ProxyOptions{}))

@@ -75,7 +75,7 @@ func (r *Req) Send(ctx context.Context, frames ...[]byte) error {
 		if sent || err != nil {
 			return err
 		}
-		if err := r.balancer.await(ctx, &l); err != nil {
+		if err := r.balancer.Await(ctx, &l); err != nil {
 			return err
 		}
 	}
@@ -95,7 +95,7 @@ func (r *Req) request(frames [][]byte) (sent bool, err error) {
 	if r.waiting && !r.opts().ReqRelaxed {
 		return false, ErrState
 	}
-	if !r.balancer.hasRoom() {
+	if !r.balancer.HasRoom() {
 		return false, nil
 	}
 	// Messages that have arrived so far are not replies to this request. This must happen
@@ -114,7 +114,7 @@ func (r *Req) request(frames [][]byte) (sent bool, err error) {
 		r.head = binary.NativeEndian.AppendUint32(r.head, r.id)
 	}
 	r.head = append(r.head, delimiter...)
-	p := r.balancer.try(r.head, frames)
+	p := r.balancer.Try(r.head, frames)
 	r.waiting, r.asked = p != nil, p
 	return p != nil, nil
 }
@@ -177,7 +177,7 @@ func (r *Req) sendable() bool {
 	r.mu.Lock()
 	may := !r.waiting || r.opts().ReqRelaxed
 	r.mu.Unlock()
-	return may && r.balancer.hasRoom()
+	return may && r.balancer.HasRoom()
 }
 
 func (r *Req) receivable() bool {
@@ -188,19 +188,19 @@ func (r *Req) receivable() bool {
 
 func (r *Req) attach(p *engine.Pipe, _ *engine.Peer) error {
 	r.probe(p)
-	r.balancer.attached(p)
+	r.balancer.Attached(p)
 	return nil
 }
 
 func (r *Req) detach(p *engine.Pipe, _ *engine.Peer) {
-	r.balancer.detached(p)
+	r.balancer.Detached(p)
 	if p.Transient() {
 		r.gone(p)
 	}
 }
 
 func (r *Req) removed(p *engine.Pipe) {
-	r.balancer.remove(p)
+	r.balancer.Remove(p)
 	r.gone(p)
 }
 

@@ -82,7 +82,7 @@ func TestLibzmq_spec_req_only_listens_to_current_peer(t *testing.T) {
 	var peers []*raw
 	for i := range 3 {
 		peers = append(peers, dialRaw(t, req.LastEndpoint()).greet("ROUTER", nil))
-		eventually(t, "it is there", func() bool { return len(req.Peers()) == i+1 && req.balancer.hasRoom() })
+		eventually(t, "it is there", func() bool { return len(req.Peers()) == i+1 && req.balancer.HasRoom() })
 		peers[i].sync()
 	}
 	for turn := range 6 {

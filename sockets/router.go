@@ -6,6 +6,7 @@ import (
 
 	"clustermap/internal/engine"
 	"clustermap/internal/queue"
+	"clustermap/internal/route"
 	"clustermap/zmtp"
 )
 
@@ -18,7 +19,7 @@ import (
 // All methods are safe for concurrent use.
 type Router struct {
 	receiving
-	routes    routes
+	routes    route.Table
 	mandatory atomic.Bool // Options.Mandatory
 }
 
@@ -26,15 +27,14 @@ type Router struct {
 // joins an [*OptionError] for each of them.
 func NewRouter(o Options) (*Router, error) {
 	r := &Router{}
-	r.routes.init()
+	r.routes.Init()
+	r.routes.Admitted = r.welcome
 	r.changed = func(now *Options) {
 		r.mandatory.Store(now.Mandatory)
-		r.routes.Lock()
-		r.routes.handover = now.Handover
-		r.routes.Unlock()
+		r.routes.SetHandover(now.Handover)
 	}
 	return made(r, r.init(zmtp.TypeRouter, o, &engine.Pattern{
-		Added: r.added, Removed: r.removed, Attach: r.attach, Detach: r.detach, Sendable: r.sendable,
+		Added: r.added, Removed: r.routes.Forget, Attach: r.attach, Detach: r.detach, Sendable: r.sendable,
 	}))
 }
 
@@ -66,8 +66,8 @@ func (r *Router) Send(ctx context.Context, frames ...[]byte) error {
 	if len(frames) == 1 {
 		return nil // an identity alone is no message
 	}
-	to := r.routes.find(frames[0])
-	if to.pipe == nil {
+	to := r.routes.Find(frames[0])
+	if to.Pipe == nil {
 		if r.mandatory.Load() {
 			return ErrUnroutable
 		}
@@ -76,8 +76,8 @@ func (r *Router) Send(ctx context.Context, frames ...[]byte) error {
 	if r.mandatory.Load() {
 		return r.sendTo(ctx, to, frames[1:])
 	}
-	if to.pipe.Out.Offer(to.conn, nil, frames[1:]) != queue.Accepted {
-		to.pipe.Out.CountDrops(1)
+	if to.Pipe.Out.Offer(to.Conn, nil, frames[1:]) != queue.Accepted {
+		to.Pipe.Out.CountDrops(1)
 	} else {
 		r.core.QueuedFrames(frames[1:])
 	}
@@ -100,13 +100,13 @@ func (r *Router) SendTo(ctx context.Context, peer *Peer, frames ...[]byte) error
 	if !r.owns(peer) {
 		return ErrForeignPeer
 	}
-	return r.sendTo(ctx, routeOf(peer.engine()), frames)
+	return r.sendTo(ctx, route.Of(peer.engine()), frames)
 }
 
-func (r *Router) sendTo(ctx context.Context, to route, frames [][]byte) error {
+func (r *Router) sendTo(ctx context.Context, to route.Route, frames [][]byte) error {
 	l := r.core.SendLimit()
 	for {
-		v := to.pipe.Out.Offer(to.conn, nil, frames)
+		v := to.Pipe.Out.Offer(to.Conn, nil, frames)
 		if v == queue.Accepted {
 			r.core.QueuedFrames(frames)
 			return nil
@@ -137,9 +137,9 @@ func (r *Router) SendWire(ctx context.Context, peer *Peer, wire []byte, messages
 	if len(wire) == 0 {
 		return nil
 	}
-	l, to := r.core.SendLimit(), routeOf(peer.engine())
+	l, to := r.core.SendLimit(), route.Of(peer.engine())
 	for {
-		v := to.pipe.Out.OfferWire(to.conn, wire, messages, owner)
+		v := to.Pipe.Out.OfferWire(to.Conn, wire, messages, owner)
 		if v == queue.Accepted {
 			r.core.Queued(len(wire))
 			return nil
@@ -151,14 +151,14 @@ func (r *Router) SendWire(ctx context.Context, peer *Peer, wire []byte, messages
 }
 
 // await waits for room after an offer that was not accepted.
-func (r *Router) await(ctx context.Context, to route, v queue.Verdict, l *queue.Limit) error {
+func (r *Router) await(ctx context.Context, to route.Route, v queue.Verdict, l *queue.Limit) error {
 	if v == queue.Ended {
 		if err := r.core.Open(); err != nil {
 			return err
 		}
 		return ErrUnroutable
 	}
-	return to.pipe.Out.WaitRoom(ctx, to.conn, r.core.Closing(), l)
+	return to.Pipe.Out.WaitRoom(ctx, to.Conn, r.core.Closing(), l)
 }
 
 // TryRecvBatch is like RecvBatch but returns ErrWouldBlock, and leaves b empty,
@@ -168,20 +168,14 @@ func (r *Router) TryRecvBatch(b *Batch) error { return r.recvBatch(queue.NoWait,
 // added enters the pipe that ConnectAs has made.
 func (r *Router) added(p *engine.Pipe) {
 	if p.Name != nil {
-		r.routes.enter(string(p.Name), route{pipe: p})
-	}
-}
-
-func (r *Router) removed(p *engine.Pipe) {
-	if p.Name != nil {
-		r.routes.remove(string(p.Name), route{pipe: p})
+		r.routes.Name(p)
 	}
 }
 
 func (r *Router) attach(p *engine.Pipe, peer *engine.Peer) error {
 	if p.Name != nil {
 		peer.SetIdentity(p.Name)
-	} else if n := r.routes.admit(p, peer, r); n != nil {
+	} else if n := r.routes.Admit(p, peer); n != nil {
 		return n
 	}
 	r.welcome(p, peer)
@@ -199,7 +193,7 @@ func (r *Router) welcome(p *engine.Pipe, peer *engine.Peer) {
 }
 
 func (r *Router) detach(p *engine.Pipe, peer *engine.Peer) {
-	gone := p.Name != nil || r.routes.remove(string(peer.Identity()), routeOf(peer))
+	gone := p.Name != nil || r.routes.Remove(string(peer.Identity()), route.Of(peer))
 	p.Out.Part(peer.Conn()) // before the notice, so that no send can follow it
 	if gone && optionsOf(peer).Notify&NotifyDisconnect != 0 {
 		r.core.Notify(peer)
@@ -209,3 +203,27 @@ func (r *Router) detach(p *engine.Pipe, peer *engine.Peer) {
 // sendable: a ROUTER drops messages that it cannot send, except with Mandatory,
 // where at least one peer must have room.
 func (r *Router) sendable() bool { return !r.mandatory.Load() || r.core.AnyRoom() }
+
+// connectAs connects to an endpoint whose peer gets the given identity in the table.
+func (s *socket) connectAs(t *route.Table, endpoint string, identity []byte) error {
+	if err := checkIdentity("ConnectRoutingID", identity, 1); err != nil {
+		return err
+	}
+	name := string(identity)
+	if !t.Reserve(name) {
+		return ErrIdentityInUse
+	}
+	err := s.core.Connect(endpoint, []byte(name))
+	if err != nil {
+		t.Remove(name, route.Route{})
+	}
+	return err
+}
+
+// probe sends the empty message of Options.ProbeRouter first on a connection
+// that has just begun.
+func (s *socket) probe(p *engine.Pipe) {
+	if s.opts().ProbeRouter {
+		p.Out.Precede(engine.EmptyMessage, 1)
+	}
+}

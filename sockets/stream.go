@@ -5,6 +5,7 @@ import (
 
 	"clustermap/internal/engine"
 	"clustermap/internal/queue"
+	"clustermap/internal/route"
 	"clustermap/zmtp"
 )
 
@@ -32,7 +33,7 @@ import (
 // All methods are safe for concurrent use.
 type Stream struct {
 	receiving
-	routes routes
+	routes route.Table
 }
 
 // NewStream returns a new STREAM socket. If options are invalid, the error joins
@@ -40,8 +41,8 @@ type Stream struct {
 // HeartbeatInterval, do not apply.
 func NewStream(o Options) (*Stream, error) {
 	s := &Stream{}
-	s.routes.init()
-	p := engine.Pattern{Added: s.added, Removed: s.removed, Attach: s.attach, Detach: s.detach, Messages: s.messages}
+	s.routes.Init()
+	p := engine.Pattern{Added: s.routes.Name, Removed: s.routes.Forget, Attach: s.attach, Detach: s.detach, Messages: s.messages}
 	p.Raw = true
 	return made(s, s.init(zmtp.TypeStream, o, &p))
 }
@@ -78,8 +79,8 @@ func (s *Stream) Send(ctx context.Context, frames ...[]byte) error {
 	if len(frames) == 1 {
 		return nil // an identity alone is no message
 	}
-	to := s.routes.find(frames[0])
-	if to.pipe == nil {
+	to := s.routes.Find(frames[0])
+	if to.Pipe == nil {
 		return ErrUnroutable
 	}
 	return s.sendTo(ctx, to, frames[1:])
@@ -101,17 +102,17 @@ func (s *Stream) SendTo(ctx context.Context, peer *Peer, frames ...[]byte) error
 	if !s.owns(peer) {
 		return ErrForeignPeer
 	}
-	return s.sendTo(ctx, routeOf(peer.engine()), frames)
+	return s.sendTo(ctx, route.Of(peer.engine()), frames)
 }
 
-func (s *Stream) sendTo(ctx context.Context, to route, frames [][]byte) error {
+func (s *Stream) sendTo(ctx context.Context, to route.Route, frames [][]byte) error {
 	size := engine.BodiesSize(frames)
 	if size == 0 {
 		return s.closePeer(to)
 	}
 	l := s.core.SendLimit()
 	for {
-		switch to.pipe.Out.Offer(to.conn, nil, frames) {
+		switch to.Pipe.Out.Offer(to.Conn, nil, frames) {
 		case queue.Accepted:
 			s.core.Queued(size)
 			return nil
@@ -121,19 +122,19 @@ func (s *Stream) sendTo(ctx context.Context, to route, frames [][]byte) error {
 			}
 			return ErrUnroutable
 		}
-		if err := to.pipe.Out.WaitRoom(ctx, to.conn, s.core.Closing(), &l); err != nil {
+		if err := to.Pipe.Out.WaitRoom(ctx, to.Conn, s.core.Closing(), &l); err != nil {
 			return err
 		}
 	}
 }
 
 // closePeer closes a connection when the bytes queued for it have been written.
-func (s *Stream) closePeer(to route) error {
-	found, err := s.core.ClosePeer(to.pipe, to.conn, func(peer *engine.Peer) {
-		if p := to.pipe; p.Lasting {
-			s.routes.remove(string(p.Name), route{pipe: p})
+func (s *Stream) closePeer(to route.Route) error {
+	found, err := s.core.ClosePeer(to.Pipe, to.Conn, func(peer *engine.Peer) {
+		if p := to.Pipe; p.Lasting {
+			s.routes.Forget(p)
 		} else {
-			s.routes.remove(string(peer.Identity()), routeOf(peer))
+			s.routes.Remove(string(peer.Identity()), route.Of(peer))
 		}
 	})
 	if err == nil && !found {
@@ -142,27 +143,11 @@ func (s *Stream) closePeer(to route) error {
 	return err
 }
 
-// added gives an identity to the peer of a Connect.
-func (s *Stream) added(p *engine.Pipe) {
-	s.routes.Lock()
-	defer s.routes.Unlock()
-	if p.Name == nil {
-		p.Name = s.routes.generate()
-	}
-	s.routes.table[string(p.Name)] = route{pipe: p}
-}
-
-func (s *Stream) removed(p *engine.Pipe) {
-	if p.Name != nil {
-		s.routes.remove(string(p.Name), route{pipe: p})
-	}
-}
-
 func (s *Stream) attach(p *engine.Pipe, peer *engine.Peer) error {
 	if p.Name != nil {
 		peer.SetIdentity(p.Name)
 	} else {
-		s.routes.admit(p, peer, nil) // a generated identity is not in use
+		s.routes.Admit(p, peer) // a generated identity is not in use
 	}
 	if s.opts().Notify&NotifyConnect != 0 {
 		s.core.In.Settled(&p.In, peer.Gone()) // a notice of a former connection may still be queued
@@ -173,7 +158,7 @@ func (s *Stream) attach(p *engine.Pipe, peer *engine.Peer) error {
 
 func (s *Stream) detach(p *engine.Pipe, peer *engine.Peer) {
 	if p.Name == nil {
-		s.routes.remove(string(peer.Identity()), routeOf(peer))
+		s.routes.Remove(string(peer.Identity()), route.Of(peer))
 	}
 	p.Out.Part(peer.Conn()) // before the notice, so that no send can follow it
 	if !p.Leaving() && s.opts().Notify&NotifyDisconnect != 0 {

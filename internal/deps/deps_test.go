@@ -2,7 +2,8 @@
 // and which other modules they use:
 //
 //	internal/* ◀── zmtp ◀── sockets ◀── chp ◀── cmd
-//	internal/ipcpath ◀── internal/link ◀── internal/engine, sockets, chp, patterns, cmd
+//	internal/ipcpath ◀── internal/link ◀── internal/engine ◀── internal/route ◀── sockets
+//	internal/link ◀── sockets, chp, patterns, cmd
 //	internal/topic ◀── internal/fanout ◀── sockets
 //	internal/ipcpath ◀── chp, cmd
 //	internal/visible ◀── chp, patterns, internal/command, cmd
@@ -116,6 +117,12 @@ var rules = []struct {
 	{
 		path: "internal/engine",
 		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "zmtp"},
+		std:  []string{"net/http", "os/exec"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
+	},
+	{
+		path: "internal/route",
+		own:  []string{"internal/buf", "internal/closed", "internal/engine", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
@@ -322,7 +329,7 @@ func TestDirection(t *testing.T) {
 // rooms lists the internal packages of package sockets. No other package imports them,
 // except that the packages above it parse endpoints as it does and dial like it,
 // and they do not import each other, except for those that the rules list.
-var rooms = []string{module + "/internal/engine", module + "/internal/fanout", module + "/internal/link", module + "/internal/queue", module + "/internal/topic"}
+var rooms = []string{module + "/internal/engine", module + "/internal/fanout", module + "/internal/link", module + "/internal/queue", module + "/internal/route", module + "/internal/topic"}
 
 // linked lists the libraries that use the syntax of endpoints.
 var linked = []string{module + "/chp", module + "/patterns/freelance", module + "/internal/command"}

@@ -1,4 +1,4 @@
-package sockets
+package route
 
 import (
 	"context"
@@ -6,11 +6,12 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"clustermap/internal/buf"
 	"clustermap/internal/engine"
 	"clustermap/internal/queue"
 )
 
-// balancer sends each message to the next peer in turn that has room (RFC 28
+// Balancer sends each message to the next peer in turn that has room (RFC 28
 // and 30: round robin).
 //
 // A pipe that Connect has made takes part from the start, so that messages are
@@ -18,7 +19,7 @@ import (
 // part only while it is connected. An accepted pipe lives no longer than its
 // connection. Pipes take turns in the order in which connections were accepted
 // or Connect was called, not in the order in which handshakes end.
-type balancer struct {
+type Balancer struct {
 	mu    sync.Mutex
 	pipes []*engine.Pipe
 	next  int
@@ -31,40 +32,40 @@ type balancer struct {
 	only atomic.Pointer[onlyPipe]
 }
 
-// onlyPipe is the single pipe of a balancer.
+// onlyPipe is the single pipe of a Balancer.
 type onlyPipe struct {
 	pipe *engine.Pipe
 	to   *queue.Conn // the pipe accepts messages only for this connection; nil for any
 }
 
-func (lb *balancer) init(core *engine.Socket) {
+func (lb *Balancer) Init(core *engine.Socket) {
 	lb.room = queue.NewGate()
 	lb.core = core
 }
 
-// added, attached and detached are called by the pattern's methods of the same
-// name, and remove by the method removed.
-func (lb *balancer) added(p *engine.Pipe) {
+// added, attached and detached are called by the functions of engine.Pattern of the same
+// name, and Remove by Pattern.Removed.
+func (lb *Balancer) Added(p *engine.Pipe) {
 	if !p.Immediate {
-		lb.add(p)
+		lb.Add(p)
 	}
 }
 
-func (lb *balancer) attached(p *engine.Pipe) {
+func (lb *Balancer) Attached(p *engine.Pipe) {
 	if p.Transient() {
-		lb.add(p)
+		lb.Add(p)
 	}
 }
 
-func (lb *balancer) detached(p *engine.Pipe) {
+func (lb *Balancer) Detached(p *engine.Pipe) {
 	if p.Transient() {
-		lb.remove(p)
+		lb.Remove(p)
 	}
 }
 
-// add inserts a pipe at its place. If its turn in the current round has passed,
+// Add inserts a pipe at its place. If its turn in the current round has passed,
 // its first turn is in the next round.
-func (lb *balancer) add(p *engine.Pipe) {
+func (lb *Balancer) Add(p *engine.Pipe) {
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	i := len(lb.pipes)
@@ -79,7 +80,7 @@ func (lb *balancer) add(p *engine.Pipe) {
 	lb.room.Wake()
 }
 
-func (lb *balancer) remove(p *engine.Pipe) {
+func (lb *Balancer) Remove(p *engine.Pipe) {
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	i := slices.Index(lb.pipes, p)
@@ -94,8 +95,8 @@ func (lb *balancer) remove(p *engine.Pipe) {
 	lb.room.Wake() // the queues of the others may have more room
 }
 
-// adjust makes a change of Options.SendTotalBytes take effect.
-func (lb *balancer) adjust() {
+// Adjust makes a change of Options.SendTotalBytes take effect.
+func (lb *Balancer) Adjust() {
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	lb.changed()
@@ -107,7 +108,7 @@ func (lb *balancer) adjust() {
 // it had come first. Or it may go to a pipe that was removed, which refuses it:
 // the outbox has ended or, if it outlives its connection, no longer has that
 // peer. mu must be held.
-func (lb *balancer) changed() {
+func (lb *Balancer) changed() {
 	lb.left = 0
 	if len(lb.pipes) != 1 {
 		lb.only.Store(nil)
@@ -120,14 +121,14 @@ func (lb *balancer) changed() {
 	lb.only.Store(one)
 }
 
-func (lb *balancer) roomy() {
+func (lb *Balancer) Roomy() {
 	lb.mu.Lock()
 	lb.room.Wake()
 	lb.mu.Unlock()
 }
 
 // turn returns the pipe whose turn it is. There must be one. mu must be held.
-func (lb *balancer) turn() *engine.Pipe {
+func (lb *Balancer) turn() *engine.Pipe {
 	if lb.next >= len(lb.pipes) {
 		lb.next = 0
 	}
@@ -137,13 +138,13 @@ func (lb *balancer) turn() *engine.Pipe {
 }
 
 // wait waits until a pipe may have room. mu must be held.
-func (lb *balancer) wait(ctx context.Context, l *queue.Limit) error {
+func (lb *Balancer) wait(ctx context.Context, l *queue.Limit) error {
 	return lb.room.Wait(ctx, &lb.mu, lb.core.Closing(), l)
 }
 
 // passOn wakes the next sender: after a message was accepted there may be room
 // for others. mu must be held.
-func (lb *balancer) passOn() {
+func (lb *Balancer) passOn() {
 	lb.room.Wake()
 }
 
@@ -156,7 +157,7 @@ func (lb *balancer) passOn() {
 // Messages may be so large that the shares together exceed the limit; then nobody gets
 // any. A single queue is limited by Options.SendHWMBytes alone. As with engine.Socket.Queued,
 // the sum is computed only when enough bytes were queued since the last time. mu must be held.
-func (lb *balancer) admits(bytes int) bool {
+func (lb *Balancer) admits(bytes int) bool {
 	lb.left -= bytes
 	if lb.left > 0 || len(lb.pipes) < 2 {
 		return true
@@ -184,9 +185,9 @@ func (lb *balancer) admits(bytes int) bool {
 	return true
 }
 
-// sendOnly sends a message of one frame to the single pipe. It reports false if that
+// SendOnly sends a message of one frame to the single pipe. It reports false if that
 // is not possible now. The pipes of a socket that is being closed take no messages.
-func (lb *balancer) sendOnly(frames [][]byte) bool {
+func (lb *Balancer) SendOnly(frames [][]byte) bool {
 	const header = 9 // of a large frame
 	if len(frames) != 1 || int64(len(frames[0])) > lb.core.MaxMessage()-header {
 		return false
@@ -195,9 +196,9 @@ func (lb *balancer) sendOnly(frames [][]byte) bool {
 	return one != nil && one.pipe.Out.OfferOne(one.to, frames[0]) == queue.Accepted
 }
 
-// send sends one message to the next pipe that has room, and waits for one if
+// Send sends one message to the next pipe that has room, and waits for one if
 // necessary.
-func (lb *balancer) send(ctx context.Context, frames [][]byte) error {
+func (lb *Balancer) Send(ctx context.Context, frames [][]byte) error {
 	if one := lb.only.Load(); one != nil && len(frames) > 1 && one.pipe.Out.Offer(one.to, nil, frames) == queue.Accepted {
 		return nil
 	}
@@ -223,9 +224,9 @@ func (lb *balancer) send(ctx context.Context, frames [][]byte) error {
 	}
 }
 
-// try sends one message, which begins with the encoded frames in head, and
+// Try sends one message, which begins with the encoded frames in head, and
 // returns the pipe. It returns nil if it would have to wait.
-func (lb *balancer) try(head []byte, frames [][]byte) *engine.Pipe {
+func (lb *Balancer) Try(head []byte, frames [][]byte) *engine.Pipe {
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	for range lb.pipes {
@@ -237,8 +238,8 @@ func (lb *balancer) try(head []byte, frames [][]byte) *engine.Pipe {
 	return nil
 }
 
-// await waits until try may succeed.
-func (lb *balancer) await(ctx context.Context, l *queue.Limit) error {
+// Await waits until try may succeed.
+func (lb *Balancer) Await(ctx context.Context, l *queue.Limit) error {
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	for {
@@ -255,9 +256,9 @@ func (lb *balancer) await(ctx context.Context, l *queue.Limit) error {
 	}
 }
 
-// sendWire sends encoded messages, all to the same peer, which counts as one
+// SendWire sends encoded messages, all to the same peer, which counts as one
 // turn.
-func (lb *balancer) sendWire(ctx context.Context, wire []byte, messages int, owner Owner) error {
+func (lb *Balancer) SendWire(ctx context.Context, wire []byte, messages int, owner queue.Owner) error {
 	l := lb.core.SendLimit()
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
@@ -279,10 +280,10 @@ func (lb *balancer) sendWire(ctx context.Context, wire []byte, messages int, own
 	}
 }
 
-// sendBatch sends messages of one frame and returns how many it has sent. Each
+// SendBatch sends messages of one frame and returns how many it has sent. Each
 // peer gets a run of about the same size, so that the locks are taken once per
 // run.
-func (lb *balancer) sendBatch(ctx context.Context, bodies [][]byte) (sent int, err error) {
+func (lb *Balancer) SendBatch(ctx context.Context, bodies [][]byte) (sent int, err error) {
 	l := lb.core.SendLimit()
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
@@ -307,10 +308,52 @@ func (lb *balancer) sendBatch(ctx context.Context, bodies [][]byte) (sent int, e
 	}
 }
 
-// hasRoom reports whether at least one pipe would accept a message. If not, the
+// HasRoom reports whether at least one pipe would accept a message. If not, the
 // full pipes will signal when they accept messages again.
-func (lb *balancer) hasRoom() bool {
+func (lb *Balancer) HasRoom() bool {
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	return lb.admits(0) && slices.ContainsFunc(lb.pipes, (*engine.Pipe).HasRoom)
+}
+
+// SendSpans sends the messages of wire at spans, each preceded by lead, to the next peers in
+// turn: each to another one, or all together to the only one. It returns how many it has
+// sent, which is at least one unless there is an error.
+func (lb *Balancer) SendSpans(ctx context.Context, lead, wire []byte, spans []buf.Span, owner queue.Owner) (int, error) {
+	lb.mu.Lock()
+	defer lb.mu.Unlock()
+	for {
+		if err := lb.core.Open(); err != nil {
+			return 0, err
+		}
+		sent := 0
+		for refused := 0; refused < len(lb.pipes) && sent < len(spans); {
+			run := spans[sent:]
+			if len(lb.pipes) > 1 {
+				run = run[:1]
+			}
+			if !lb.admits(engine.SpansSize(run)) {
+				break
+			}
+			n, v := lb.turn().Out.OfferSpans(nil, lead, wire, run, owner)
+			sent += n
+			if refused++; v == queue.Accepted {
+				refused = 0
+			}
+		}
+		if sent > 0 {
+			lb.passOn()
+			return sent, nil
+		}
+		if err := lb.wait(ctx, nil); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// Status returns the number of pipes, and of calls that wait for room.
+func (lb *Balancer) Status() (pipes, waiting int) {
+	lb.mu.Lock()
+	defer lb.mu.Unlock()
+	return len(lb.pipes), lb.room.Waiters()
 }

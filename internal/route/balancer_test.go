@@ -1,11 +1,25 @@
-package sockets
+package route
 
 import (
 	"testing"
 
 	"clustermap/internal/engine"
 	"clustermap/internal/queue"
+	"clustermap/zmtp"
 )
+
+// balancer returns one of a socket without connections.
+func balancer(t *testing.T, immediate bool) *Balancer {
+	t.Helper()
+	unlimited := queue.HWM{Messages: queue.Unbounded, Bytes: queue.Unbounded}
+	core, lb := new(engine.Socket), new(Balancer)
+	core.Init(zmtp.TypePush, &engine.Config{
+		Send: unlimited, Recv: unlimited, SendTotalBytes: queue.Unbounded, MaxMessageSize: queue.Unbounded, Immediate: immediate,
+	}, new(engine.Pattern))
+	t.Cleanup(core.Close)
+	lb.Init(core)
+	return lb
+}
 
 // A sender that has just loaded the only pipe may offer to it after it was
 // taken out: a message that comes too late must be refused, not kept or lost.
@@ -22,19 +36,14 @@ func TestOnlyPipeTakenOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			push, err := NewPush(Options{Immediate: test.immediate})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer push.Close()
-			lb := &push.balancer
-			p := engine.NewPipe(&push.core, "tcp://127.0.0.1:1", test.lasting)
+			lb := balancer(t, test.immediate)
+			p := engine.NewPipe(lb.core, "tcp://127.0.0.1:1", test.lasting)
 			message := [][]byte{[]byte("message")}
 			if test.lasting {
-				lb.added(p)
+				lb.Added(p)
 			}
 			p.Out.Attach(new(queue.Conn))
-			lb.attached(p)
+			lb.Attached(p)
 			one := lb.only.Load()
 			if one == nil || one.pipe != p {
 				t.Fatalf("the only pipe is %v", one)
@@ -42,7 +51,7 @@ func TestOnlyPipeTakenOut(t *testing.T) {
 			if v := p.Out.Offer(one.to, nil, message); v != queue.Accepted {
 				t.Fatalf("while connected: verdict %d", v)
 			}
-			lb.detached(p)
+			lb.Detached(p)
 			p.Out.Discard()
 			if v := p.Out.Offer(one.to, nil, message); v != test.late {
 				t.Errorf("after the connection: verdict %d, want %d", v, test.late)
@@ -56,27 +65,22 @@ func TestOnlyPipeTakenOut(t *testing.T) {
 
 func TestOnlyPipeOfSeveral(t *testing.T) {
 	t.Parallel()
-	push, err := NewPush(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer push.Close()
-	lb := &push.balancer
-	one, two := engine.NewPipe(&push.core, "tcp://127.0.0.1:1", true), engine.NewPipe(&push.core, "tcp://127.0.0.1:2", true)
-	lb.added(one)
-	lb.added(two)
+	lb := balancer(t, false)
+	one, two := engine.NewPipe(lb.core, "tcp://127.0.0.1:1", true), engine.NewPipe(lb.core, "tcp://127.0.0.1:2", true)
+	lb.Added(one)
+	lb.Added(two)
 	if lb.only.Load() != nil {
 		t.Error("one of two pipes is taken for the only one")
 	}
 	for range 4 {
-		if err := push.TrySend([]byte("message")); err != nil {
+		if err := lb.Send(queue.NoWait, [][]byte{[]byte("message")}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if a, b := one.Out.Status(), two.Out.Status(); a.Messages != 2 || b.Messages != 2 {
 		t.Errorf("%d and %d messages, want 2 and 2", a.Messages, b.Messages)
 	}
-	lb.remove(one)
+	lb.Remove(one)
 	if left := lb.only.Load(); left == nil || left.pipe != two {
 		t.Error("the pipe that is left is not the only one")
 	}
