@@ -2,7 +2,7 @@ package sockets
 
 import (
 	"bufio"
-	"clustermap/internal/engine"
+	"clustermap/internal/bounds"
 	"fmt"
 	"io"
 	"os"
@@ -127,7 +127,7 @@ func TestConnectionsLeaveDescriptorsToFiles(t *testing.T) {
 		t.Errorf("%d connections of a process with %d descriptors", len(all), scarceLimit)
 	}
 	s.opens()
-	for range engine.FewConnections {
+	for range bounds.FewConnections {
 		if _, ok := s.arrives(s.quiet); !ok {
 			t.Error("a peer of the other socket was not accepted")
 		}

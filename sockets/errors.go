@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"clustermap/internal/bounds"
 	"clustermap/internal/engine"
 	"clustermap/internal/fanout"
 	"clustermap/internal/ipcpath"
@@ -84,18 +85,18 @@ var (
 	// complete its handshake within Options.HandshakeTimeout, or if a new
 	// connection replaces it because it is silent; see Options.MaxHandshakes
 	// and Options.MaxConnections.
-	ErrHandshakeTimeout = engine.ErrHandshakeTimeout
+	ErrHandshakeTimeout = bounds.ErrHandshakeTimeout
 
 	// ErrTooManyConnections is reported with EventAcceptFailed if a connection is
 	// closed because there are already Options.MaxConnections. If it is closed because
 	// the process has few descriptors left, the error also matches syscall.EMFILE.
-	ErrTooManyConnections = engine.ErrTooManyConnections
+	ErrTooManyConnections = bounds.ErrTooManyConnections
 
 	// ErrStalled is the reason for which a peer is disconnected that has
 	// stopped, or nearly stopped, sending in the middle of a message
 	// while other connections needed the memory; see
 	// Options.MaxIncompleteBytes.
-	ErrStalled = engine.ErrStalled
+	ErrStalled = bounds.ErrStalled
 
 	// ErrHeartbeatTimeout is the reason for which a peer is disconnected that
 	// has not answered a PING in time (Options.HeartbeatTimeout), or that has

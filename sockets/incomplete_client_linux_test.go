@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"clustermap/internal/engine"
 	"clustermap/zmtp"
 )
 
@@ -83,7 +82,7 @@ func TestHeaviestClientGivesWay(t *testing.T) {
 		partial(t, "127.0.0.2", pull.LastEndpoint(), size)
 	}
 	eventually(t, "the others hold what they can", func() bool { used, _ := pull.held(); return used > bound/2 })
-	pull.core.Tune(func(t *engine.Tuning) { t.StallPatience = time.Millisecond })
+	pull.core.SetStallPatience(time.Millisecond)
 	for range 4 {
 		partial(t, "127.0.0.4", pull.LastEndpoint(), bound)
 	}

@@ -6,7 +6,7 @@ import (
 	"net"
 	"testing"
 
-	"clustermap/internal/engine"
+	"clustermap/internal/bounds"
 	"clustermap/zmtp"
 )
 
@@ -25,7 +25,7 @@ func TestOperatorsGetInWhenAllPlacesAreTaken(t *testing.T) {
 	}
 	ordinary := []*raw{arrive(), arrive()}
 	var operators []*raw
-	for range engine.OperatorPlaces {
+	for range bounds.OperatorPlaces {
 		operators = append(operators, arrive())
 	}
 	arrive()
@@ -37,7 +37,7 @@ func TestOperatorsGetInWhenAllPlacesAreTaken(t *testing.T) {
 		r.sync()
 	}
 	// One that says nothing keeps no place.
-	for range engine.OperatorPlaces + 1 {
+	for range bounds.OperatorPlaces + 1 {
 		dialRaw(t, router.LastEndpoint())
 	}
 	arrive()

@@ -9,6 +9,7 @@
 //	internal/visible ◀── chp, patterns, internal/command, cmd
 //	internal/lograte, sockets ◀── internal/peerlog ◀── chp, patterns/majordomo, internal/command
 //	zmtp ◀── internal/queue ◀── internal/fanout, internal/engine ◀── sockets
+//	internal/link, internal/queue ◀── internal/bounds ◀── internal/engine
 //	internal/kvmsg ◀── internal/store ◀── chp/internal/state ◀── chp
 //	internal/kvmsg ◀── internal/timer ◀── chp/internal/state ◀── chp
 //	internal/kvmsg, sockets ◀── chp/internal/wire ◀── chp
@@ -115,14 +116,20 @@ var rules = []struct {
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
 	{
-		path: "internal/engine",
+		path: "internal/bounds",
 		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
 	{
+		path: "internal/engine",
+		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "zmtp"},
+		std:  []string{"net/http", "os/exec"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
+	},
+	{
 		path: "internal/route",
-		own:  []string{"internal/buf", "internal/closed", "internal/engine", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "zmtp"},
+		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/engine", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
@@ -329,7 +336,7 @@ func TestDirection(t *testing.T) {
 // rooms lists the internal packages of package sockets. No other package imports them,
 // except that the packages above it parse endpoints as it does and dial like it,
 // and they do not import each other, except for those that the rules list.
-var rooms = []string{module + "/internal/engine", module + "/internal/fanout", module + "/internal/link", module + "/internal/queue", module + "/internal/route", module + "/internal/topic"}
+var rooms = []string{module + "/internal/bounds", module + "/internal/engine", module + "/internal/fanout", module + "/internal/link", module + "/internal/queue", module + "/internal/route", module + "/internal/topic"}
 
 // linked lists the libraries that use the syntax of endpoints.
 var linked = []string{module + "/chp", module + "/patterns/freelance", module + "/internal/command"}

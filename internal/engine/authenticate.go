@@ -6,6 +6,7 @@ import (
 	"net"
 	"time"
 
+	"clustermap/internal/bounds"
 	"clustermap/internal/link"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
@@ -49,14 +50,14 @@ func (s *Socket) authenticate(c *conn, credentials zmtp.Credentials, in []byte, 
 	var verdict Verdict // valid once done is closed
 	done := make(chan struct{})
 	s.wg.Go(func() {
-		if !s.admission.beginCall(ctx.Done()) {
+		if !s.admission.BeginCall(ctx.Done()) {
 			return // attend ends by the same deadline, or with the connection
 		}
 		verdict = ask(ctx)
-		s.admission.endCall()
+		s.admission.EndCall()
 		c.rouse(done)
 	})
-	s.admission.judging(c)
+	s.admission.Judging(&c.guest)
 	// A correct peer sends at most its next command now.
 	rest, err = c.attend(in, MaxHandshakeCommand+handshakeBuffer, done)
 	switch {
@@ -65,7 +66,7 @@ func (s *Socket) authenticate(c *conn, credentials zmtp.Credentials, in []byte, 
 	case s.ctx.Err() != nil:
 		return rest, Verdict{}, queue.ErrClosed
 	case ctx.Err() != nil:
-		return rest, Verdict{}, ErrHandshakeTimeout
+		return rest, Verdict{}, bounds.ErrHandshakeTimeout
 	case verdict.Status == "":
 		return rest, Verdict{}, verdict.Err
 	}

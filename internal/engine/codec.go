@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"clustermap/internal/bounds"
 	"clustermap/internal/buf"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
@@ -62,7 +63,7 @@ func (c *codedSource) Space() []byte {
 		switch {
 		case size > len(data):
 			if size > ordinary {
-				c.reader.reserve(partWire, size)
+				c.reader.reserve(bounds.PartWire, size)
 			}
 			old := c.chunk
 			c.use(buf.Get(size), data[c.start:c.fill])
@@ -88,11 +89,11 @@ func (c *codedSource) Received(n int) error {
 	begin := c.start
 	defer func() {
 		switch h, left := c.reader.holding, c.fill-c.start; {
-		case h == nil || h.parts[partWire] == 0:
+		case h == nil || h.Part(bounds.PartWire) == 0:
 		case left <= keepTail, c.start > begin && left <= buf.Large:
-			c.reader.reserve(partWire, 0)
+			c.reader.reserve(bounds.PartWire, 0)
 		default:
-			c.reader.keptUp(n, false)
+			c.reader.pipe.socket.incomplete.KeptUp(h, n, false, c.reader.delivered)
 		}
 	}()
 	for first := true; ; first = false {
@@ -159,14 +160,14 @@ func (c *codedSource) Idle() {
 		c.tail = append(c.tail[:0], pending...)
 		c.end()
 		c.start, c.fill = 0, 0
-		c.reader.keep(partWire, nil)
+		c.reader.keep(bounds.PartWire, nil)
 		return
 	case len(c.chunk.Data()) > idlePart*len(pending):
 		old := c.chunk
 		c.use(buf.Get(len(pending)), pending)
 		old.Release()
 	}
-	c.reader.keep(partWire, c.chunk)
+	c.reader.keep(bounds.PartWire, c.chunk)
 }
 
 // end releases the chunk.

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/bounds"
 	"clustermap/internal/link"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
@@ -105,6 +106,14 @@ func (t *settings) store(o *Config) {
 	t.maxMessage.Store(o.MaxMessageSize)
 }
 
+// admission returns the limits of accepted connections.
+func (o *Config) admission() bounds.Limits {
+	return bounds.Limits{
+		MaxConnections: o.MaxConnections, MaxHandshakes: o.MaxHandshakes,
+		Operators: o.Operator != nil, Keys: o.Security.CurveServer,
+	}
+}
+
 // Patience is how long a send call waits.
 func (s *Socket) Patience() time.Duration { return time.Duration(s.settings.sendTimeout.Load()) }
 
@@ -126,8 +135,8 @@ func (s *Socket) Config() *Config { return s.settings.current.Load() }
 func (s *Socket) SetConfig(now *Config, changed func()) {
 	s.settings.store(now)
 	s.In.SetLimits(now.Recv, now.RecvTotalBytes)
-	s.admission.set(now)
-	s.incomplete.setLimit(now)
+	s.admission.Set(now.admission())
+	s.incomplete.SetLimit(now.MaxIncompleteBytes)
 	s.total.set(now.SendTotalBytes)
 	for _, p := range s.list() {
 		p.relimit(now)

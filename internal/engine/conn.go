@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/bounds"
 	"clustermap/internal/link"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
@@ -26,16 +26,9 @@ type conn struct {
 	place  uint64        // pipe.Place, if the connection was accepted
 	life   lifeline
 
-	descriptor int // number, if the connection was accepted; -1 if unknown
+	guest bounds.Guest // of the socket's admission
 
 	halfClosed atomic.Bool // we have closed our side and expect the peer to close its own
-
-	// Guarded by admission.mu.
-	accepted bool          // counted in admission.connections
-	shaking  bool          // counted in admission.handshakes
-	stalled  *list.Element // in admission.stalled; nil if not listed
-	extra    *list.Element // in admission.trials or admission.operators; nil if not listed
-	since    time.Time     // when it was listed in stalled or operators
 
 	mu     sync.Mutex
 	closed bool
@@ -44,6 +37,7 @@ type conn struct {
 
 func newConn(nc net.Conn, o *Config) (*conn, error) {
 	c := &conn{config: o, gone: make(chan struct{})}
+	c.guest.Conn = c
 	if err := c.stream.Init(nc); err != nil {
 		nc.Close()
 		return nil, err
@@ -61,7 +55,7 @@ func newConn(nc net.Conn, o *Config) (*conn, error) {
 // mutex, which the caller may hold, or be the caller itself (Prepare may
 // disconnect the peer). A deadline in the past wakes both goroutines without
 // waiting for them.
-func (c *conn) close(reason error) {
+func (c *conn) Close(reason error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -101,7 +95,7 @@ func (c *conn) limit(set func() error) error {
 
 // finish closes the descriptor. Nothing reads or writes any more.
 func (c *conn) finish() {
-	c.close(net.ErrClosed)
+	c.Close(net.ErrClosed)
 	if tc, ok := c.stream.Conn.(*net.TCPConn); ok && errors.Is(c.cause(nil), queue.ErrSlowPeer) {
 		// The kernel may hold megabytes for a peer that does not read. Drop
 		// them now, so that the peer notices now, not when it has read them or
@@ -121,6 +115,12 @@ func (c *conn) cause(seen error) error {
 	}
 	return seen
 }
+
+// Gone implements bounds.Conn.
+func (c *conn) Gone() <-chan struct{} { return c.gone }
+
+// Local implements bounds.Conn.
+func (c *conn) Local() bool { return link.Local(c.stream.Conn) }
 
 // ending reports whether the connection must end.
 func (c *conn) ending() bool { return isClosed(c.gone) }
@@ -198,7 +198,7 @@ func (s *Socket) handshake(c *conn) (session, error) {
 			}
 			advanced = advanced || used > 0
 			if advanced && !done && (judge || used == 0) {
-				s.admission.advanced(c)
+				s.admission.Advanced(&c.guest)
 			}
 			out = reply
 			if len(out) > 0 {
@@ -256,7 +256,7 @@ func (s *Socket) establish(c *conn, p *Pipe, endpoint string, established func()
 	if err != nil {
 		var timeout net.Error
 		if errors.As(err, &timeout) && timeout.Timeout() {
-			err = ErrHandshakeTimeout
+			err = bounds.ErrHandshakeTimeout
 		}
 		err = s.notEstablished(c, endpoint, remote, err)
 		if opened.refused {
@@ -274,12 +274,15 @@ func (s *Socket) establish(c *conn, p *Pipe, endpoint string, established func()
 	opened.subscribeAll(s.kind)
 	peer := newPeer(p, c, opened.peer, remote)
 	if c.config.Notices {
-		s.admission.judging(c) // the peer has completed its steps
+		s.admission.Judging(&c.guest) // the peer has completed its steps
 		if !s.In.Settled(&p.In, c.gone) {
 			return nil, s.notEstablished(c, endpoint, remote, queue.ErrClosed)
 		}
 	}
-	if err := s.admission.seat(c, peer); err != nil {
+	if err := s.admission.Seat(&c.guest, func() bool {
+		operator := s.Config().Operator
+		return operator != nil && operator(peer)
+	}); err != nil {
 		return nil, s.notEstablished(c, endpoint, remote, err)
 	}
 	if !s.enter(p) {
@@ -326,7 +329,7 @@ func (x *dialogue) run() error {
 	early := x.early
 	x.early = nil
 	err := c.cause(x.reader.run(early))
-	c.close(err)
+	c.Close(err)
 	p.Out.Halt()
 	x.writers.Wait()
 	x.reader.ignore = x.reader.ignore || rejected
@@ -436,7 +439,7 @@ func (c *conn) closeWrite(ctx context.Context) bool {
 		return false
 	}
 	if !c.stream.Buffered() { // it may wait for the peer, as that of a *tls.Conn does
-		stop := context.AfterFunc(ctx, func() { c.close(queue.ErrClosed) })
+		stop := context.AfterFunc(ctx, func() { c.Close(queue.ErrClosed) })
 		defer stop()
 	}
 	return cw.CloseWrite() == nil

@@ -94,7 +94,7 @@ func (s *Socket) Disconnect(address string) error {
 		s.In.Cut(&p.In)
 	}
 	for _, h := range local {
-		h.conn.close(queue.ErrClosed)
+		h.conn.Close(queue.ErrClosed)
 		h.finish()
 	}
 	return err
@@ -212,7 +212,7 @@ func (d *dialer) serve(nc net.Conn) (final bool, refusal error) {
 		d.attempts.failed(err, false)
 		return false, nil
 	}
-	stop := context.AfterFunc(d.ctx, func() { c.close(queue.ErrClosed) })
+	stop := context.AfterFunc(d.ctx, func() { c.Close(queue.ErrClosed) })
 	defer stop()
 	d.conn.Store(c)
 	defer d.conn.Store(nil)

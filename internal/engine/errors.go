@@ -4,14 +4,11 @@ import "errors"
 
 // Errors of sockets, which has their documentation.
 var (
-	ErrServerKey          = errors.New("sockets: the server cannot read HELLO, as if it had another key")
-	ErrIdentityInUse      = errors.New("sockets: identity is in use by another peer")
-	ErrHandedOver         = errors.New("sockets: identity was handed over to another peer")
-	ErrHandshakeTimeout   = errors.New("sockets: handshake timeout")
-	ErrTooManyConnections = errors.New("sockets: too many connections")
-	ErrStalled            = errors.New("sockets: peer stalled in a large message while other connections needed memory")
-	ErrHeartbeatTimeout   = errors.New("sockets: heartbeat timeout")
-	ErrTemporary          = errors.New("sockets: authentication temporarily unavailable")
-	ErrNotBound           = errors.New("sockets: endpoint is not bound")
-	ErrNotConnected       = errors.New("sockets: endpoint is not connected")
+	ErrServerKey        = errors.New("sockets: the server cannot read HELLO, as if it had another key")
+	ErrIdentityInUse    = errors.New("sockets: identity is in use by another peer")
+	ErrHandedOver       = errors.New("sockets: identity was handed over to another peer")
+	ErrHeartbeatTimeout = errors.New("sockets: heartbeat timeout")
+	ErrTemporary        = errors.New("sockets: authentication temporarily unavailable")
+	ErrNotBound         = errors.New("sockets: endpoint is not bound")
+	ErrNotConnected     = errors.New("sockets: endpoint is not connected")
 )

@@ -27,9 +27,9 @@ type lifeline struct {
 	until time.Time   // the read deadline; guarded by conn.mu
 }
 
-// heard marks the beginning, and listening the end, of handling bytes from the
+// Heard marks the beginning, and Listening the end, of handling bytes from the
 // peer.
-func (c *conn) heard() error {
+func (c *conn) Heard() error {
 	c.life.reads.Add(1)
 	if !c.life.armed.Load() {
 		return nil
@@ -37,7 +37,10 @@ func (c *conn) heard() error {
 	return c.limit(c.disarm)
 }
 
-func (c *conn) listening() { c.life.reads.Add(1) }
+func (c *conn) Listening() { c.life.reads.Add(1) }
+
+// Dealing implements bounds.Conn.
+func (c *conn) Dealing() bool { return c.life.reads.Load()%2 == 1 }
 
 // expect ends the connection unless bytes are received from the peer within the given
 // time. An earlier deadline remains in force.

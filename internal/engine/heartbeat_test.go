@@ -19,8 +19,8 @@ func TestLifeline(t *testing.T) {
 		}
 	}
 	hear := func() {
-		must(t, c.heard())
-		c.listening()
+		must(t, c.Heard())
+		c.Listening()
 	}
 	seen := c.life.reads.Load()
 	c.answer(seen, time.Hour)
@@ -39,14 +39,14 @@ func TestLifeline(t *testing.T) {
 	armed(false, "after something was heard")
 	c.answer(seen, time.Hour)
 	armed(false, "something was heard since the PING")
-	must(t, c.heard())
+	must(t, c.Heard())
 	c.answer(c.life.reads.Load(), time.Hour)
 	armed(false, "the reader is busy")
-	c.listening()
+	c.Listening()
 	c.answer(c.life.reads.Load(), time.Hour)
 	armed(true, "after the next PING")
-	c.close(queue.ErrClosed)
-	if err := c.heard(); !errors.Is(err, queue.ErrClosed) {
+	c.Close(queue.ErrClosed)
+	if err := c.Heard(); !errors.Is(err, queue.ErrClosed) {
 		t.Errorf("after the end: %v", err)
 	}
 }
@@ -61,10 +61,10 @@ type collector struct {
 func (c *collector) Space() []byte { return c.buf[:] }
 
 func (c *collector) Received(n int) error {
-	if err := c.conn.heard(); err != nil {
+	if err := c.conn.Heard(); err != nil {
 		return err
 	}
-	defer c.conn.listening()
+	defer c.conn.Listening()
 	c.got = append(c.got, c.buf[:n]...)
 	return nil
 }

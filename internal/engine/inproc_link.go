@@ -125,7 +125,7 @@ func (h *half) nudge() {
 // run serves the connection until it ends: with the context, because one of the
 // sides closes it, or because of a fault. It returns the reason.
 func (h *half) run(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() { h.conn.close(queue.ErrClosed) })
+	stop := context.AfterFunc(ctx, func() { h.conn.Close(queue.ErrClosed) })
 	defer stop()
 	if n := h.newcomer; n != nil && n.wait(0) {
 		h.fetching.Lock()
@@ -152,7 +152,7 @@ func (h *half) finish() { h.ending.Do(h.part) }
 func (h *half) part() {
 	sides := [...]*half{h, h.other}
 	for _, s := range sides {
-		s.conn.close(io.EOF) // has no effect if there is a reason already
+		s.conn.Close(io.EOF) // has no effect if there is a reason already
 		s.pipe.Out.Seal()
 	}
 	for _, s := range sides {
@@ -367,7 +367,7 @@ func (h *half) hand(c *buf.Chunk) (kept queue.HWM) {
 		h.socket.In.Put(&h.pipe.In, &b.q, nil)
 	}
 	if err != nil {
-		h.conn.close(err)
+		h.conn.Close(err)
 	}
 	b.Release()
 	return kept
@@ -390,6 +390,6 @@ func (h *half) command(body []byte) {
 		}
 	}
 	if err != nil {
-		h.conn.close(err)
+		h.conn.Close(err)
 	}
 }

@@ -122,7 +122,7 @@ func (l *listener) close() {
 	close(l.done)
 	for c, established := range l.conns {
 		if !established {
-			c.close(queue.ErrClosed)
+			c.Close(queue.ErrClosed)
 		}
 	}
 }
@@ -133,7 +133,7 @@ func (l *listener) disconnect() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for c := range l.conns {
-		c.close(queue.ErrClosed)
+		c.Close(queue.ErrClosed)
 	}
 }
 
@@ -181,17 +181,17 @@ func (l *listener) serve(nc net.Conn) {
 		s.report(Event{Kind: AcceptFailed, Endpoint: l.endpoint, Err: err})
 		return
 	}
-	c.place, c.descriptor = s.places.Add(1), link.Descriptor(nc)
-	if err := s.admission.enter(c, l.done); err != nil {
+	c.place, c.guest.Descriptor = s.places.Add(1), link.Descriptor(nc)
+	if err := s.admission.Enter(&c.guest, l.done); err != nil {
 		if err != queue.ErrClosed {
-			c.close(err) // first, because RemoteAddr may read; see below
+			c.Close(err) // first, because RemoteAddr may read; see below
 			s.report(Event{Kind: AcceptFailed, Endpoint: l.endpoint, Remote: link.RemoteText(nc), Err: err})
 		}
 		c.finish()
 		return
 	}
 	if !l.enter(c) {
-		s.admission.leave(c)
+		s.admission.Leave(&c.guest)
 		c.finish()
 		return
 	}
@@ -217,7 +217,7 @@ func (l *listener) enter(c *conn) bool {
 
 // established records that the handshake of c has succeeded.
 func (l *listener) established(c *conn) {
-	l.socket.admission.established(c)
+	l.socket.admission.Established(&c.guest)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.conns[c] = true
@@ -225,7 +225,7 @@ func (l *listener) established(c *conn) {
 
 // leave removes a connection that has ended.
 func (l *listener) leave(c *conn) {
-	l.socket.admission.leave(c)
+	l.socket.admission.Leave(&c.guest)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.conns, c)

@@ -51,7 +51,7 @@ func (n *Newcomer) wait(most time.Duration) bool {
 	case <-n.Peer.conn.gone:
 	}
 	if n.Owner.GiveUp(n) {
-		n.Peer.conn.close(ErrIdentityInUse)
+		n.Peer.conn.Close(ErrIdentityInUse)
 		return false
 	}
 	s := n.Pipe.socket

@@ -112,7 +112,7 @@ func (p *Peer) Disconnect(reason error) {
 	if p.far != nil {
 		p.pipe.Out.Seal()
 	}
-	p.conn.close(reason)
+	p.conn.Close(reason)
 }
 
 // Taken returns how many queued bytes the operating system, or over inproc the
@@ -128,7 +128,7 @@ func (p *Peer) Taken() int64 {
 // high-water mark, it is disconnected.
 func (p *Peer) Request(frames []byte) {
 	if !p.pipe.Out.Command(frames) {
-		p.conn.close(queue.ErrSlowPeer)
+		p.conn.Close(queue.ErrSlowPeer)
 	}
 }
 

@@ -84,7 +84,7 @@ func (s *Socket) ClosePeer(p *Pipe, conn *queue.Conn, forget func(peer *Peer)) (
 		ctx, cancel := context.WithTimeout(s.ctx, s.Config().longestLinger())
 		defer cancel()
 		p.finish(ctx)
-		peer.conn.close(nil)
+		peer.conn.Close(nil)
 	})
 	return true, nil
 }

@@ -4,6 +4,7 @@ import (
 	"net"
 	"time"
 
+	"clustermap/internal/bounds"
 	"clustermap/internal/buf"
 	"clustermap/internal/link"
 	"clustermap/internal/queue"
@@ -28,7 +29,7 @@ type reader struct {
 	ignore bool       // discard the peer's messages
 	traits *Pattern   // of the socket type
 
-	holding *holding // in socket.incomplete; nil before the first large message
+	holding *bounds.Holding // in socket.incomplete; nil before the first large message
 
 	newcomer *Newcomer // the peer, while its messages wait until it is admitted; otherwise nil
 
@@ -44,14 +45,20 @@ type reader struct {
 	bytes       int    // their size
 	usual       int    // recent size of a message
 
-	lends    bool      // to receive calls; see loan
+	ttl time.Duration // from the PING that came last, unless bytes came since
+
+	lender
+}
+
+// lender is the part of a reader that lends the connection to receive calls.
+type lender struct {
+	lends    bool      // see reader.receive
 	unwaited int       // bytes read since it waited for some
 	waiting  time.Time // since when it waits for some; zero: it does not
 	quick    bool      // the last wait was a short one
-	borrowed bool      // one of them reads
+	borrowed bool      // a receive call reads
 	flow     int       // messages that came since the last wait, half of those before it, and so on
 	loan     *loan
-	ttl      time.Duration // from the PING that came last, unless bytes came since
 }
 
 const (
@@ -127,7 +134,9 @@ func (r *reader) run(early []byte) error {
 func (r *reader) end() {
 	r.batch.Release()
 	r.returnSpans()
-	r.release()
+	if r.holding != nil {
+		r.pipe.socket.incomplete.Release(r.holding)
+	}
 	if r.chunk != nil {
 		r.chunk.Release()
 		r.chunk = nil
@@ -156,7 +165,7 @@ func (r *reader) room(least int) []byte {
 		ordinary := r.ordinary()
 		size := max(ordinary, len(r.tail)+max(least, minRead))
 		if size > ordinary {
-			r.reserve(partFrames, size)
+			r.reserve(bounds.PartFrames, size)
 		}
 		r.use(buf.Get(size), r.tail)
 		if cap(r.tail) > keepTail {
@@ -185,7 +194,7 @@ func (r *reader) room(least int) []byte {
 			r.use(r.chunk, data[r.start:r.fill])
 		default:
 			if size > ordinary {
-				r.reserve(partFrames, size)
+				r.reserve(bounds.PartFrames, size)
 			}
 			old := r.chunk
 			r.use(buf.Get(size), data[r.start:r.fill])
@@ -216,10 +225,10 @@ func (r *reader) Received(n int) error {
 		r.waiting = time.Time{}
 	}
 	r.ttl = 0
-	if err := r.conn.heard(); err != nil {
+	if err := r.conn.Heard(); err != nil {
 		return err
 	}
-	defer r.conn.listening()
+	defer r.conn.Listening()
 	if r.batch.q.Spans == nil {
 		r.batch.q.Spans = r.pipe.socket.In.Spare()
 	}
@@ -257,9 +266,9 @@ func (r *reader) Received(n int) error {
 func (r *reader) settle(n int, whole bool) {
 	switch pending := r.pending(); {
 	case pending <= keepTail, whole && pending <= buf.Large:
-		r.reserve(partFrames, 0)
-	case r.holding.bytes > 0:
-		r.keptUp(n, whole)
+		r.reserve(bounds.PartFrames, 0)
+	case r.holding.Bytes() > 0:
+		r.pipe.socket.incomplete.KeptUp(r.holding, n, whole, r.delivered)
 	}
 }
 
@@ -444,12 +453,56 @@ func (r *reader) Idle() {
 		r.tail = append(r.tail[:0], pending...)
 		r.chunk.Release()
 		r.chunk = nil
-		r.keep(partFrames, nil)
+		r.keep(bounds.PartFrames, nil)
 		return
 	case len(r.chunk.Data()) > idlePart*len(pending):
 		old := r.chunk
 		r.use(buf.Get(len(pending)), pending)
 		old.Release()
 	}
-	r.keep(partFrames, r.chunk)
+	r.keep(bounds.PartFrames, r.chunk)
+}
+
+// scarceChunk is the size of an ordinary chunk while memory is scarce.
+const scarceChunk = keepTail + minRead
+
+// ordinary returns the size of a chunk that does not count while the reader runs.
+func (r *reader) ordinary() int {
+	if r.pipe.socket.incomplete.Scarce() {
+		return scarceChunk
+	}
+	return buf.Large
+}
+
+// reserve changes a part of the reader's holding to that of a chunk of the given number of
+// bytes; 0 stands for an ordinary chunk. If the part grows, reserve may wait until other
+// connections release memory, except in a receive call that reads the connection
+// itself. If the connection ends during the wait, the part does not change.
+func (r *reader) reserve(part, bytes int) {
+	if bytes > 0 {
+		bytes = buf.Size(bytes)
+	}
+	r.hold(part, bytes, !r.borrowed)
+}
+
+// keep changes a part of the reader's holding to a chunk, or nil, that stays while the
+// reader waits for the peer.
+func (r *reader) keep(part int, chunk *buf.Chunk) {
+	bytes := 0
+	if chunk != nil {
+		bytes = len(chunk.Data())
+	}
+	r.hold(part, bytes, false)
+}
+
+func (r *reader) hold(part, bytes int, wait bool) {
+	if r.holding == nil {
+		if bytes == 0 {
+			return
+		}
+		r.holding = bounds.NewHolding(r.conn, r.pipe.In.Client())
+	}
+	if r.holding.Part(part) != bytes {
+		r.pipe.socket.incomplete.Set(r.holding, part, bytes, wait)
+	}
 }

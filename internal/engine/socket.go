@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/bounds"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
@@ -38,8 +39,8 @@ type Socket struct {
 	lull   lull // between messages that senders write themselves; see writer.direct
 	retire retirement
 
-	admission  admission
-	incomplete incomplete
+	admission  bounds.Admission
+	incomplete bounds.Incomplete
 	total      total
 
 	places atomic.Uint64 // the last Pipe.Place assigned
@@ -68,19 +69,11 @@ type Tuning struct {
 	LoanTerm       time.Duration // loanTerm
 	Behind         int           // behindBytes
 	CookieLifetime time.Duration // of CURVE servers; 0 for the default
-	HandshakeGrace time.Duration // handshakeGrace
-	OperatorTurn   time.Duration // operatorTurn
-	StallPatience  time.Duration // stallPatience
+	bounds.Tuning
 }
 
-// Tune changes the tuning of a socket that is in use.
-func (s *Socket) Tune(change func(*Tuning)) {
-	s.admission.mu.Lock()
-	defer s.admission.mu.Unlock()
-	s.incomplete.mu.Lock()
-	defer s.incomplete.mu.Unlock()
-	change(&s.Tuning)
-}
+// SetStallPatience changes the tuning of a socket that is in use.
+func (s *Socket) SetStallPatience(d time.Duration) { s.incomplete.SetPatience(d) }
 
 // Init initializes a socket. The pattern must not change any more.
 func (s *Socket) Init(kind zmtp.SocketType, o *Config, p *Pattern) {
@@ -92,12 +85,9 @@ func (s *Socket) Init(kind zmtp.SocketType, o *Config, p *Pattern) {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.closing, s.ended = make(chan struct{}), make(chan struct{})
 	s.lingering, s.hurry = context.WithCancel(context.Background())
-	s.Tuning = Tuning{
-		LoanTerm: loanTerm, Behind: behindBytes,
-		HandshakeGrace: handshakeGrace, OperatorTurn: operatorTurn, StallPatience: stallPatience,
-	}
-	s.admission.init(o, &s.Tuning)
-	s.incomplete.init(o, &s.Tuning)
+	s.Tuning = Tuning{LoanTerm: loanTerm, Behind: behindBytes, Tuning: bounds.DefaultTuning()}
+	s.admission.Init(o.admission(), &s.Tuning.Tuning)
+	s.incomplete.Init(o.MaxIncompleteBytes, &s.Tuning.Tuning)
 	s.total.set(o.SendTotalBytes)
 	s.In.Init(o.Recv, o.RecvTotalBytes, o.Conflate)
 	s.endpoints = endpoints{listeners: map[string]*listener{}, dialers: map[string][]*dialer{}}
@@ -251,10 +241,8 @@ func (s *Socket) Status() (t Status) {
 	s.crowd.mu.Lock()
 	t.Peers = s.crowd.peers
 	s.crowd.mu.Unlock()
-	m := &s.incomplete
-	m.mu.Lock()
-	t.Holders, t.Incomplete, t.Scarce = m.holders.n, m.used, m.scarce.Load()
-	m.mu.Unlock()
+	t.Incomplete, t.Holders = s.incomplete.Status()
+	t.Scarce = s.incomplete.Scarce()
 	t.Writers = s.retire.runs.Load()
 	return t
 }

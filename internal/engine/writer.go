@@ -65,7 +65,7 @@ func (w *writer) send() bool {
 	if err != nil {
 		w.load.Written = n
 		if !w.conn.halfClosed.Load() {
-			w.conn.close(err)
+			w.conn.Close(err)
 		}
 	}
 	return err == nil

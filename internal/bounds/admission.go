@@ -1,4 +1,4 @@
-package engine
+package bounds
 
 import (
 	"container/list"
@@ -12,7 +12,19 @@ import (
 	"clustermap/internal/queue"
 )
 
-// admission limits the resources that peers can occupy: the accepted
+// Guest is an accepted connection. The mutex of its Admission guards the unexported fields.
+type Guest struct {
+	Conn       Conn
+	Descriptor int // number; -1 if unknown
+
+	accepted bool          // counted in Admission.connections
+	shaking  bool          // counted in Admission.handshakes
+	stalled  *list.Element // in Admission.stalled; nil if not listed
+	extra    *list.Element // in Admission.trials or Admission.operators; nil if not listed
+	since    time.Time     // when it was listed in stalled or operators
+}
+
+// Admission limits the resources that peers can occupy: the accepted
 // connections, those of them that are in their handshake, and the concurrent
 // calls of an authenticator.
 //
@@ -27,7 +39,7 @@ import (
 //
 // Both limits follow the number of descriptors that the process may have, so that
 // the sockets of a process together leave some to its files; see full.
-type admission struct {
+type Admission struct {
 	tuning *Tuning
 	beyond // the places for operators
 
@@ -37,7 +49,7 @@ type admission struct {
 
 	connections int        // accepted, and not ended
 	handshakes  int        // of these, in their handshake
-	stalled     list.List  // of *conn: the handshakes that wait for their peer, the longest wait first
+	stalled     list.List  // of *Guest: the handshakes that wait for their peer, the longest wait first
 	room        queue.Gate // where listeners wait
 	calls       int        // of an authenticator, in progress
 	callers     queue.Gate // where further calls wait
@@ -49,28 +61,35 @@ type admission struct {
 // by about this time per MaxHandshakes of them.
 const handshakeGrace = 250 * time.Millisecond
 
-func (a *admission) init(o *Config, t *Tuning) {
+func (a *Admission) Init(l Limits, t *Tuning) {
 	a.tuning = t
-	a.set(o)
+	a.Set(l)
 	a.room, a.callers = queue.NewGate(), queue.NewGate()
 }
 
-// set takes over the limits in o.
-func (a *admission) set(o *Config) {
+// Limits are the options of an Admission.
+type Limits struct {
+	MaxConnections, MaxHandshakes int
+	Operators                     bool // there are places for operators
+	Keys                          bool // a peer of another machine can prove its key
+}
+
+// Set changes the limits.
+func (a *Admission) Set(l Limits) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.maxConnections, a.maxHandshakes = o.MaxConnections, min(o.MaxHandshakes, max(link.Descriptors()/handshakeShare, 1))
-	a.beyond.set(o)
+	a.maxConnections, a.maxHandshakes = l.MaxConnections, min(l.MaxHandshakes, max(link.Descriptors()/handshakeShare, 1))
+	a.open, a.keys = l.Operators, l.Keys
 	a.room.WakeAll()
 	a.callers.WakeAll()
 }
 
-// enter counts a new connection, whose handshake begins. It waits while there are
+// Enter counts a new connection, whose handshake begins. It waits while there are
 // too many handshakes and none of them can be evicted. It returns queue.ErrClosed if the
 // channel closed is closed meanwhile. If there are MaxConnections and none of them
 // can be evicted, or if descriptors are short, it returns ErrTooManyConnections,
 // unless the connection may be an operator's.
-func (a *admission) enter(c *conn, closed <-chan struct{}) error {
+func (a *Admission) Enter(c *Guest, closed <-chan struct{}) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for {
@@ -126,12 +145,12 @@ func reserveBegins() (lower, upper int) {
 }
 
 // full returns an error if there is no room for c. mu must be held.
-func (a *admission) full(c *conn) error {
+func (a *Admission) full(c *Guest) error {
 	if a.connections >= a.maxConnections {
 		return ErrTooManyConnections
 	}
 	lower, upper := reserveBegins()
-	if c.descriptor >= upper || c.descriptor >= lower && a.connections >= FewConnections {
+	if c.Descriptor >= upper || c.Descriptor >= lower && a.connections >= FewConnections {
 		return errDescriptors
 	}
 	return nil
@@ -140,23 +159,23 @@ func (a *admission) full(c *conn) error {
 // evict ends the handshake that has been stalled longest, if that is longer
 // than the grace, and returns 0. Otherwise it returns the time after which to
 // try again. mu must be held.
-func (a *admission) evict() (wait time.Duration) {
+func (a *Admission) evict() (wait time.Duration) {
 	first := a.stalled.Front()
 	if first == nil {
 		return a.tuning.HandshakeGrace
 	}
-	c := first.Value.(*conn)
+	c := first.Value.(*Guest)
 	if wait = a.tuning.HandshakeGrace - time.Since(c.since); wait > 0 {
 		return wait
 	}
-	c.close(ErrHandshakeTimeout)
+	c.Conn.Close(ErrHandshakeTimeout)
 	a.forget(c)
 	return 0
 }
 
-// beginCall waits until an authenticator may be called, and counts the call. It
+// BeginCall waits until an authenticator may be called, and counts the call. It
 // returns false if done is closed first.
-func (a *admission) beginCall(done <-chan struct{}) bool {
+func (a *Admission) BeginCall(done <-chan struct{}) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for a.calls >= a.maxHandshakes {
@@ -169,8 +188,8 @@ func (a *admission) beginCall(done <-chan struct{}) bool {
 	return true
 }
 
-// endCall records the end of a call.
-func (a *admission) endCall() {
+// EndCall records the end of a call.
+func (a *Admission) EndCall() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.calls--
@@ -178,14 +197,14 @@ func (a *admission) endCall() {
 }
 
 // wakeCaller wakes one that waits for its call if it may begin. mu must be held.
-func (a *admission) wakeCaller() {
+func (a *Admission) wakeCaller() {
 	if a.calls < a.maxHandshakes {
 		a.callers.Wake()
 	}
 }
 
 // wake wakes the listeners if another handshake may begin. mu must be held.
-func (a *admission) wake() {
+func (a *Admission) wake() {
 	if a.handshakes < a.maxHandshakes {
 		a.room.Wake()
 	}
@@ -193,7 +212,7 @@ func (a *admission) wake() {
 
 // stall records that the handshake of c waits for the peer's next step from now
 // on. mu must be held.
-func (a *admission) stall(c *conn) {
+func (a *Admission) stall(c *Guest) {
 	if !c.shaking {
 		return // not accepted, or evicted
 	}
@@ -204,17 +223,17 @@ func (a *admission) stall(c *conn) {
 	c.stalled = a.stalled.PushBack(c)
 }
 
-// advanced records that the peer has made a step of its handshake.
-func (a *admission) advanced(c *conn) {
+// Advanced records that the peer has made a step of its handshake.
+func (a *Admission) Advanced(c *Guest) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.stall(c)
 }
 
-// judging records that the peer of c waits for us: for the authenticator, until
-// advanced is called, or for the application to make room, until established is
+// Judging records that the peer of c waits for us: for the authenticator, until
+// Advanced is called, or for the application to make room, until established is
 // called.
-func (a *admission) judging(c *conn) {
+func (a *Admission) Judging(c *Guest) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if c.stalled != nil {
@@ -223,8 +242,8 @@ func (a *admission) judging(c *conn) {
 	}
 }
 
-// established records that the handshake of c has succeeded.
-func (a *admission) established(c *conn) {
+// Established records that the handshake of c has succeeded.
+func (a *Admission) Established(c *Guest) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if c.shaking {
@@ -232,15 +251,15 @@ func (a *admission) established(c *conn) {
 	}
 }
 
-// leave records that c has ended.
-func (a *admission) leave(c *conn) {
+// Leave records that c has ended.
+func (a *Admission) Leave(c *Guest) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.forget(c)
 }
 
 // forget stops counting c. mu must be held.
-func (a *admission) forget(c *conn) {
+func (a *Admission) forget(c *Guest) {
 	if c.shaking {
 		a.settle(c)
 	}
@@ -254,7 +273,7 @@ func (a *admission) forget(c *conn) {
 }
 
 // settle stops counting the handshake of c. mu must be held.
-func (a *admission) settle(c *conn) {
+func (a *Admission) settle(c *Guest) {
 	if c.stalled != nil {
 		a.stalled.Remove(c.stalled)
 		c.stalled = nil

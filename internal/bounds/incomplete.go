@@ -1,15 +1,14 @@
-package engine
+package bounds
 
 import (
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"clustermap/internal/buf"
 	"clustermap/internal/queue"
 )
 
-// incomplete limits the memory of partially received messages over all connections
+// Incomplete limits the memory of partially received messages over all connections
 // of a socket: what a reader keeps while it waits for the rest of a message, and what it
 // needs beyond an ordinary chunk. The ordinary chunk of a reader that runs does not count.
 //
@@ -24,7 +23,7 @@ import (
 // Bytes that a reader keeps have arrived before they count. So that they do not grow with
 // the number of connections, ordinary chunks are small while memory is scarce, and what
 // does not fit in them waits, as large messages do.
-type incomplete struct {
+type Incomplete struct {
 	tuning *Tuning
 	scarce atomic.Bool // all but 1/sharePart is in use
 
@@ -40,14 +39,13 @@ const (
 	stallPatience = 2 * time.Second
 	stallPart     = 32
 	sharePart     = 8
-	scarceChunk   = keepTail + minRead
 )
 
-// holding is the memory that one connection holds. Only its reader changes parts,
+// Holding is the memory that one connection holds. Only its reader changes parts,
 // bytes and arrived, and it holds incomplete.mu for the first two, since other
 // connections read bytes. The other fields are guarded by incomplete.mu.
-type holding struct {
-	conn    *conn
+type Holding struct {
+	conn    Conn
 	client  *queue.Client
 	parts   [2]int
 	bytes   int       // the sum of parts
@@ -57,23 +55,23 @@ type holding struct {
 	evicted bool      // its peer was disconnected; it no longer counts
 	mark    time.Time // when the peer had last sent 1/stallPart of bytes
 
-	before, after *holding // in holders
+	before, after *Holding // in holders
 }
 
 // Parts of a holding.
 const (
-	partFrames = iota // the reader's chunk
-	partWire          // the chunk of a codec's source
+	PartFrames = iota // the reader's chunk
+	PartWire          // the chunk of a codec's source
 )
 
 // order is the list of holdings, in the order in which their messages began. Unlike one of
 // container/list it does not allocate.
 type order struct {
-	first, last *holding
+	first, last *Holding
 	n           int
 }
 
-func (o *order) push(h *holding) {
+func (o *order) push(h *Holding) {
 	if h.before = o.last; h.before != nil {
 		h.before.after = h
 	} else {
@@ -83,7 +81,7 @@ func (o *order) push(h *holding) {
 	o.n++
 }
 
-func (o *order) remove(h *holding) {
+func (o *order) remove(h *Holding) {
 	if h.before != nil {
 		h.before.after = h.after
 	} else {
@@ -98,82 +96,22 @@ func (o *order) remove(h *holding) {
 	o.n--
 }
 
-func (m *incomplete) init(o *Config, t *Tuning) {
-	m.tuning, m.max, m.clients = t, o.MaxIncompleteBytes, map[*queue.Client]int{}
+// Init initializes it with the limit in bytes.
+func (m *Incomplete) Init(most int, t *Tuning) {
+	m.tuning, m.max, m.clients = t, most, map[*queue.Client]int{}
 }
 
-// setLimit takes over the limit in o.
-func (m *incomplete) setLimit(o *Config) {
+// SetLimit changes the limit.
+func (m *Incomplete) SetLimit(most int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.max = o.MaxIncompleteBytes
+	m.max = most
 	m.tell()
 }
 
-// ordinary returns the size of a chunk that does not count while the reader runs.
-func (r *reader) ordinary() int {
-	if r.pipe.socket.incomplete.scarce.Load() {
-		return scarceChunk
-	}
-	return buf.Large
-}
-
-// reserve changes a part of the reader's holding to that of a chunk of the given number of
-// bytes; 0 stands for an ordinary chunk. If the part grows, reserve may wait until other
-// connections release memory, except in a receive call that reads the connection
-// itself. If the connection ends during the wait, the part does not change.
-func (r *reader) reserve(part, bytes int) {
-	if bytes > 0 {
-		bytes = buf.Size(bytes)
-	}
-	r.hold(part, bytes, !r.borrowed)
-}
-
-// keep changes a part of the reader's holding to a chunk, or nil, that stays while the
-// reader waits for the peer.
-func (r *reader) keep(part int, chunk *buf.Chunk) {
-	bytes := 0
-	if chunk != nil {
-		bytes = len(chunk.Data())
-	}
-	r.hold(part, bytes, false)
-}
-
-func (r *reader) hold(part, bytes int, wait bool) {
-	if r.holding == nil {
-		if bytes == 0 {
-			return
-		}
-		r.holding = &holding{conn: r.conn, client: r.pipe.In.Client()}
-	}
-	if r.holding.parts[part] != bytes {
-		r.pipe.socket.incomplete.set(r.holding, part, bytes, wait)
-	}
-}
-
-// keptUp records that n more bytes of an incomplete message have arrived. If it follows on
-// a whole one, it began now. If messages before it have waited for the application, the
-// peer has all its time again.
-func (r *reader) keptUp(n int, whole bool) {
-	h := r.holding
-	h.arrived += n
-	if h.arrived < h.bytes/stallPart && !r.delivered && !whole {
-		return
-	}
-	m := &r.pipe.socket.incomplete
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	h.mark, h.arrived = time.Now(), 0
-	if whole && h.listed && h != m.holders.last {
-		m.holders.remove(h)
-		m.holders.push(h)
-		m.tell()
-	}
-}
-
-// set changes a part of a holding. If the part grows and wait is set, it first
+// Set changes a part of a holding. If the part grows and wait is set, it first
 // waits for room.
-func (m *incomplete) set(h *holding, part, bytes int, wait bool) {
+func (m *Incomplete) Set(h *Holding, part, bytes int, wait bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if h.evicted {
@@ -209,7 +147,7 @@ func (m *incomplete) set(h *holding, part, bytes int, wait bool) {
 }
 
 // add adds to the sums. mu must be held.
-func (m *incomplete) add(h *holding, bytes int) {
+func (m *Incomplete) add(h *Holding, bytes int) {
 	m.used += bytes
 	if m.clients[h.client] += bytes; m.clients[h.client] == 0 {
 		delete(m.clients, h.client)
@@ -217,7 +155,7 @@ func (m *incomplete) add(h *holding, bytes int) {
 }
 
 // crowded reports whether h has to wait for more memory. mu must be held.
-func (m *incomplete) crowded(h *holding, more int) bool {
+func (m *Incomplete) crowded(h *Holding, more int) bool {
 	first := m.holders.first
 	if h == first {
 		return false
@@ -231,7 +169,7 @@ func (m *incomplete) crowded(h *holding, more int) bool {
 
 // counted returns what is used, without the connection whose message began first. mu must
 // be held.
-func (m *incomplete) counted() int {
+func (m *Incomplete) counted() int {
 	if first := m.holders.first; first != nil {
 		return m.used - first.bytes
 	}
@@ -239,10 +177,10 @@ func (m *incomplete) counted() int {
 }
 
 // share returns what one client may use. mu must be held.
-func (m *incomplete) share() int { return m.max - m.max/sharePart }
+func (m *Incomplete) share() int { return m.max - m.max/sharePart }
 
 // judge finds out whether memory is scarce. mu must be held.
-func (m *incomplete) judge() {
+func (m *Incomplete) judge() {
 	if scarce := m.counted() >= m.share(); scarce != m.scarce.Load() {
 		m.scarce.Store(scarce)
 	}
@@ -251,21 +189,21 @@ func (m *incomplete) judge() {
 // wait waits until memory is released, or for a quarter of patience, when a peer may
 // have stalled. It returns false if the connection of h has ended. mu must be held;
 // wait releases it while waiting.
-func (m *incomplete) wait(h *holding) bool {
+func (m *Incomplete) wait(h *Holding) bool {
 	if m.changed == nil {
 		m.changed = make(chan struct{})
 	}
 	changed, patience := m.changed, m.tuning.StallPatience
 	m.mu.Unlock()
-	_ = h.conn.heard() // the peer is not silent: we do not read. On an error, gone is closed.
+	_ = h.conn.Heard() // the peer is not silent: we do not read. On an error, gone is closed.
 	ended := false
 	select {
 	case <-changed:
 	case <-time.After(patience / 4):
-	case <-h.conn.gone:
+	case <-h.conn.Gone():
 		ended = true
 	}
-	h.conn.listening()
+	h.conn.Listening()
 	m.mu.Lock()
 	return !ended && !h.evicted
 }
@@ -273,12 +211,12 @@ func (m *incomplete) wait(h *holding) bool {
 // evict disconnects a peer that has stalled, so that another gets more memory: one of the
 // same client if only that uses too much. It reports false if none has stalled. mu must be
 // held.
-func (m *incomplete) evict(needy *holding, more int) bool {
+func (m *Incomplete) evict(needy *Holding, more int) bool {
 	all := m.counted()+more > m.max
-	var worst *holding
+	var worst *Holding
 	most, stalled := 0, time.Now().Add(-m.tuning.StallPatience)
 	for h := m.holders.first; h != nil; h = h.after {
-		dealing := h.conn.life.reads.Load()%2 == 1 // its reader is not waiting for the peer
+		dealing := h.conn.Dealing() // its reader is not waiting for the peer
 		if h.bytes == 0 || h.waiting || dealing || !h.mark.Before(stalled) || !all && h.client != needy.client {
 			continue
 		}
@@ -289,14 +227,14 @@ func (m *incomplete) evict(needy *holding, more int) bool {
 	if worst == nil {
 		return false
 	}
-	worst.conn.close(ErrStalled)
+	worst.conn.Close(ErrStalled)
 	worst.evicted = true
 	m.drop(worst)
 	return true
 }
 
 // drop removes a holding from the list and its bytes from the sum. mu must be held.
-func (m *incomplete) drop(h *holding) {
+func (m *Incomplete) drop(h *Holding) {
 	if h.listed {
 		m.holders.remove(h)
 		m.add(h, -h.bytes)
@@ -305,7 +243,7 @@ func (m *incomplete) drop(h *holding) {
 }
 
 // tell wakes the connections that wait for memory. mu must be held.
-func (m *incomplete) tell() {
+func (m *Incomplete) tell() {
 	m.judge()
 	if m.changed != nil {
 		close(m.changed)
@@ -313,12 +251,54 @@ func (m *incomplete) tell() {
 	}
 }
 
-// release releases everything that the reader's connection holds.
-func (r *reader) release() {
-	if r.holding != nil {
-		m := &r.pipe.socket.incomplete
-		m.mu.Lock()
-		m.drop(r.holding)
-		m.mu.Unlock()
+// KeptUp records that n more bytes of an incomplete message have arrived. If it follows on
+// a whole one, it began now. If messages before it have waited for the application
+// (delivered), the peer has all its time again.
+func (m *Incomplete) KeptUp(h *Holding, n int, whole, delivered bool) {
+	h.arrived += n
+	if h.arrived < h.bytes/stallPart && !delivered && !whole {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h.mark, h.arrived = time.Now(), 0
+	if whole && h.listed && h != m.holders.last {
+		m.holders.remove(h)
+		m.holders.push(h)
+		m.tell()
 	}
 }
+
+// Release releases everything that a connection holds.
+func (m *Incomplete) Release(h *Holding) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.drop(h)
+}
+
+// SetPatience changes Tuning.StallPatience while it is in use.
+func (m *Incomplete) SetPatience(d time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tuning.StallPatience = d
+}
+
+// Scarce reports whether all but 1/sharePart is in use.
+func (m *Incomplete) Scarce() bool { return m.scarce.Load() }
+
+// Status returns what is in use, and by how many connections.
+func (m *Incomplete) Status() (bytes, holders int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.used, m.holders.n
+}
+
+// NewHolding returns the holding of a connection, which holds nothing yet.
+func NewHolding(c Conn, client *queue.Client) *Holding { return &Holding{conn: c, client: client} }
+
+// Part returns a part of what the connection holds, and Bytes all of it. Only its reader
+// may call them.
+func (h *Holding) Part(part int) int { return h.parts[part] }
+
+// Bytes is described at Part.
+func (h *Holding) Bytes() int { return h.bytes }
