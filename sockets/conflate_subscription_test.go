@@ -16,7 +16,7 @@ func TestConflateSubscriptions(t *testing.T) {
 	xsub := open(t, NewXSub, Options{Inproc: &names})
 	must(t, xsub.Connect("inproc://conflate"))
 
-	far := xsub.topics.local[0]
+	far := xsub.topics.Status().Local[0]
 	queued := far.Pipe().Out.Status
 	var calls sync.WaitGroup
 	release := far.Hold() // the publisher cannot fetch

@@ -165,13 +165,13 @@ func (p *publisher) attach(q *engine.Pipe, peer *engine.Peer) error {
 // collecting large messages.
 const maxSubscription = 1 << 20
 
-// subscriber returns what a publisher knows of a peer; nil until it is attached.
-func subscriber(peer *engine.Peer) *fanout.Subscriber {
+// roleOf returns what a publisher knows of a peer; nil until it is attached.
+func roleOf(peer *engine.Peer) *fanout.Subscriber {
 	q, _ := peer.Role().(*fanout.Subscriber)
 	return q
 }
 
-func (p *publisher) detach(_ *engine.Pipe, peer *engine.Peer) { p.fan.Detach(subscriber(peer), nil) }
+func (p *publisher) detach(_ *engine.Pipe, peer *engine.Peer) { p.fan.Detach(roleOf(peer), nil) }
 
 // messages applies subscriptions and unsubscriptions and discards everything
 // else.
@@ -208,5 +208,5 @@ func (p *publisher) obey(peer *engine.Peer, kind fanout.FrameKind, topic []byte)
 	if kind == fanout.SubscribeFrame && len(topic) > p.opts().MaxTopicSize {
 		return false, ErrTooLarge
 	}
-	return p.fan.Obey(subscriber(peer), kind, topic)
+	return p.fan.Obey(roleOf(peer), kind, topic)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/subscriber"
 	"clustermap/zmtp"
 )
 
@@ -94,9 +95,7 @@ func TestWaitSubscribedMany(t *testing.T) {
 		must(t, sub.Connect(pub.LastEndpoint()))
 	}
 	eventually(t, "all are connected", func() bool {
-		sub.topics.RLock()
-		defer sub.topics.RUnlock()
-		return len(sub.topics.peers) == len(pubs)
+		return sub.topics.Status().Publishers == len(pubs)
 	})
 	const workers, rounds = 8, 50
 	var wg sync.WaitGroup
@@ -142,7 +141,7 @@ func TestWaitSubscribedEnds(t *testing.T) {
 	}
 	result := make(chan error)
 	go func() { result <- sub.WaitSubscribed(context.Background()) }()
-	eventually(t, "it waits", func() bool { sub.topics.RLock(); defer sub.topics.RUnlock(); return sub.topics.asked > 0 })
+	eventually(t, "it waits", func() bool { return sub.topics.Status().Asked })
 	must(t, sub.Close())
 	if err := <-result; !errors.Is(err, ErrClosed) {
 		t.Errorf("closed while waiting: %v", err)
@@ -375,7 +374,7 @@ func TestSubSlowPublisher(t *testing.T) {
 	must(t, sub.Connect(endpoint))
 	accept().greet("PUB", nil)
 	seen.await(t, EventHandshakeSucceeded)
-	topic := strings.Repeat("t", maxTopic)
+	topic := strings.Repeat("t", subscriber.MaxTopic)
 	must(t, sub.Subscribe(topic))
 	eventually(t, "it is disconnected", func() bool {
 		for range 100 { // at a time, because eventually pauses

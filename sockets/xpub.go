@@ -64,7 +64,7 @@ func (x *XPub) RecvBatch(ctx context.Context, b *Batch) error {
 // last.
 func (x *XPub) received(peer *Peer) {
 	if x.opts().XPubManual {
-		x.fan.Received(subscriber(peer.engine()))
+		x.fan.Received(roleOf(peer.engine()))
 	}
 }
 
@@ -108,10 +108,10 @@ func (x *XPub) manual(peer *Peer, topic string, change func(*fanout.Subscriber, 
 	if !x.owns(peer) {
 		return ErrForeignPeer
 	}
-	if subscriber(peer.engine()) == nil {
+	if roleOf(peer.engine()) == nil {
 		return ErrUnroutable
 	}
-	return change(subscriber(peer.engine()), topic)
+	return change(roleOf(peer.engine()), topic)
 }
 
 // obeyBurst is how many messages of a subscriber are processed before other
@@ -177,7 +177,7 @@ func (x *XPub) take(peer *engine.Peer, m zmtp.WireMessage, n *engine.Notices, si
 
 // detach queues an unsubscription for each topic of which the application is told.
 func (x *XPub) detach(_ *engine.Pipe, peer *engine.Peer) {
-	x.fan.Detach(subscriber(peer), func(topics []string) {
+	x.fan.Detach(roleOf(peer), func(topics []string) {
 		size := 0
 		for _, topic := range topics {
 			size += zmtp.FrameSize(1 + len(topic))

@@ -28,7 +28,7 @@ func (x *XPub) SendWireTo(peer *Peer, wire []byte, messages int, owner Owner) er
 	if !x.owns(peer) {
 		return ErrForeignPeer
 	}
-	q := subscriber(peer.engine())
+	q := roleOf(peer.engine())
 	if q == nil || !x.fan.SendTo(q, peer.engine().Conn(), wire, messages, owner) {
 		return ErrUnroutable
 	}

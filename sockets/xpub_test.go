@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"clustermap/internal/queue"
+	"clustermap/internal/subscriber"
 	"clustermap/zmtp"
 )
 
@@ -296,7 +297,7 @@ func TestXSubSend(t *testing.T) {
 	late.wants(string(wire("to both")))
 	late.conn.Close()
 	accept().greet("XPUB", nil).wants("\x04\x0b\x09SUBSCRIBEa")
-	if err := sub.Send(ctx, append([]byte{1}, make([]byte, maxTopic+1)...)); !errors.Is(err, ErrTooLarge) {
+	if err := sub.Send(ctx, append([]byte{1}, make([]byte, subscriber.MaxTopic+1)...)); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("too long a topic: %v", err)
 	}
 	if n := sub.Subscriptions(); n != 1 {

@@ -3,9 +3,9 @@ package sockets
 import (
 	"context"
 
-	"clustermap/internal/engine"
 	"clustermap/internal/fanout"
 	"clustermap/internal/queue"
+	"clustermap/internal/subscriber"
 	"clustermap/zmtp"
 )
 
@@ -51,48 +51,11 @@ func (s *XSub) Send(ctx context.Context, frames ...[]byte) error {
 	}
 	firstOnly := s.opts().OnlyFirstSubscribe
 	kinds := fanout.Frames{FirstOnly: firstOnly}
-	subscriptions := 0
 	for _, f := range frames {
-		if kinds.Kind(f) != fanout.UserFrame {
-			if len(f)-1 > maxTopic {
-				return ErrTooLarge
-			}
-			subscriptions++
+		if kinds.Kind(f) != fanout.UserFrame && len(f)-1 > subscriber.MaxTopic {
+			return ErrTooLarge
 		}
 	}
-	t := &s.topics
-	t.Lock()
-	defer s.unlock()
-	if subscriptions == 0 {
-		for p := range t.pipes {
-			switch p.Out.Offer(nil, nil, frames) {
-			case queue.Accepted:
-				t.queued += engine.BodiesSize(frames)
-			case queue.Full:
-				p.Out.CountDrops(1)
-			}
-		}
-		return nil
-	}
-	kinds = fanout.Frames{FirstOnly: firstOnly}
-	sent := make([][]byte, 0, len(frames))
-	for _, f := range frames {
-		switch kinds.Kind(f) {
-		case fanout.SubscribeFrame:
-			t.add(string(f[1:]))
-		case fanout.CancelFrame:
-			if !t.drop(string(f[1:])) && !s.verbose() {
-				continue
-			}
-		}
-		sent = append(sent, f)
-	}
-	if len(sent) == 0 {
-		return nil
-	}
-	wire := zmtp.AppendMessage(nil, sent...)
-	for peer := range t.peers {
-		t.request(peer, wire)
-	}
+	s.topics.Send(frames, firstOnly, s.opts().XSubVerboseUnsubscribe)
 	return nil
 }

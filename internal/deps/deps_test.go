@@ -4,7 +4,7 @@
 //	internal/* ◀── zmtp ◀── sockets ◀── chp ◀── cmd
 //	internal/ipcpath ◀── internal/link ◀── internal/engine ◀── internal/route ◀── sockets
 //	internal/link ◀── sockets, chp, patterns, cmd
-//	internal/topic ◀── internal/fanout ◀── sockets
+//	internal/topic ◀── internal/fanout ◀── internal/subscriber ◀── sockets
 //	internal/ipcpath ◀── chp, cmd
 //	internal/visible ◀── chp, patterns, internal/command, cmd
 //	internal/lograte, sockets ◀── internal/peerlog ◀── chp, patterns/majordomo, internal/command
@@ -130,6 +130,12 @@ var rules = []struct {
 	{
 		path: "internal/route",
 		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/engine", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "zmtp"},
+		std:  []string{"net/http", "os/exec"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
+	},
+	{
+		path: "internal/subscriber",
+		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/engine", "internal/fanout", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "internal/topic", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
@@ -336,7 +342,7 @@ func TestDirection(t *testing.T) {
 // rooms lists the internal packages of package sockets. No other package imports them,
 // except that the packages above it parse endpoints as it does and dial like it,
 // and they do not import each other, except for those that the rules list.
-var rooms = []string{module + "/internal/bounds", module + "/internal/engine", module + "/internal/fanout", module + "/internal/link", module + "/internal/queue", module + "/internal/route", module + "/internal/topic"}
+var rooms = []string{module + "/internal/bounds", module + "/internal/engine", module + "/internal/fanout", module + "/internal/link", module + "/internal/queue", module + "/internal/route", module + "/internal/subscriber", module + "/internal/topic"}
 
 // linked lists the libraries that use the syntax of endpoints.
 var linked = []string{module + "/chp", module + "/patterns/freelance", module + "/internal/command"}
