@@ -388,7 +388,6 @@ func (q *sequencer) followed(h state.Head, wire []byte, spans []sockets.Span) er
 	q.arm(out, h.At)
 	q.watches.push(out.Pieces)
 	q.linked = q.journal.Append(h, out.Pieces, 0)
-	q.tail.add(h, out.Pieces, 0)
 	if h.Counter == 0 { // not from a client of this package
 		q.early.Published(wire, spans, timer.Now())
 	}
@@ -417,7 +416,7 @@ func (s *Server) install(ctx context.Context, b *base) error {
 	q.setState(b.state)
 	q.armedAt = timer.Now()
 	q.source, q.base = b.run, 0
-	q.tail.clear()
+	s.pair.journal.Restored()
 	q.early.Copied(b.early, &b.seen, timer.Now())
 	q.mu.Unlock()
 	s.pair.copied.Store(true)

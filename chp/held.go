@@ -8,7 +8,6 @@ import (
 	"clustermap/chp/internal/journal"
 	"clustermap/chp/internal/state"
 	"clustermap/internal/kvmsg"
-	"clustermap/internal/mutate"
 	"clustermap/internal/store"
 	"clustermap/internal/timer"
 	"clustermap/sockets"
@@ -125,24 +124,13 @@ func (h *held) filter(spans []sockets.Span, d *timer.Deadlines) []sockets.Span {
 	})
 }
 
-// commits says which updates the other server of the pair has, if they wait for it.
-type commits struct {
-	peer  bool  // wait for the other server of the pair
-	acked int64 // the last sequence that it has
-}
-
-// hasCommitted reports whether a batch is committed and may be published.
-func (q *sequencer) hasCommitted(b *heldBatch) bool {
-	return q.journal.Committed(b.index, b.Last()) && (!q.commits.peer || b.Last() <= q.commits.acked || mutate.PublishAlone)
-}
-
 // commit puts the held batches that are committed into the map and publishes them. A passive
 // server commits nothing. mu must be held.
 func (q *sequencer) commit() {
 	some := false
 	for !q.passive && !q.held.empty() {
 		b := q.held.oldest()
-		if !q.hasCommitted(b) {
+		if !q.journal.Committed(b.index, b.Last()) {
 			break
 		}
 		q.publish(b)

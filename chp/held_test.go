@@ -3,6 +3,7 @@ package chp
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 )
@@ -20,10 +21,7 @@ func TestNothingLeavesBeforeItIsCommitted(t *testing.T) {
 	}
 
 	q := &s.sequencer
-	q.mu.Lock()
-	q.commits.peer, q.commits.acked = true, before
-	q.waiting.Store(true)
-	q.mu.Unlock()
+	gate := holdAfter(s, before)
 	const updates = 200
 	for i := range updates {
 		if err := c.Set(ctx, fmt.Sprintf("/held/%d", i), []byte("2")); err != nil {
@@ -43,15 +41,9 @@ func TestNothingLeavesBeforeItIsCommitted(t *testing.T) {
 	}
 
 	half := before + updates/2
-	q.mu.Lock()
-	q.commits.acked = half
-	q.commit()
-	q.mu.Unlock()
+	gate.commit(half)
 	eventually(t, "what is committed is published", func() bool { return c.Sequence() >= half })
-	q.mu.Lock()
-	q.commits.peer = false
-	q.commit()
-	q.mu.Unlock()
+	gate.commit(math.MaxInt64)
 	eventually(t, "the rest is published", func() bool { return c.Sequence() == before+updates })
 	eventually(t, "the client that joined has it", func() bool { return joins.Len() == updates+1 })
 	if q.held.bytes != 0 || !q.held.empty() {
@@ -69,10 +61,7 @@ func TestHeldUpdatesAreBounded(t *testing.T) {
 	s := startServer(t, ServerOptions{})
 	c := startClient(t, s, ClientOptions{SendQueue: 2 * maxHeld})
 	q := &s.sequencer
-	q.mu.Lock()
-	q.commits.peer = true
-	q.waiting.Store(true)
-	q.mu.Unlock()
+	release := hold(s)
 	ctx := testContext(t)
 	const size, updates = 1 << 20, 48
 	sent := make(chan error, 1)
@@ -95,10 +84,7 @@ func TestHeldUpdatesAreBounded(t *testing.T) {
 	if n := held(); n > maxHeld+4*size {
 		t.Errorf("%d bytes are held, the bound is %d", n, maxHeld)
 	}
-	q.mu.Lock()
-	q.commits.peer = false
-	q.commit()
-	q.mu.Unlock()
+	release()
 	if err := <-sent; err != nil {
 		t.Fatal(err)
 	}

@@ -40,6 +40,7 @@ func startServer(t testing.TB, o ServerOptions) *Server {
 	}
 	s, err := NewServer(o)
 	must(t, err)
+	gated(s)
 	must(t, s.Listen(testContext(t)))
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(context.Background()) }()

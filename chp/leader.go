@@ -7,32 +7,42 @@ import (
 	"sync/atomic"
 	"time"
 
+	pairjournal "clustermap/chp/internal/journal/pair"
 	"clustermap/chp/internal/state"
+	"clustermap/internal/store"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
 
-// following is the connection of the passive server, as the active one sees it: a
-// position in the tail. A goroutine sends the batches after it.
+// following is the connection of the passive server, as the active one sees it. A goroutine
+// sends it what the journal of the pair says.
 type following struct {
 	server *Server
 	peer   *sockets.Peer
 	cancel context.CancelFunc
+	to     *pairjournal.Follower // guarded by the sequencer's mutex
+	stall  stall
+}
 
-	// Guarded by the sequencer's mutex.
-	position uint64 // of the next batch to send
-	sent     int64  // all updates up to this sequence were sent
-	have     int64  // all updates up to this sequence were acknowledged
-	idle     int    // looks since have last increased or nothing was unacknowledged
-	base     int64  // sequence of the last map that was sent, or 0
-	hasMap   bool   // it has acknowledged the map
-	behind   int    // looks since then while updates do not wait for it
-	gone     bool   // the connection has ended or is about to
-	bye      bool   // it has announced its end
-	seen     uint64 // sends at the last look
-	stuck    int    // looks during which one send has been in progress
-
+// stall tells a send that has been in progress for long.
+type stall struct {
 	sends atomic.Uint64 // rises when a send begins and when it ends, so it is odd in between
+
+	// Of the goroutine that looks.
+	seen  uint64 // sends at the last look
+	looks int    // during which one send has been in progress
+}
+
+// look counts a look, and reports whether one send has been in progress for most, given the
+// time between looks.
+func (s *stall) look(most, every time.Duration) bool {
+	now := s.sends.Load()
+	if now%2 == 0 || now != s.seen {
+		s.seen, s.looks = now, 0
+		return false
+	}
+	s.looks++
+	return time.Duration(s.looks)*every >= most
 }
 
 // followedBy starts to send a peer the updates that it requests. The peer, which has
@@ -44,11 +54,11 @@ func (s *Server) followedBy(ctx context.Context, peer *sockets.Peer, r followReq
 		peer.Disconnect(err)
 		return
 	}
-	q := &s.sequencer
+	q, p := &s.sequencer, s.pair
 	f := &following{server: s, peer: peer}
 	ctx, f.cancel = context.WithCancel(ctx)
 	q.mu.Lock()
-	old := q.follower
+	old := p.following
 	var err error
 	switch {
 	case q.passive:
@@ -62,12 +72,9 @@ func (s *Server) followedBy(ctx context.Context, peer *sockets.Peer, r followReq
 		peer.Disconnect(err)
 		return
 	}
-	if old != nil {
-		f.idle = old.idle
-	}
-	works := old != nil && !old.gone && !old.bye
-	q.follower = f
-	q.tail.most = 0
+	works := old != nil && old.to.Live()
+	p.following = f
+	f.to = p.journal.Follow(r.mapID == q.state.ID, state.Reign{ID: r.reign, Last: r.last}, q.order.reigns.Newest)
 	q.mu.Unlock()
 	if works {
 		s.log.Warn("a new follower replaces one that is still connected; are there more than two servers?",
@@ -82,14 +89,11 @@ func (s *Server) followedBy(ctx context.Context, peer *sockets.Peer, r followReq
 		attrs = append(attrs, "handed_over_by", by[:min(len(by), maxRequester)])
 	}
 	s.log.Info("the other server follows", attrs...)
-	s.pair.sending.Go(func() {
-		err := f.run(ctx, r)
+	p.sending.Go(func() {
+		err := f.run(ctx)
 		f.cancel()
 		q.mu.Lock()
-		f.gone = true
-		if q.follower == f {
-			q.tail.most = 0
-		}
+		p.journal.Lose(f.to)
 		q.mu.Unlock()
 		if err != nil && ctx.Err() == nil {
 			s.log.Info("the other server no longer follows", "remote", peer.RemoteAddr(), "error", err)
@@ -106,50 +110,35 @@ var (
 	errReplaced  = errors.New("chp: the other server has connected again")
 	errStuck     = errors.New("chp: the other server does not read")
 	errStranger  = errors.New("chp: the follower does not have the key of the other server of the pair")
+	errGone      = errors.New("chp: the other server has announced its end")
 	errFollower  = errors.New("chp: unexpected message of the passive server")
 )
 
-// run sends the tail from the follower's position on, or the whole map first, until the
+// run sends what follows the follower's last update, or the whole map first, until the
 // context or the connection ends.
-func (f *following) run(ctx context.Context, r followRequest) error {
-	q := &f.server.sequencer
-	q.mu.Lock()
-	position, ok := q.resume(r)
-	f.position = position
-	if ok {
-		f.sent = r.last
-	}
-	q.mu.Unlock()
-	if ok {
-		if err := f.control(ctx, nameTail, binary.BigEndian.AppendUint64(nil, f.server.pair.thisRun)); err != nil {
-			return err
-		}
-	}
-	var part tailPart
+func (f *following) run(ctx context.Context) error {
+	q, j := &f.server.sequencer, f.server.pair.journal
+	var part pairjournal.Part
 	var head, body []byte
-	for {
-		if !ok {
+	for begun := false; ; begun = true {
+		q.mu.Lock()
+		more := j.Next(f.to, &part)
+		whole := f.to.NeedsMap()
+		q.mu.Unlock()
+		if whole {
+			if begun {
+				f.server.log.Warn("sending the whole map to the other server, which fell behind")
+			}
 			if err := f.sendBase(ctx); err != nil {
 				return err
 			}
-		}
-		q.mu.Lock()
-		ok = q.tail.read(f.position, followPortion, &part)
-		var more <-chan struct{}
-		n := len(part.batches)
-		if n == 0 {
-			more = q.tail.more()
-		} else {
-			f.sent = part.batches[n-1].Last()
-		}
-		f.position += uint64(n)
-		if q.tail.most > 0 && q.follower == f {
-			q.tail.caughtUp(f.position)
-		}
-		q.mu.Unlock()
-		if !ok {
-			f.server.log.Warn("sending the whole map to the other server, which fell behind")
 			continue
+		}
+		if !begun {
+			if err := f.control(ctx, nameTail, binary.BigEndian.AppendUint64(nil, f.server.pair.thisRun)); err != nil {
+				_ = part.Each(func(*state.Head, []store.Piece) error { return err })
+				return err
+			}
 		}
 		if more != nil {
 			select {
@@ -159,57 +148,38 @@ func (f *following) run(ctx context.Context, r followRequest) error {
 			}
 			continue
 		}
-		var err error
-		pieces := part.pieces
-		for i := range part.batches {
-			b := &part.batches[i]
-			body = b.Head.Append(body[:0])
+		if part.Len() == 0 {
+			return errGone
+		}
+		err := part.Each(func(h *state.Head, pieces []store.Piece) error {
+			body = h.Append(body[:0])
 			head = appendControl(head[:0], nameBatch, body)
-			if err == nil {
-				err = f.send(ctx, head, 1, nil)
-			}
-			for _, p := range pieces[:b.pieces] {
+			err := f.send(ctx, head, 1, nil)
+			for _, p := range pieces {
 				if err == nil {
 					err = f.send(ctx, p.Wire(), p.Records, p.Segment)
 				}
-				p.Segment.Release()
 			}
-			pieces = pieces[b.pieces:]
-		}
-		clear(part.pieces)
+			return err
+		})
 		if err != nil {
 			return err
 		}
 	}
 }
 
-// followPortion is the number of bytes of the tail that are read at a time.
-const followPortion = 1 << 20
-
 // send sends messages in wire form. While the follower keeps reading, it waits without
 // a time limit: see pair.judge.
 func (f *following) send(ctx context.Context, wire []byte, n int, owner sockets.Owner) error {
-	f.sends.Add(1)
+	f.stall.sends.Add(1)
 	err := f.server.router.SendWire(ctx, f.peer, wire, n, owner)
-	f.sends.Add(1)
+	f.stall.sends.Add(1)
 	return err
 }
 
 // control sends a message of two frames.
 func (f *following) control(ctx context.Context, name string, body []byte) error {
 	return f.send(ctx, appendControl(nil, name, body), 1, nil)
-}
-
-// standsStill counts a look, and reports whether one send has been in progress for
-// most, given the time between looks. mu must be held.
-func (f *following) standsStill(most, look time.Duration) bool {
-	now := f.sends.Load()
-	if now%2 == 0 || now != f.seen {
-		f.seen, f.stuck = now, 0
-		return false
-	}
-	f.stuck++
-	return time.Duration(f.stuck)*look >= most
 }
 
 // sendBase sends the whole map as of a cut; the tail continues it. The tail keeps the
@@ -221,11 +191,7 @@ func (f *following) sendBase(ctx context.Context) error {
 	q.mu.Lock()
 	c := q.state.Image()
 	h := baseHead{f.server.pair.thisRun, c.ID, c.Terms}
-	f.position = q.tail.end() - uint64(q.held.size()) // what is held follows the map
-	f.sent, f.base, f.hasMap = q.state.Terms.Newest.Last, q.state.Terms.Newest.Last, false
-	if q.follower == f {
-		q.tail.keepFrom(f.position, q.state.Store.LiveBytes())
-	}
+	f.server.pair.journal.Copy(f.to, q.state.Terms.Newest.Last, q.held.size(), q.state.Store.LiveBytes())
 	q.mu.Unlock()
 	defer c.Release()
 	if err := f.control(ctx, nameBase, h.append(nil)); err != nil {
@@ -250,18 +216,6 @@ func (f *following) sendBase(ctx context.Context) error {
 // basePortion is the number of bytes of the map that are sent at a time.
 const basePortion = 64 << 10
 
-// resume returns the position in the tail after a follower's last update, and false if
-// the follower needs the whole map. mu must be held.
-func (q *sequencer) resume(r followRequest) (position uint64, ok bool) {
-	if r.mapID != q.state.ID {
-		return 0, false
-	}
-	if position, ok = q.tail.behind(r.reign, r.last); ok {
-		return position, true
-	}
-	return q.tail.end(), q.order.reigns.Newest == state.Reign{ID: r.reign, Last: r.last}
-}
-
 // hears handles a message of the other server: FOLLOW, PROOF, HAVE or BYE.
 func (s *Server) hears(ctx context.Context, peer *sockets.Peer, m zmtp.WireMessage) {
 	if m.Len() != 2 || s.pair == nil {
@@ -279,58 +233,35 @@ func (s *Server) hears(ctx context.Context, peer *sockets.Peer, m zmtp.WireMessa
 		s.proved(peer, body)
 	case nameHave:
 		if len(body) == 8 {
-			if q.acknowledged(peer, int64(binary.BigEndian.Uint64(body))) && s.pair.warned.Swap(false) {
-				// At the level of the line that says so of the beginning.
-				s.log.Warn("publishing updates when the other server has them again")
-			}
+			s.pair.acknowledged(peer, int64(binary.BigEndian.Uint64(body)))
 		}
 	case nameBye:
 		q.mu.Lock()
-		if f := q.follower; f != nil && f.peer == peer {
-			f.bye = true
+		if f := s.pair.following; f != nil && f.peer == peer {
+			s.pair.journal.Leave(f.to)
 		}
 		q.mu.Unlock()
 		s.pair.look()
 	}
 }
 
-// caughtUp is the number of updates that a follower may be behind for updates to wait
-// for it from then on. If it has the map and stays further behind for the time-out,
-// updates wait for it all the same: otherwise it would never catch up with clients that
-// write as fast as it can read.
-const caughtUp = 1 << 14
-
-// acknowledged records that a follower has everything up to a sequence, and reports whether
-// updates wait for it from then on.
-func (q *sequencer) acknowledged(peer *sockets.Peer, sequence int64) (waits bool) {
+// acknowledged records that the other server has everything up to a sequence.
+func (p *pair) acknowledged(peer *sockets.Peer, sequence int64) {
+	q := &p.server.sequencer
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	f := q.follower
-	switch {
-	case f == nil || f.peer != peer || sequence < f.have:
-		return false
-	case sequence > f.sent:
-		peer.Disconnect(errFollower)
-		return false
+	f, begins := p.following, false
+	if f != nil && f.peer == peer {
+		var err error
+		if begins, err = p.journal.Acknowledged(f.to, sequence, q.order.reigns.Newest.Last); err != nil {
+			peer.Disconnect(errFollower)
+		}
+		q.commit()
 	}
-	f.have, f.hasMap = sequence, sequence >= f.base
-	if f.have > q.commits.acked {
-		// Only this is progress: updates must not wait forever for a follower that
-		// reconnects again and again and acknowledges nothing.
-		q.commits.acked, f.idle = f.have, 0
+	q.mu.Unlock()
+	if begins && p.warned.Swap(false) {
+		// At the level of the line that says so of the beginning.
+		p.server.log.Warn("publishing updates when the other server has them again")
 	}
-	if !q.commits.peer && q.acks > 1 && f.hasMap && !f.gone && !f.bye &&
-		(q.order.reigns.Newest.Last-f.have < caughtUp || f.behind > looksPerTimeout) {
-		q.commits.peer, f.behind, waits = true, 0, true
-	}
-	q.commit()
-	return waits
-}
-
-// alone makes updates commit without the other server. mu must be held.
-func (q *sequencer) alone() {
-	q.commits.peer = false
-	q.commit()
 }
 
 // fullest returns the fill level of the fullest queue, from 0 to 1: of the subscribers,
@@ -343,8 +274,5 @@ func (s *Server) fullest() float64 {
 	q := &s.sequencer
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if f := q.follower; f != nil && !f.gone {
-		full = max(full, q.tail.fill(f.position))
-	}
-	return full
+	return max(full, s.pair.journal.Fill())
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	pairjournal "clustermap/chp/internal/journal/pair"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/mutate"
 	"clustermap/internal/timer"
@@ -42,6 +43,10 @@ type pair struct {
 	began    time.Time
 	diverged divergence // the last report; owned by the goroutine that follows
 
+	// Guarded by the sequencer's mutex.
+	journal   *pairjournal.Journal // what the other server has; also the sequencer's journal
+	following *following           // the other server, or nil if it does not follow
+
 	// Owned by run.
 	isolation  isolation
 	vigil      vigil      // of a backup that has not heard its primary
@@ -71,12 +76,13 @@ const (
 func newPair(s *Server, o ServerOptions) *pair {
 	q := &s.sequencer
 	q.mu.Lock() // the log may flush
-	q.passive, q.acks = true, o.Pair.Acks
-	q.tail.on, q.tail.size = true, tailBytes
+	q.passive = true
 	q.early.Timeout = o.Pair.Timeout
+	j := pairjournal.New(q.journal, o.Pair.Acks, looksPerTimeout)
+	q.journal = j
 	q.mu.Unlock()
 	p := &pair{
-		server: s, began: time.Now(), timeout: o.Pair.Timeout, changed: make(chan struct{}, 1), answers: make(chan reply, 1),
+		server: s, journal: j, began: time.Now(), timeout: o.Pair.Timeout, changed: make(chan struct{}, 1), answers: make(chan reply, 1),
 		security: func() sockets.Security { return o.Pair.PeerSecurity },
 		bound:    func() sockets.Security { return o.Security },
 		peerKey:  o.Pair.PeerSecurity.CurveServerKey,
@@ -286,11 +292,10 @@ func (p *pair) yield() {
 		q.endTerm()
 	}
 	// What is held stays so, until the active server says whether it has it (follower.control).
-	q.commits.peer = false
+	p.journal.Yield()
 	q.halt(haltHandover|haltIsolated, false)
-	f := q.follower
-	q.follower = nil
-	q.tail.most = 0
+	f := p.following
+	p.following = nil
 	q.mu.Unlock()
 	if f != nil {
 		f.cancel()
@@ -310,9 +315,8 @@ func (p *pair) yield() {
 func (p *pair) disconnected(peer *sockets.Peer) {
 	q := &p.server.sequencer
 	q.mu.Lock()
-	f := q.follower
-	if f != nil && f.peer == peer {
-		f.gone = true
+	if f := p.following; f != nil && f.peer == peer {
+		p.journal.Lose(f.to)
 		f.cancel()
 	}
 	q.mu.Unlock()
@@ -336,31 +340,24 @@ func (p *pair) judge(ctx context.Context, look bool) {
 	q := &s.sequencer
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	f := q.follower
+	f := p.following
 	if f == nil {
 		return
 	}
-	if look && !f.gone && f.standsStill(s.opts.SnapshotTimeout, p.lookEvery()) {
-		f.gone = true
+	if look && f.to.Progress != pairjournal.ProgressLost && f.stall.look(s.opts.SnapshotTimeout, p.lookEvery()) {
+		p.journal.Lose(f.to)
 		f.cancel()
 		f.peer.Disconnect(errStuck)
 		s.log.Warn("disconnected the other server, which does not read", "remote", f.peer.RemoteAddr())
 	}
-	switch {
-	case f.have >= q.order.reigns.Newest.Last && !f.gone: // updates wait for the disk only
-		f.idle = 0
-	case look && !p.isolation.holds():
-		f.idle++
-	}
-	if look && f.hasMap && !q.commits.peer {
-		f.behind++
-	}
-	if !q.commits.peer {
+	p.journal.Look(q.order.reigns.Newest.Last, look, !p.isolation.holds())
+	if !p.journal.Waits() {
 		return
 	}
-	alone, ask := f.bye, false
+	left := f.to.Progress == pairjournal.ProgressLeft
+	alone, ask := left, false
 	if !alone {
-		alone, ask = p.isolation.overdue(f.idle)
+		alone, ask = p.isolation.overdue(f.to.Idle)
 	}
 	if ask {
 		p.ask(ctx)
@@ -369,13 +366,14 @@ func (p *pair) judge(ctx context.Context, look bool) {
 		return
 	}
 	level := slog.LevelWarn
-	if f.bye {
+	if left {
 		level = slog.LevelInfo // it was stopped
 	}
-	p.warned.Store(!f.bye)
+	p.warned.Store(!left)
 	// First, so that the log has it even if this process ends now.
 	s.log.Log(context.Background(), level, "publishing updates without the other server")
-	q.alone()
+	p.journal.Alone()
+	q.commit()
 }
 
 // changeLevel returns the level at which a change of state is logged. Failures of the
@@ -489,24 +487,24 @@ func (p *pair) handover(ctx context.Context) error {
 	q := &p.server.sequencer
 	p.awaitNews(ctx)
 	q.mu.Lock()
-	f, err := q.successor()
+	f, err := p.successor()
 	q.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	near := func() bool { return q.commits.peer || q.acks == 1 && q.tail.lag(f.position) <= maxHeld }
+	near := func() bool { return p.journal.Near(f.to, maxHeld) }
 	if err := p.drain(ctx, f, near); err != nil {
 		return fmt.Errorf("chp: handover failed: %w", err)
 	}
 	q.mu.Lock()
-	if f, err = q.successor(); err == nil {
+	if f, err = p.successor(); err == nil {
 		q.halt(haltHandover, true)
 	}
 	q.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	if err = p.drain(ctx, f, func() bool { return f.have == q.order.reigns.Newest.Last }); err == nil {
+	if err = p.drain(ctx, f, func() bool { return f.to.Have == q.order.reigns.Newest.Last }); err == nil {
 		p.drained.Store(true)
 		soon, cancel := context.WithTimeout(ctx, max(2*p.timeout, drainLeast))
 		err = p.node.Handover(soon) // the other server may have ended just now
@@ -531,8 +529,7 @@ func (p *pair) awaitNews(ctx context.Context) {
 	q := &p.server.sequencer
 	for end := time.Now().Add(p.timeout); time.Now().Before(end); {
 		q.mu.Lock()
-		f := q.follower
-		follows := !q.passive && f != nil && !f.gone && !f.bye
+		follows := !q.passive && p.following != nil && p.following.to.Live()
 		q.mu.Unlock()
 		peer := p.node.Peer()
 		known := peer.Alive && peer.State == binarystar.StatePassive
@@ -556,14 +553,14 @@ func (p *pair) forget() {
 
 // successor returns the follower, or an error if this server cannot hand over to it. mu
 // must be held.
-func (q *sequencer) successor() (*following, error) {
-	f := q.follower
+func (p *pair) successor() (*following, error) {
+	q, f := &p.server.sequencer, p.following
 	switch {
 	case q.passive:
 		return nil, binarystar.ErrNotActive
 	case q.halted&haltHandover != 0:
 		return nil, errHandover
-	case f == nil || f.gone || f.bye:
+	case f == nil || !f.to.Live():
 		return nil, binarystar.ErrNoSuccessor
 	}
 	return f, nil
@@ -578,10 +575,10 @@ func (p *pair) drain(ctx context.Context, f *following, has func() bool) error {
 	have, sends, idle := int64(-1), uint64(0), time.Duration(0)
 	for last := time.Now(); ; {
 		q.mu.Lock()
-		if n := f.sends.Load(); f.have != have || n != sends {
-			have, sends, idle = f.have, n, 0
+		if n := f.stall.sends.Load(); f.to.Have != have || n != sends {
+			have, sends, idle = f.to.Have, n, 0
 		}
-		done, gone := f.hasMap && has(), f.gone || f.bye || q.follower != f
+		done, gone := f.to.HasMap() && has(), !f.to.Live() || p.following != f
 		q.mu.Unlock()
 		switch {
 		case done:

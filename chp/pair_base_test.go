@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	pairjournal "clustermap/chp/internal/journal/pair"
 	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/state"
 	"clustermap/sockets"
@@ -41,7 +42,8 @@ func lazyFollower(t testing.TB, s pairServer) *wireFollower {
 		q := &s.sequencer
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		return q.follower != nil && q.follower.sent > 0 && q.follower.sends.Load()%2 == 1
+		f := s.pair.following
+		return f != nil && f.to.Sent > 0 && f.stall.sends.Load()%2 == 1
 	})
 	return f
 }
@@ -55,7 +57,7 @@ func TestPairBaseUnderWrites(t *testing.T) {
 	s, c := bigPrimary(t, nil)
 	q := &s.sequencer
 	q.mu.Lock()
-	q.tail.size = 256 << 10
+	s.pair.journal.Bound(256 << 10)
 	q.mu.Unlock()
 	f := lazyFollower(t, s)
 	for i := range 64 {
@@ -104,8 +106,8 @@ func TestPairBaseUnderWrites(t *testing.T) {
 	must(t, <-done)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.tail.most > 0 || q.tail.bytes > q.tail.size {
-		t.Errorf("the tail keeps %d bytes, up to %d, for a follower that has everything", q.tail.bytes, q.tail.most)
+	if bytes, most := s.pair.journal.Kept(); most > 256<<10 || bytes > most {
+		t.Errorf("the tail keeps %d bytes, up to %d, for a follower that has everything", bytes, most)
 	}
 }
 
@@ -119,7 +121,8 @@ func TestPairFollowerStandsStill(t *testing.T) {
 	eventually(t, "it is disconnected", func() bool {
 		s.sequencer.mu.Lock()
 		defer s.sequencer.mu.Unlock()
-		return s.sequencer.follower.gone && s.sequencer.follower.sends.Load()%2 == 0
+		f := s.pair.following
+		return f.to.Progress == pairjournal.ProgressLost && f.stall.sends.Load()%2 == 0
 	})
 	_, err := c.SetSync(ctx, "/after", []byte("1"))
 	must(t, err)

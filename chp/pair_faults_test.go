@@ -118,7 +118,7 @@ func (p pairServer) holds(looks int) bool {
 	if q.held.empty() {
 		return false
 	}
-	q.follower.idle = looksPerTimeout - looks
+	p.pair.following.to.Idle = looksPerTimeout - looks
 	return true
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clustermap/chp/commit"
+	pairjournal "clustermap/chp/internal/journal/pair"
 )
 
 // TestPairInSync: the servers are not in sync before the other one has all that was
@@ -52,7 +53,7 @@ func TestPairCatchesUp(t *testing.T) {
 	q.mu.Lock()
 	r := followRequest{q.state.ID, q.order.reigns.Newest.ID, has}
 	q.mu.Unlock()
-	for range caughtUp {
+	for range pairjournal.CaughtUp {
 		must(t, c.Set(ctx, "/b", []byte("1")))
 	}
 	must(t, c.Flush(ctx))
@@ -65,7 +66,7 @@ func TestPairCatchesUp(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		return s.inSync2()
 	})
-	if st := s.Status(); st.InSync || st.Lag != caughtUp {
+	if st := s.Status(); st.InSync || st.Lag != pairjournal.CaughtUp {
 		t.Errorf("in sync: %v, lag %d", st.InSync, st.Lag)
 	}
 }
@@ -110,7 +111,7 @@ func TestPairWaitsForOwnDisk(t *testing.T) {
 	eventually(t, "the follower has it", func() bool {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		return q.follower.have == q.order.reigns.Newest.Last
+		return s.pair.following.to.Have == q.order.reigns.Newest.Last
 	})
 	for range 2 * looksPerTimeout {
 		s.pair.judge(ctx, true)

@@ -62,6 +62,7 @@ func startAlone(t testing.TB, o ServerOptions) pairServer {
 
 func servePair(t testing.TB, s *Server) pairServer {
 	t.Helper()
+	gated(s)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(context.Background()) }()
 	select {
@@ -90,7 +91,7 @@ func (p pairServer) inSync() bool {
 	q := &p.sequencer
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.commits.peer && q.held.empty() && q.follower.have == q.order.reigns.Newest.Last
+	return p.pair.journal.Waits() && q.held.empty() && p.pair.following.to.Have == q.order.reigns.Newest.Last
 }
 
 func (p pairServer) active() bool { return p.pair.active.Load() }
@@ -232,7 +233,7 @@ func (p pairServer) inSync2() bool {
 	q := &p.sequencer
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.commits.peer
+	return p.pair.journal.Waits()
 }
 
 // TestPairEndHandsOver: a server that is ended on purpose hands over; the other one does

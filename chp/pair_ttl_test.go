@@ -19,12 +19,12 @@ func TestPairTimesToLive(t *testing.T) {
 	must(t, err)
 	eventually(t, "the backup follows", primary.inSync)
 	backup.crash()
+	g := gated(primary.Server)
+	g.q.mu.Lock()
+	g.age = time.Hour // the other server gets what was made an hour ago
+	g.q.mu.Unlock()
 	_, err = c.SetSync(ctx, "/k", []byte("1"), WithTTL(2*time.Hour))
 	must(t, err)
-	q := &primary.sequencer
-	q.mu.Lock()
-	q.tail.batches[len(q.tail.batches)-1].At -= time.Hour // it was made an hour ago
-	q.mu.Unlock()
 
 	left := func(s pairServer) (longest time.Duration) {
 		for e := range s.All() {

@@ -34,7 +34,7 @@ func TestPairRefusesNewerFollower(t *testing.T) {
 	q := &s.sequencer
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.follower != nil {
+	if s.pair.following != nil {
 		t.Error("one of them follows")
 	}
 }

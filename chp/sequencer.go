@@ -56,17 +56,13 @@ type sequencer struct {
 	linked  journal.Index // of the last entry in the map
 
 	// Of a pair.
-	passive  bool       // the server does not accept or publish updates
-	halted   halts      // updates wait
-	acks     int        // number of servers that must have an update
-	source   uint64     // run of the active server that this one copies or has last copied, or 0
-	tail     tail       // for the other server
-	follower *following // the other server, or nil if it does not follow
-	early    wire.Early // updates that came before the active server published them
+	passive bool       // the server does not accept or publish updates
+	halted  halts      // updates wait
+	source  uint64     // run of the active server that this one copies or has last copied, or 0
+	early   wire.Early // updates that came before the active server published them
 
 	held     held          // ordered and not yet committed
 	tight    bool          // updates wait until the map has the held ones, which may fill it
-	commits  commits       // the other server, as far as updates wait for it
 	progress chan struct{} // closed when some were published; nil if no goroutine waits
 	terms    uint64        // how often the server has stopped being the active one
 	kept     int64         // the last published update of the term that ended last
@@ -194,18 +190,16 @@ func (q *sequencer) acceptNow(wire []byte, spans []sockets.Span, from sender) (u
 func (q *sequencer) apply(e *state.Entry) {
 	e.Reign, e.First, e.Count = q.order.reigns.Present, q.order.last+1, uint32(len(e.Spans))
 	q.order.follow(&e.Head)
-	if q.journal.AtOnce() && !q.commits.peer && q.held.empty() {
+	if q.journal.AtOnce() && q.held.empty() {
 		out := q.state.Apply(e)
 		q.linked = q.journal.Append(e.Head, out.Pieces, 0)
-		q.tail.add(e.Head, out.Pieces, 0)
 		q.arm(out, e.At)
 		q.send(out.Pieces, e.Spans)
 		return
 	}
 	pieces := q.state.Append(e)
 	b := heldBatch{Head: e.Head, index: q.journal.Append(e.Head, pieces, q.held.size()), pieces: pieces, spans: e.Spans}
-	q.tail.add(e.Head, pieces, q.held.size())
-	if q.held.empty() && q.hasCommitted(&b) {
+	if q.held.empty() && q.journal.Committed(b.index, b.Last()) {
 		q.publish(&b)
 		return
 	}

@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/internal/journal"
+	"clustermap/chp/internal/state"
 	"clustermap/internal/interop"
+	"clustermap/internal/store"
 	"clustermap/internal/testenv"
 )
 
@@ -179,17 +183,61 @@ func TestServerSetBeforeServe(t *testing.T) {
 // hold makes a server's updates wait to be committed; the function that it returns ends
 // that.
 func hold(s *Server) (release func()) {
-	set := func(on bool) {
-		q := &s.sequencer
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.commits.peer, q.commits.acked = on, q.state.Last()
-		q.noteWaits()
-		q.commit()
-		q.wakeWaiters()
+	g := holdAfter(s, s.Sequence())
+	return func() { g.commit(math.MaxInt64) }
+}
+
+// gate is a journal that commits up to a sequence, as a test says. The servers of tests have
+// one from the start, since nothing may replace a journal later.
+type gate struct {
+	journal.Journal
+
+	// Guarded by the sequencer's mutex.
+	q    *sequencer
+	upto int64
+	age  time.Duration // of the batches when they are appended
+}
+
+// gated gives a server that does not serve yet a gate, which is open.
+func gated(s *Server) *gate {
+	q := &s.sequencer
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	g, ok := q.journal.(*gate)
+	if !ok {
+		g = &gate{Journal: q.journal, q: q, upto: math.MaxInt64}
+		q.journal = g
 	}
-	set(true)
-	return func() { set(false) }
+	return g
+}
+
+// holdAfter makes the updates of a server wait that follow a sequence.
+func holdAfter(s *Server, sequence int64) *gate {
+	g := gated(s)
+	g.q.mu.Lock()
+	defer g.q.mu.Unlock()
+	g.upto = sequence
+	return g
+}
+
+func (g *gate) AtOnce() bool { return g.upto == math.MaxInt64 && g.Journal.AtOnce() }
+
+func (g *gate) Append(h state.Head, pieces []store.Piece, held int) journal.Index {
+	h.At -= g.age
+	return g.Journal.Append(h, pieces, held)
+}
+
+func (g *gate) Committed(i journal.Index, last int64) bool {
+	return last <= g.upto && g.Journal.Committed(i, last)
+}
+
+// commit commits up to a sequence.
+func (g *gate) commit(sequence int64) {
+	g.q.mu.Lock()
+	defer g.q.mu.Unlock()
+	g.upto = sequence
+	g.q.commit()
+	g.q.wakeWaiters()
 }
 
 // ordered returns the sequence of the last update that a server has ordered.

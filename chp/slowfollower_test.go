@@ -32,7 +32,7 @@ func TestSlowFollowerSlowsIntake(t *testing.T) {
 	eventually(t, "it follows", func() bool {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		return q.follower != nil && !q.follower.gone
+		return primary.pair.following != nil && primary.pair.following.to.Live()
 	})
 	c, err := NewClient(ClientOptions{Servers: []string{primary.Endpoints().Snapshot}, HeartbeatTimeout: hang, SyncTimeout: hang, Logger: quiet()})
 	must(t, err)

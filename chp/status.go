@@ -147,9 +147,9 @@ func (s *Server) pairStatus(st *Status) {
 	switch {
 	case p.active.Load():
 		st.State = ServerActive
-		if f := q.follower; f != nil && !f.gone {
-			st.Lag = max(q.order.reigns.Newest.Last-f.have, 0)
-			st.InSync = q.commits.peer && f.have >= q.state.Terms.Newest.Last
+		if f := p.journal.Follower(); f != nil && f.Live() {
+			st.Lag = max(q.order.reigns.Newest.Last-max(f.Have, 0), 0)
+			st.InSync = p.journal.Waits() && f.Have >= q.state.Terms.Newest.Last
 		} else {
 			st.Lag = -1
 		}

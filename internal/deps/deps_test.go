@@ -14,7 +14,7 @@
 //	internal/kvmsg ◀── internal/timer ◀── chp/internal/state ◀── chp
 //	internal/kvmsg, sockets ◀── chp/internal/wire ◀── chp
 //	internal/kvmsg ◀── chp/internal/ledger ◀── chp/internal/state
-//	chp/internal/state ◀── chp/internal/journal ◀── chp/internal/journal/disk ◀── chp
+//	chp/internal/state ◀── chp/internal/journal ◀── chp/internal/journal/disk, chp/internal/journal/pair ◀── chp
 //	chp/commit ◀── chp/internal/journal/disk
 //	                        sockets ◀── patterns/binarystar ◀── chp
 //	                        sockets ◀── patterns/blackbox
@@ -177,6 +177,12 @@ var rules = []struct {
 	{
 		path: "chp/internal/journal",
 		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "chp/internal/ledger", "chp/internal/state", "zmtp"},
+		std:  []string{"net/http", "os/exec"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2"}, // the state's
+	},
+	{
+		path: "chp/internal/journal/pair",
+		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "chp/internal/journal", "chp/internal/ledger", "chp/internal/state", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2"}, // the state's
 	},

@@ -1,4 +1,4 @@
-package chp
+package pair
 
 import (
 	"fmt"
@@ -30,11 +30,11 @@ func tailPieces(t testing.TB, m *store.Map, first int64, updates, value int) (st
 func TestTail(t *testing.T) {
 	t.Parallel()
 	m := store.New(store.Options{})
-	q := tail{on: true, size: 20_000}
+	q := tail{size: 20_000}
 	random := rand.New(rand.NewPCG(1, 2))
 	next := int64(1)
 	var position uint64 // of the follower
-	var part tailPart
+	var part Part
 	want := int64(1) // the sequence at position
 	held := false
 	for round := range 5_000 {
@@ -96,7 +96,7 @@ func TestTail(t *testing.T) {
 // TestTailAllocs: a batch costs the tail no allocation.
 func TestTailAllocs(t *testing.T) {
 	m := store.New(store.Options{})
-	q := tail{on: true, size: 1 << 20}
+	q := tail{size: 1 << 20}
 	h, pieces := tailPieces(t, m, 1, 10, 10)
 	add := func() { q.add(h, pieces, 0) }
 	for range 10_000 {
@@ -105,9 +105,9 @@ func TestTailAllocs(t *testing.T) {
 	if n := testenv.Allocs(0, 10_000, add); n > 0 {
 		t.Errorf("%.2f allocations a batch", n)
 	}
-	var part tailPart
+	var part Part
 	read := func() {
-		if !q.read(q.end()-100, followPortion, &part) || len(part.batches) != 100 {
+		if !q.read(q.end()-100, portion, &part) || len(part.batches) != 100 {
 			t.Fatal("the tail has no hundred batches")
 		}
 		for _, p := range part.pieces {

@@ -1,4 +1,4 @@
-package chp
+package pair
 
 import (
 	"clustermap/chp/internal/state"
@@ -8,10 +8,8 @@ import (
 // tail holds the last batches of a server of a pair, for the other server. A follower
 // is a position in it: a number that increases by one with each batch.
 //
-// It retains the segments of its batches, so it is bounded in bytes. The sequencer's
-// mutex guards it.
+// It retains the segments of its batches, so it is bounded in bytes.
 type tail struct {
-	on      bool
 	size    int // bound of bytes
 	batches []tailBatch
 	first   int           // index in batches of the oldest one
@@ -40,8 +38,10 @@ type tailBatch struct {
 }
 
 const (
-	// tailBytes bounds the updates in the tail.
+	// tailBytes bounds the updates in the tail, see Journal.Bound.
 	tailBytes = 64 << 20
+	// batchBytes is the memory of a batch without its updates.
+	batchBytes = 128
 	// tailSpare is the number of dropped elements from which a slice is compacted.
 	tailSpare = 1024
 )
@@ -52,12 +52,9 @@ func (t *tail) end() uint64 { return t.begin + uint64(len(t.batches)-t.first) }
 // add appends a batch. It keeps as many batches before it as are held, which the other
 // server needs after a copy of the map.
 func (t *tail) add(h state.Head, pieces []store.Piece, held int) {
-	if !t.on {
-		return
-	}
 	b := tailBatch{
 		Head: h, pieces: len(pieces), piece: t.ended + uint64(len(t.pieces)-t.piece),
-		bytes: heldBytes, before: t.total,
+		bytes: batchBytes, before: t.total,
 	}
 	for _, p := range pieces {
 		p.Segment.Retain()
@@ -132,15 +129,38 @@ func (t *tail) behind(reign uint64, last int64) (position uint64, ok bool) {
 	return 0, false
 }
 
-// tailPart is some batches of a tail with their pieces, whose segments are retained.
-type tailPart struct {
+// A Part is some batches of a journal with their pieces, whose segments are retained. Its
+// memory is used again.
+type Part struct {
 	batches []tailBatch
 	pieces  []store.Piece
 }
 
+// Len returns the number of batches.
+func (p *Part) Len() int { return len(p.batches) }
+
+// Each calls send with each batch and its pieces, until it returns an error, which it
+// returns. It empties the part, and releases all segments.
+func (p *Part) Each(send func(h *state.Head, pieces []store.Piece) error) (err error) {
+	rest := p.pieces
+	for i := range p.batches {
+		b := &p.batches[i]
+		if err == nil {
+			err = send(&b.Head, rest[:b.pieces])
+		}
+		for _, piece := range rest[:b.pieces] {
+			piece.Segment.Release()
+		}
+		rest = rest[b.pieces:]
+	}
+	clear(p.pieces)
+	p.batches, p.pieces = p.batches[:0], p.pieces[:0]
+	return err
+}
+
 // read copies batches from a position on to part, up to about size bytes, and retains
 // their segments. It returns false if the position is no longer in the tail.
-func (t *tail) read(position uint64, size int, part *tailPart) (ok bool) {
+func (t *tail) read(position uint64, size int, part *Part) (ok bool) {
 	part.batches, part.pieces = part.batches[:0], part.pieces[:0]
 	if position < t.begin || position > t.end() {
 		return false
