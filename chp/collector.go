@@ -57,7 +57,7 @@ func (s *Server) checkUpdates(b *sockets.Batch) {
 }
 
 // scanUpdate finds, checks and hashes the update at the start of b, if it is valid and
-// in canonical form (sockets.Options.Scan).
+// in canonical form (hooks.Scan).
 func (s *Server) scanUpdate(b []byte) (size int, tag uint64) {
 	return kvmsg.Scan(b, kvmsg.FromClient, s.opts.MaxValueSize)
 }

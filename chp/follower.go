@@ -14,6 +14,7 @@ import (
 	"clustermap/chp/internal/state"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
+	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/lograte"
 	"clustermap/internal/timer"
@@ -129,12 +130,13 @@ func (f *follower) follow(ctx, serving context.Context) error {
 		ReconnectInterval: sockets.ReconnectNever, ConnectTimeout: max(timeout, time.Second), HandshakeTimeout: max(timeout, time.Second),
 		HeartbeatInterval: max(timeout/2, 10*time.Millisecond), HeartbeatTimeout: max(timeout, 50*time.Millisecond),
 		RecvHWM: sockets.Unlimited, RecvHWMBytes: followWindow, Linger: byeTime,
-		Scan: scanUpdate, Prepare: f.prepare, Monitor: f.watch,
+		Prepare: f.prepare, Monitor: f.watch,
 	})
 	if err != nil {
 		return err
 	}
 	defer f.dealer.CloseContext(ended)
+	hooks.Scan(f.dealer, scanUpdate)
 	if err := f.dealer.Connect(o.Peer); err != nil {
 		return err
 	}

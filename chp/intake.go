@@ -76,5 +76,5 @@ func (in *intake) sift(wire []byte, spans []sockets.Span, command kvmsg.Kind, ta
 }
 
 // scanUpdate finds, checks and hashes the update at the start of b, if it is valid and
-// in canonical form (sockets.Options.Scan).
+// in canonical form (hooks.Scan).
 func scanUpdate(b []byte) (size int, tag uint64) { return kvmsg.Scan(b, kvmsg.FromServer, 0) }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clustermap/chp/internal/wire"
+	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/mutate"
 	"clustermap/internal/peerlog"
@@ -135,13 +136,14 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	}
 	s.collector, err = s.dialect.NewCollector(sockets.Options{
 		RecvHWM: sockets.Unlimited, RecvHWMBytes: collectorWindow, RecvTotalBytes: collectorTotal, MaxIncompleteBytes: collectorTotal,
-		MaxMessageSize: int64(o.MaxValueSize) + maxOverhead, Scan: s.scanUpdate, Prepare: s.checkUpdates,
+		MaxMessageSize: int64(o.MaxValueSize) + maxOverhead, Prepare: s.checkUpdates,
 		MaxConnections: o.MaxClients, Operator: s.operator, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Listen: o.Listen, Metadata: announce,
 		Monitor: s.watchConnections("collector"),
 	}, s.refused.add)
 	if err != nil {
 		return nil, err
 	}
+	hooks.Scan(s.collector, s.scanUpdate)
 	s.sequencer.init(s.dialect.NewPublisher(s.publisher), o.MaxMapBytes, &s.refused)
 	if !s.dialect.Full {
 		s.sequencer.hugz = nil

@@ -11,6 +11,7 @@ import (
 
 	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/wire"
+	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
 	netlink "clustermap/internal/link"
 	"clustermap/internal/mutate"
@@ -215,7 +216,6 @@ func (s *session) open() error {
 	options := s.socketOptions()
 	options.RecvHWM, options.Linger, options.ReconnectInterval = sockets.Unlimited, sockets.LingerNone, sockets.ReconnectNever
 	options.MaxMessageSize = min(maxMaxValueSize, c.opts.MaxMapBytes) + maxOverhead
-	options.Scan = scanUpdate
 	options.Monitor = s.monitorSubscriber
 	options.Prepare = s.dialect.Prepare(func(b *sockets.Batch) {
 		subscriber.updates(b)
@@ -246,6 +246,8 @@ func (s *session) open() error {
 		_ = sub.Close() // closing a socket does not fail
 		return err
 	}
+	hooks.Scan(sub, scanUpdate)
+	hooks.Scan(dealer, scanUpdate)
 	s.sub, s.dealer = sub, dealer
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"clustermap/internal/hooks"
 	"clustermap/internal/queue"
 	"clustermap/internal/testenv"
 )
@@ -76,7 +77,7 @@ func TestAllocPub(t *testing.T) {
 	noAllocs(t, "SendWire and SendSpans", func() {
 		must(t, pub.SendWire(ctx, mixed, 600, l)) // lent
 		must(t, pub.SendWire(ctx, one, 1, l))     // copied
-		must(t, pub.SendSpans(ctx, mixed, spans, l))
+		must(t, hooks.SendSpans(ctx, pub, mixed, spans, l))
 		takeAll(t, recvAll, &a, 1201)
 		takeAll(t, recvMore, &m, 1201)
 		takeAll(t, recvSome, &s, 801)

@@ -11,10 +11,8 @@ import (
 // and End, of type uint32, are the half-open range of the message in
 // [Batch.Wire].
 //
-// Its field Tag, of type uint64, is for use by [Options.Scan] and
-// [Options.Prepare], which run in the goroutine that reads the connection. They
-// can store a value there that they compute from a message, such as a hash, so that the
-// receiver of the batch need not touch the bytes again. Without them it is 0.
+// Its field Tag, of type uint64, is for use by [Options.Prepare], which can store a value
+// there that it computes from a message, such as a hash. Otherwise it is 0.
 //
 // It is part of the advanced interface; see the package documentation.
 type Span = buf.Span
@@ -48,14 +46,6 @@ func (b *Batch) Spans() []Span { return b.engine().Spans() }
 //
 // It is part of the advanced interface; see the package documentation.
 func (b *Batch) SetSpans(spans []Span) { b.engine().SetSpans(spans) }
-
-// Rewrite moves the messages to new memory. [Options.Prepare] can use it to
-// make messages longer. Rewrite calls fill once with at least size bytes of
-// undefined contents. fill must write the messages there, reading them from
-// Wire, and return their places. After that Wire returns the new bytes.
-//
-// It is part of the advanced interface; see the package documentation.
-func (b *Batch) Rewrite(size int, fill func(dst []byte) []Span) { b.engine().Rewrite(size, fill) }
 
 // Len returns the number of messages.
 func (b *Batch) Len() int { return b.engine().Len() }

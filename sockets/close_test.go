@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"clustermap/internal/engine"
+	"clustermap/internal/hooks"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
@@ -66,7 +67,7 @@ func calls(s common) map[string]func() error {
 	case *Pub:
 		all["Send"] = func() error { return s.Send(ctx, x) }
 		all["SendWire"] = func() error { return s.SendWire(ctx, wire("x"), 1, nil) }
-		all["SendSpans"] = func() error { return s.SendSpans(ctx, wire("x"), []Span{{End: 3}}, nil) }
+		all["SendSpans"] = func() error { return hooks.SendSpans(ctx, s, wire("x"), []Span{{End: 3}}, nil) }
 		all["WaitSubscribers"] = func() error { return s.WaitSubscribers(ctx, "x", 1) }
 	case *XPub:
 		all["Send"] = func() error { return s.Send(ctx, x) }

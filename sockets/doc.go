@@ -132,17 +132,13 @@
 // programs do not need it.
 //
 //   - SendWire sends messages that are already encoded, a whole run of them in
-//     one call. [Pub.SendSpans] does so for a caller that knows where each
-//     message ends, and [XPub.SendWireTo] for one subscriber.
+//     one call.
 //   - With an [Owner] SendWire makes no copy: the Owner counts the references to the
 //     bytes. They must not change until the last reference has been released.
 //   - A [Span] is the place of a message within the bytes of a Batch
 //     ([Batch.Wire], [Batch.Spans]).
-//   - [Options].Scan finds messages of a form that the program knows in the
-//     received bytes, and tags them, so that their frames need not be decoded
-//     first.
 //   - [Options].Prepare is called with each batch in the goroutine that has
 //     read it, so that the work on messages of different peers is done
-//     concurrently. It can change spans and their tags, drop messages
-//     ([Batch.SetSpans]) and replace them ([Batch.Rewrite]).
+//     concurrently. It can change spans and their tags, and drop messages
+//     ([Batch.SetSpans]).
 package sockets

@@ -23,7 +23,7 @@ func (s *socket) Options() Options { return s.opts().shown(s.core.Kind()) }
 //
 // If a value is invalid, or belongs to an option that cannot change, SetOptions
 // changes nothing. The error then joins an [*OptionError] for each of these options.
-// The options that cannot change are Conflate, Inproc, Scan, Prepare and Monitor. If the
+// The options that cannot change are Conflate, Inproc, Prepare and Monitor. If the
 // socket is closed, the error is ErrClosed.
 //
 // Each option says when a change takes effect, see the column "Change" in
@@ -96,7 +96,6 @@ func (s *socket) config(kind zmtp.SocketType, o *Options) *engine.Config {
 
 		Parting: o.DisconnectMessage, Hiccup: o.HiccupMessage,
 		Notices: len(o.DisconnectMessage) > 0 || o.Notify&notifyBoth != 0,
-		Scan:    o.Scan,
 	}
 	if kind == zmtp.TypePush || kind == zmtp.TypeDealer {
 		c.Send.Bytes = min(c.Send.Bytes, o.SendTotalBytes) // with a single peer there is no other limit
@@ -123,7 +122,6 @@ var fixedOptions = map[string]string{
 	"Conflate": "decides how queues store their messages",
 	"Inproc":   "is where the socket's names are bound",
 	"Prepare":  "may be processing messages of connections",
-	"Scan":     "may be processing messages of connections",
 	"Monitor":  "must receive the events of a connection from first to last",
 }
 

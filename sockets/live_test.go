@@ -189,7 +189,6 @@ func TestLiveFixed(t *testing.T) {
 		o.RecvHWM, o.MaxConnections = 6, 9
 		o.Conflate, o.Inproc = true, new(Inproc)
 		o.Prepare, o.Monitor = func(*Batch) {}, func(Event) {}
-		o.Scan = func([]byte) (int, uint64) { return 0, 0 }
 	})
 	var fields []string
 	for _, e := range unjoin(err) {

@@ -522,27 +522,12 @@ type Options struct {
 	// default it sends only the last one for each topic.
 	XSubVerboseUnsubscribe bool
 
-	// Scan, if not nil, is called with received bytes that begin where a message
-	// begins, before the socket decodes that message. If b begins with a whole
-	// message of a form that Scan knows, Scan returns the size of the message
-	// with all its frames, and the Tag for its span. Otherwise it returns 0, and
-	// the socket decodes as usual. A program whose messages have a fixed form so
-	// needs one pass over their frames where decoding and Prepare need two.
-	//
-	// Scan is called in the goroutine that reads the connection. It must not
-	// change or retain b, and must not block. It is not called for messages over
-	// inproc.
-	//
-	// It is part of the advanced interface; see the package documentation.
-	Scan func(b []byte) (size int, tag uint64)
-
 	// Prepare, if not nil, is called with each received batch before the batch
 	// is queued. It is called in the goroutine that reads the connection, so
 	// batches of different peers are prepared concurrently.
 	//
-	// Prepare may change the bytes within a span, shorten or drop spans, set
-	// their Tag, or rewrite the batch; see [Batch.Rewrite]. The batch is valid
-	// only during the call. Prepare must not block. It may disconnect the peer.
+	// Prepare may change the bytes within a span, shorten or drop spans, or set
+	// their Tag. The batch is valid only during the call. Prepare must not block. It may disconnect the peer.
 	//
 	// It is part of the advanced interface; see the package documentation.
 	Prepare func(*Batch)

@@ -114,7 +114,7 @@ func (f *forwarder) route(ctx context.Context, r *Router, p *parcel, from int) (
 func (f *forwarder) publish(ctx context.Context, to *publisher, p *parcel, from int) (int, error) {
 	wire, spans := p.wire(from)
 	n := queue.Contiguous(spans)
-	if err := to.SendSpans(ctx, wire[spans[0].Start:spans[n-1].End], spans[:n], p.lender()); err != nil {
+	if err := to.sendWire(ctx, wire[spans[0].Start:spans[n-1].End], n, spans[:n], p.lender()); err != nil {
 		return 0, err
 	}
 	return n, nil

@@ -92,16 +92,6 @@ func (p *publisher) SendWire(ctx context.Context, wire []byte, messages int, own
 	return p.sendWire(ctx, wire, messages, nil, owner)
 }
 
-// SendSpans is like SendWire for callers that know the sizes of the messages,
-// which saves finding where each message ends. The messages in wire must follow
-// one another and have the sizes of the spans, in order. Only End-Start of a
-// span matters.
-//
-// It is part of the advanced interface; see the package documentation.
-func (p *publisher) SendSpans(ctx context.Context, wire []byte, spans []Span, owner Owner) error {
-	return p.sendWire(ctx, wire, len(spans), spans, owner)
-}
-
 func (p *publisher) sendWire(ctx context.Context, wire []byte, messages int, spans []Span, owner Owner) error {
 	if err := p.core.Open(); err != nil {
 		return err

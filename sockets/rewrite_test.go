@@ -1,6 +1,7 @@
 package sockets
 
 import (
+	"clustermap/internal/hooks"
 	"fmt"
 	"testing"
 )
@@ -11,7 +12,7 @@ func TestRewrite(t *testing.T) {
 	t.Parallel()
 	double := func(b *Batch) {
 		old := b.Wire()
-		b.Rewrite(3*len(old), func(dst []byte) []Span {
+		hooks.Rewrite(b, 3*len(old), func(dst []byte) []Span {
 			out := dst[:0]
 			for i, s := range b.Spans() {
 				body := old[s.Start+2 : s.End]

@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/hooks"
 	"clustermap/zmtp"
 )
 
-// scanOf returns an Options.Scan that knows messages of one frame "s" and a length, then
+// scanOf returns a function for hooks.Scan that knows messages of one frame "s" and a length, then
 // as many bytes.
 func scanOf(seen func(size int)) func([]byte) (int, uint64) {
 	return func(b []byte) (int, uint64) {
@@ -38,7 +39,9 @@ func TestScan(t *testing.T) {
 			t.Parallel()
 			ctx := testContext(t)
 			found := 0
-			pull := bind(t, NewPull, Options{Scan: scanOf(func(int) { found++ })})
+			pull := open(t, NewPull, Options{})
+			hooks.Scan(pull, scanOf(func(int) { found++ }))
+			must(t, pull.Bind(ctx, freePort(t)))
 			r := dialRaw(t, pull.LastEndpoint()).greet("PUSH", nil)
 			go func() {
 				for at := 0; at < len(stream); at += cut {
@@ -74,7 +77,9 @@ func TestScan(t *testing.T) {
 func TestScanLimit(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
-	pull := bind(t, NewPull, Options{MaxMessageSize: 100, Monitor: seen.tell, Scan: scanOf(func(int) {})})
+	pull := open(t, NewPull, Options{MaxMessageSize: 100, Monitor: seen.tell})
+	hooks.Scan(pull, scanOf(func(int) {}))
+	must(t, pull.Bind(t.Context(), freePort(t)))
 	r := dialRaw(t, pull.LastEndpoint()).greet("PUSH", nil)
 	r.send(append(wire(bigOf('s', 90)), wire(bigOf('s', 120))...))
 	r.ended()
@@ -92,7 +97,9 @@ func TestScanLimit(t *testing.T) {
 // see there, and a message that Scan knows right behind.
 func TestScanCommandInside(t *testing.T) {
 	t.Parallel()
-	pull := bind(t, NewPull, Options{Scan: scanOf(func(int) {})})
+	pull := open(t, NewPull, Options{})
+	hooks.Scan(pull, scanOf(func(int) {}))
+	must(t, pull.Bind(t.Context(), freePort(t)))
 	r := dialRaw(t, pull.LastEndpoint()).greet("PUSH", nil)
 	two := wire("o", "more")
 	stream := bytes.Join([][]byte{two[:3], zmtp.AppendPing(nil, 0, nil), two[3:], wire("s1")}, nil)
@@ -114,12 +121,14 @@ func TestScanCommandInside(t *testing.T) {
 func TestScanSubscriptionInside(t *testing.T) {
 	t.Parallel()
 	known := wire("s", "t") // as Scan knows it
-	xpub := bind(t, NewXPub, Options{Scan: func(b []byte) (int, uint64) {
+	xpub := open(t, NewXPub, Options{})
+	hooks.Scan(xpub, func(b []byte) (int, uint64) {
 		if !bytes.HasPrefix(b, known) {
 			return 0, 0
 		}
 		return len(known), 1
-	}})
+	})
+	must(t, xpub.Bind(t.Context(), freePort(t)))
 	r := dialRaw(t, xpub.LastEndpoint()).greet("SUB", nil)
 	subscribe := zmtp.AppendSubscribe(nil, []byte("topic"))
 	r.send(bytes.Join([][]byte{known, known[:3], subscribe, known[3:], wire("x"), wire("o", "p")}, nil))

@@ -227,9 +227,10 @@ func TestSubscriptionsToPublishersAreBoundedTogether(t *testing.T) {
 	}
 	for range n {
 		dialRaw(t, sub.LastEndpoint()).greet("PUB", nil)
-		if held := heldBy(&sub.core); held > limit+limit/engine.TotalStep+2*topics*size {
-			t.Fatalf("%d bytes are queued, bound %d", held, limit)
-		}
+		// What the writer of a connection that has to give way has taken counts until it ends.
+		eventually(t, "the queues are within their bound", func() bool {
+			return heldBy(&sub.core) <= limit+limit/engine.TotalStep+2*topics*size
+		})
 	}
 	reader := dialRaw(t, sub.LastEndpoint()).greet("PUB", nil)
 	for i := range topics {

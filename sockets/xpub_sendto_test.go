@@ -6,14 +6,15 @@ import (
 	"strings"
 	"testing"
 
+	"clustermap/internal/hooks"
 	"clustermap/internal/queue"
 	"clustermap/internal/testenv"
 )
 
-// TestXPubSendWireTo: a message to one peer reaches no other, in order with messages to
+// TestSendTo: a message to one peer reaches no other, in order with messages to
 // all, whether these share a log or not; its owner is released when it has been written,
 // also if it is small.
-func TestXPubSendWireTo(t *testing.T) {
+func TestSendTo(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	for _, endpoint := range []string{anyPort, "inproc://send-wire-to"} {
@@ -48,10 +49,10 @@ func TestXPubSendWireTo(t *testing.T) {
 				}
 				l := newLender()
 				owners = append(owners, l)
-				must(t, pub.SendWireTo(peers[i], append(wire(text), wire("next")...), 2, l))
+				must(t, hooks.SendTo(pub, peers[i], append(wire(text), wire("next")...), 2, l))
 				want[i] = append(want[i], text, "next")
 				if n%5 == 0 {
-					must(t, pub.SendWireTo(peers[i], wire("copied"), 1, nil))
+					must(t, hooks.SendTo(pub, peers[i], wire("copied"), 1, nil))
 					want[i] = append(want[i], "copied")
 				}
 			}
@@ -68,9 +69,9 @@ func TestXPubSendWireTo(t *testing.T) {
 	}
 }
 
-// TestXPubSendWireToFull: a full queue does not hold it back, and it counts for
+// TestSendToFull: a full queue does not hold it back, and it counts for
 // the high-water mark of later messages.
-func TestXPubSendWireToFull(t *testing.T) {
+func TestSendToFull(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	pub := bind(t, NewXPub, Options{XPubManual: true, SendHWM: 10, SendHWMBytes: 1 << 20, FullPolicy: PolicyDisconnect, SendBuffer: 8 << 10})
@@ -85,7 +86,7 @@ func TestXPubSendWireToFull(t *testing.T) {
 	big := wire(string(make([]byte, 1<<20)))
 	l := newLender()
 	for range 64 { // far more than the system's buffers hold
-		must(t, pub.SendWireTo(peer, big, 1, l))
+		must(t, hooks.SendTo(pub, peer, big, 1, l))
 	}
 	// The writer has taken some of them, which do not count as queued any more.
 	if n := l.Refs.Load(); n < 32 {
@@ -93,14 +94,14 @@ func TestXPubSendWireToFull(t *testing.T) {
 	}
 	says(t, pub, "more than the peer may have")
 	eventually(t, "the peer is given up", func() bool {
-		err := pub.SendWireTo(peer, big, 1, l)
+		err := hooks.SendTo(pub, peer, big, 1, l)
 		return errors.Is(err, ErrUnroutable)
 	})
 	eventually(t, "all is returned", func() bool { return l.Refs.Load() == 0 })
 }
 
-// TestXPubSendWireToRefusals: a peer that has gone, none, or another socket's.
-func TestXPubSendWireToRefusals(t *testing.T) {
+// TestSendToRefusals: a peer that has gone, none, or another socket's.
+func TestSendToRefusals(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	pub := bind(t, NewXPub, Options{})
@@ -111,25 +112,25 @@ func TestXPubSendWireToRefusals(t *testing.T) {
 	must(t, pub.RecvBatch(ctx, &b))
 	peer := b.Peer()
 	// Without XPubManual, too, and under a topic that the peer did not ask for.
-	must(t, pub.SendWireTo(peer, wire("b"), 1, nil))
+	must(t, hooks.SendTo(pub, peer, wire("b"), 1, nil))
 	if m := r.message(); string(m[0]) != "b" {
 		t.Errorf("got %q", m)
 	}
-	must(t, pub.SendWireTo(peer, nil, 0, nil))
-	if err := pub.SendWireTo(nil, wire("b"), 1, nil); !errors.Is(err, ErrForeignPeer) {
+	must(t, hooks.SendTo(pub, peer, nil, 0, nil))
+	if err := hooks.SendTo(pub, (*Peer)(nil), wire("b"), 1, nil); !errors.Is(err, ErrForeignPeer) {
 		t.Errorf("to nobody: %v", err)
 	}
-	if err := open(t, NewXPub, Options{}).SendWireTo(peer, wire("b"), 1, nil); !errors.Is(err, ErrForeignPeer) {
+	if err := hooks.SendTo(open(t, NewXPub, Options{}), peer, wire("b"), 1, nil); !errors.Is(err, ErrForeignPeer) {
 		t.Errorf("to another socket's peer: %v", err)
 	}
 	r.conn.Close()
 	l := newLender()
 	eventually(t, "the peer has gone", func() bool {
-		return errors.Is(pub.SendWireTo(peer, wire("b"), 1, l), ErrUnroutable)
+		return errors.Is(hooks.SendTo(pub, peer, wire("b"), 1, l), ErrUnroutable)
 	})
 	eventually(t, "all is returned", func() bool { return l.Refs.Load() == 0 })
 	must(t, pub.Close())
-	if err := pub.SendWireTo(peer, wire("b"), 1, nil); !errors.Is(err, ErrClosed) {
+	if err := hooks.SendTo(pub, peer, wire("b"), 1, nil); !errors.Is(err, ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"clustermap/internal/hooks"
 	"clustermap/internal/queue"
 	"clustermap/internal/subscriber"
 	"clustermap/zmtp"
@@ -359,7 +360,7 @@ func TestInvertWire(t *testing.T) {
 		spans = append(spans, Span{Start: uint32(at), End: uint32(end)})
 		at = end
 	}
-	must(t, pub.SendSpans(ctx, all, spans, nil))
+	must(t, hooks.SendSpans(ctx, pub, all, spans, nil))
 	wants(t, sub, "b 2", "c 3", "b 5")
 	must(t, sub.Unsubscribe("a"))
 	must(t, pub.WaitSubscribers(ctx, "a", 1))

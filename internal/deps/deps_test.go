@@ -309,7 +309,7 @@ func TestDirection(t *testing.T) {
 					own = append(own, module+"/internal")
 				}
 				if slices.Contains(r.own, "sockets") {
-					own = append(own, rooms...)
+					own = append(own, append(rooms, module+"/internal/hooks")...)
 				}
 				for _, p := range r.own {
 					own = append(own, module+"/"+p)

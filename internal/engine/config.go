@@ -45,7 +45,6 @@ type Config struct {
 
 	Monitor  func(Event)      // nil: none
 	Operator func(*Peer) bool // nil: no places for operators
-	Scan     func(b []byte) (size int, tag uint64)
 	Prepare  func(*Batch)
 }
 

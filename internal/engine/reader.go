@@ -276,7 +276,7 @@ func (r *reader) settle(n int, whole bool) {
 func (r *reader) decode() error {
 	data, spans := r.chunk.Data(), r.batch.q.Spans
 	start, fill := r.start, r.fill
-	scan, fresh := r.conn.config.Scan, false
+	scan, fresh := r.traits.Scan, false
 	for start < fill {
 		if scan != nil {
 			if size, tag := scan(data[start:min(fill, start+r.most)]); size > 0 {

@@ -94,6 +94,9 @@ func (s *Socket) Init(kind zmtp.SocketType, o *Config, p *Pattern) {
 	s.pipes = map[*Pipe]struct{}{}
 }
 
+// SetScan sets Pattern.Scan, before the socket is bound or connected.
+func (s *Socket) SetScan(f func(b []byte) (size int, tag uint64)) { s.pattern.Scan = f }
+
 // Kind returns the type of the socket.
 func (s *Socket) Kind() zmtp.SocketType { return s.kind }
 

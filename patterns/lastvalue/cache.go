@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"clustermap/internal/hooks"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -132,7 +133,7 @@ func (c *Cache) publish(b *sockets.Batch) {
 			n++
 		}
 		// It does not wait, and if the socket is closed, forward ends anyway.
-		_ = c.out.SendSpans(c.ctx, wire[spans[0].Start:spans[n-1].End], spans[:n], nil)
+		_ = hooks.SendSpans(c.ctx, c.out, wire[spans[0].Start:spans[n-1].End], spans[:n], nil)
 		spans = spans[n:]
 	}
 }

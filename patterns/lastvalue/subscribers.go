@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/hooks"
 	"clustermap/sockets"
 )
 
@@ -153,7 +154,7 @@ func (c *Cache) advance(j *joiner) {
 		p := &chunk{joiner: j, wire: slices.Clone(c.scratch)}
 		p.refs.Store(1)
 		j.sending = true
-		if c.out.SendWireTo(j.peer, p.wire, messages, p) != nil {
+		if hooks.SendTo(c.out, j.peer, p.wire, messages, p) != nil {
 			j.gone = true
 			delete(c.joiners, j.peer)
 		} else {

@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"sync"
 
+	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
@@ -27,7 +28,7 @@ func widen(b *sockets.Batch, refused func(error), sent *sentUpdates) {
 	if size == 0 {
 		return
 	}
-	b.Rewrite(size, func(dst []byte) []sockets.Span {
+	hooks.Rewrite(b, size, func(dst []byte) []sockets.Span {
 		out, kept := dst[:0], spans[:0]
 		for _, span := range spans {
 			start := len(out)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"clustermap/internal/buf"
+	"clustermap/internal/hooks"
 	"clustermap/sockets"
 )
 
@@ -18,7 +19,14 @@ func (d Dialect) NewPublisher(p *sockets.Pub) Publisher {
 	if d.Three {
 		return &threePublisher{Pub: p}
 	}
-	return p
+	return recordPublisher{p}
+}
+
+// recordPublisher publishes records as they are.
+type recordPublisher struct{ *sockets.Pub }
+
+func (p recordPublisher) SendSpans(ctx context.Context, wire []byte, spans []sockets.Span, owner sockets.Owner) error {
+	return hooks.SendSpans(ctx, p.Pub, wire, spans, owner)
 }
 
 // threePublisher publishes records as messages of three frames.
@@ -40,7 +48,7 @@ func (p *threePublisher) SendSpans(ctx context.Context, wire []byte, spans []soc
 		p.spans = append(p.spans, sockets.Span{Start: uint32(start), End: uint32(len(out))})
 		wire = wire[size:]
 	}
-	return p.Pub.SendSpans(ctx, out, p.spans, c)
+	return hooks.SendSpans(ctx, p.Pub, out, p.spans, c)
 }
 
 // Collector is the socket on which a server receives updates: SUB, or PULL before model
