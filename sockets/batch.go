@@ -73,23 +73,3 @@ type Owner = queue.Owner
 
 // Message is a received message, which the receiver owns: its frames, in order.
 type Message [][]byte
-
-// own copies a wire message into memory of its own: two allocations however
-// many frames there are. lead, if not nil, becomes an extra first frame.
-func own(wire zmtp.WireMessage, lead []byte) Message {
-	n := wire.Len()
-	bytes := make([]byte, 0, len(wire)+len(lead))
-	frames := make(Message, 0, n+1)
-	if lead != nil {
-		bytes = append(bytes, lead...)
-		frames = append(frames, bytes[:len(lead):len(lead)])
-	}
-	for len(wire) > 0 {
-		var body []byte
-		body, wire = wire.Next()
-		at := len(bytes)
-		bytes = append(bytes, body...)
-		frames = append(frames, bytes[at:len(bytes):len(bytes)])
-	}
-	return frames
-}

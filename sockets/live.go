@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"reflect"
-	"unsafe"
 
 	"clustermap/internal/engine"
 	"clustermap/internal/option"
@@ -52,7 +51,7 @@ func (s *socket) SetOptions(change func(*Options)) error {
 	change(&wanted)
 	wanted = wanted.clone()
 	given := s.given.Load().clone()
-	err := adopt(&given, &shown, &wanted)
+	err := option.Adopt("sockets", &given, &shown, &wanted, fixedOptions, reflect.TypeFor[Security]())
 	now, invalid := given.inEffect(kind)
 	if err := errors.Join(err, invalid); err != nil {
 		return err
@@ -125,63 +124,8 @@ var fixedOptions = map[string]string{
 	"Monitor":  "must receive the events of a connection from first to last",
 }
 
-// adopt copies to given the fields that differ between shown and wanted. The other
-// fields keep their given values, so that a default that depends on another field
-// continues to depend on it. It returns an error for each fixed option that differs.
-func adopt(given, shown, wanted *Options) error {
-	var errs []error
-	var walk func(given, shown, wanted reflect.Value)
-	walk = func(given, shown, wanted reflect.Value) {
-		for i := range given.NumField() {
-			g, s, w := given.Field(i), shown.Field(i), wanted.Field(i)
-			if g.Type() == reflect.TypeFor[Security]() {
-				walk(g, s, w)
-				continue
-			}
-			if same(s, w) {
-				continue
-			}
-			name := given.Type().Field(i).Name
-			if why, fixed := fixedOptions[name]; fixed {
-				errs = append(errs, option.New("sockets", name, "%s", "cannot change: it "+why))
-				continue
-			}
-			g.Set(w)
-		}
-	}
-	walk(reflect.ValueOf(given).Elem(), reflect.ValueOf(shown).Elem(), reflect.ValueOf(wanted).Elem())
-	return errors.Join(errs...)
-}
-
-// same reports whether two fields have the same value. Functions are the same only if
-// they are copies of one function value.
-func same(a, b reflect.Value) bool {
-	switch a.Kind() {
-	case reflect.Func:
-		return *(*unsafe.Pointer)(a.Addr().UnsafePointer()) == *(*unsafe.Pointer)(b.Addr().UnsafePointer())
-	case reflect.Pointer:
-		return a.Pointer() == b.Pointer()
-	}
-	return reflect.DeepEqual(a.Interface(), b.Interface())
-}
-
 // clone returns a copy of o that shares no slices and maps with it.
-func (o *Options) clone() Options {
-	c := *o
-	for _, f := range reflect.ValueOf(&c).Elem().Fields() {
-		switch {
-		case f.Kind() == reflect.Slice && !f.IsNil():
-			f.Set(reflect.AppendSlice(reflect.MakeSlice(f.Type(), 0, f.Len()), f))
-		case f.Kind() == reflect.Map && !f.IsNil():
-			m := reflect.MakeMapWithSize(f.Type(), f.Len())
-			for k, v := range f.Seq2() {
-				m.SetMapIndex(k, v)
-			}
-			f.Set(m)
-		}
-	}
-	return c
-}
+func (o *Options) clone() Options { return option.Clone(o) }
 
 // shown returns a copy of options that are in effect, for the application. Those that do
 // not apply to the type are zero, so that the copy is valid for another socket of it.

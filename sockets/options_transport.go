@@ -1,10 +1,8 @@
 package sockets
 
 import (
-	"fmt"
 	"net"
 	"runtime"
-	"strconv"
 
 	"clustermap/internal/engine"
 	"clustermap/internal/link"
@@ -75,7 +73,7 @@ func (o *Options) checkTransport(bad func(field, format string, args ...any)) {
 	case len(o.BindToDevice) > maxInterfaceName:
 		bad("BindToDevice", "has %d bytes; the maximum is %d", len(o.BindToDevice), maxInterfaceName)
 	}
-	if err := checkProxy(o.SOCKSProxy); err != nil {
+	if err := link.CheckProxy(o.SOCKSProxy); err != nil {
 		bad("SOCKSProxy", "%v", err)
 	}
 	for _, f := range []struct{ name, value string }{{"SOCKSUser", o.SOCKSUser}, {"SOCKSPassword", o.SOCKSPassword}} {
@@ -86,21 +84,6 @@ func (o *Options) checkTransport(bad func(field, format string, args ...any)) {
 	if o.SOCKSPassword != "" && o.SOCKSUser == "" {
 		bad("SOCKSPassword", "requires SOCKSUser")
 	}
-}
-
-// checkProxy returns an error if the address of a SOCKS proxy is invalid.
-func checkProxy(address string) error {
-	if address == "" {
-		return nil
-	}
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return fmt.Errorf("%q is not host:port", address)
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || host == "" {
-		return fmt.Errorf("%q needs a host and a port from 1 to 65535", address)
-	}
-	return nil
 }
 
 // link returns the options for making connections.

@@ -24,7 +24,7 @@ func (s *socket) recvFrom(ctx context.Context) (Message, *Peer, error) {
 	if addressed(&s.core) {
 		lead = peer.Identity()
 	}
-	owned := own(m.Wire()[skip:], lead)
+	owned := engine.Own(m.Wire()[skip:], lead)
 	m.Chunk.Release()
 	return owned, peer, nil
 }

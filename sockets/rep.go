@@ -6,6 +6,7 @@ import (
 
 	"clustermap/internal/engine"
 	"clustermap/internal/queue"
+	"clustermap/internal/route"
 	"clustermap/zmtp"
 )
 
@@ -63,7 +64,7 @@ func (r *Rep) next() (m queue.Single, skip int, err error) {
 		return m, 0, err
 	}
 	wire := m.Wire()
-	skip = requestEnvelope(wire)
+	skip = route.RequestEnvelope(wire)
 	r.peer, r.envelope = engine.PeerOf(m.From), append(r.envelope[:0], wire[:skip]...)
 	r.core.In.Tell() // the reply can be sent
 	return m, skip, nil
@@ -100,19 +101,6 @@ func (r *Rep) Send(_ context.Context, frames ...[]byte) error {
 // TrySend is the same as Send, which never waits.
 func (r *Rep) TrySend(frames ...[]byte) error { return r.Send(queue.NoWait, frames...) }
 
-// requestEnvelope returns the size of a request's envelope: the frames up to
-// and including the first empty one, after which there must be at least one
-// more. It returns 0 if m is not a request.
-func requestEnvelope(m zmtp.WireMessage) int {
-	for rest := m; len(rest) > 0; {
-		var frame []byte
-		if frame, rest = rest.Next(); len(frame) == 0 && len(rest) > 0 {
-			return len(m) - len(rest)
-		}
-	}
-	return 0
-}
-
 func (r *Rep) receivable() bool { return !r.sendable() && r.core.In.Waiting() }
 
 func (r *Rep) sendable() bool {
@@ -123,6 +111,6 @@ func (r *Rep) sendable() bool {
 
 // messages discards everything that is not a request.
 func (r *Rep) messages(_ *engine.Pipe, _ *engine.Peer, b *engine.Batch) (bool, error) {
-	b.Keep(func(m zmtp.WireMessage) bool { return requestEnvelope(m) > 0 })
+	b.Keep(func(m zmtp.WireMessage) bool { return route.RequestEnvelope(m) > 0 })
 	return true, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"clustermap/internal/engine"
 	"clustermap/internal/queue"
+	"clustermap/internal/route"
 	"clustermap/zmtp"
 )
 
@@ -141,7 +142,7 @@ func (r *Req) next() (m queue.Single, skip int, err error) {
 			return m, 0, err
 		}
 		if r.asked == nil || engine.PeerOf(m.From).Pipe() == r.asked {
-			if id, skip, ok := replyEnvelope(m.Wire()); ok && r.expects(id) {
+			if id, skip, ok := route.ReplyEnvelope(m.Wire()); ok && r.expects(id) {
 				r.waiting, r.asked = false, nil
 				r.core.In.Tell() // the next request can be sent
 				return m, skip, nil
@@ -159,18 +160,6 @@ func (r *Req) expects(id []byte) bool {
 		return id == nil
 	}
 	return id != nil && binary.NativeEndian.Uint32(id) == r.id
-}
-
-// replyEnvelope parses the envelope of a reply: an optional request ID of four
-// bytes and the empty delimiter frame, with at least one more frame after it.
-// skip is the size of the envelope.
-func replyEnvelope(m zmtp.WireMessage) (id []byte, skip int, ok bool) {
-	first, rest := m.Next()
-	if len(first) == 4 && len(rest) > 0 {
-		id = first
-		first, rest = rest.Next()
-	}
-	return id, len(m) - len(rest), len(first) == 0 && len(rest) > 0
 }
 
 func (r *Req) sendable() bool {
@@ -220,7 +209,7 @@ func (r *Req) messages(p *engine.Pipe, _ *engine.Peer, b *engine.Batch) (bool, e
 		return true, nil // there is no connection to close; next skips the message
 	}
 	for i := range b.Len() {
-		if _, _, ok := replyEnvelope(b.Message(i)); !ok {
+		if _, _, ok := route.ReplyEnvelope(b.Message(i)); !ok {
 			b.SetSpans(b.Spans()[:i])
 			return true, errNoReply
 		}

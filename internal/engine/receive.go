@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"clustermap/internal/queue"
+	"clustermap/zmtp"
 )
 
 // Take takes the next message for the application out of the inbox, and waits for
@@ -59,4 +60,24 @@ func (s *Socket) PutBack(b *Batch, from int) {
 	b.q.Cost = b.q.Cost / len(spans) * (len(spans) - from)
 	b.q.Spans = spans[:copy(spans, spans[from:])]
 	s.In.PutBack(q, &b.q)
+}
+
+// Own copies a wire message into memory of its own: two allocations however
+// many frames there are. lead, if not nil, becomes an extra first frame.
+func Own(wire zmtp.WireMessage, lead []byte) [][]byte {
+	n := wire.Len()
+	bytes := make([]byte, 0, len(wire)+len(lead))
+	frames := make([][]byte, 0, n+1)
+	if lead != nil {
+		bytes = append(bytes, lead...)
+		frames = append(frames, bytes[:len(lead):len(lead)])
+	}
+	for len(wire) > 0 {
+		var body []byte
+		body, wire = wire.Next()
+		at := len(bytes)
+		bytes = append(bytes, body...)
+		frames = append(frames, bytes[at:len(bytes):len(bytes)])
+	}
+	return frames
 }

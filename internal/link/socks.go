@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -180,4 +181,19 @@ func exchange(nc io.ReadWriter, out, in []byte) error {
 	}
 	_, err := io.ReadFull(nc, in)
 	return err
+}
+
+// CheckProxy returns an error if the address of a SOCKS proxy is invalid.
+func CheckProxy(address string) error {
+	if address == "" {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("%q is not host:port", address)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || host == "" {
+		return fmt.Errorf("%q needs a host and a port from 1 to 65535", address)
+	}
+	return nil
 }
