@@ -18,8 +18,8 @@ func (q *sequencer) mapRoom() int64 {
 // fits reports whether updates can be ordered now. If the map may have no room for all of
 // them, all that are held must be in it first. mu must be held.
 func (q *sequencer) fits(spans []sockets.Span) bool {
-	q.tight = !q.held.empty() && (q.tight || q.maxBytes > 0 && int64(extent(spans)) > q.mapRoom()-int64(q.held.bytes))
-	return !q.tight
+	q.held.tight = !q.held.empty() && (q.held.tight || q.maxBytes > 0 && int64(extent(spans)) > q.mapRoom()-int64(q.held.bytes))
+	return !q.held.tight
 }
 
 // mapBytes returns the bytes of the live records.
@@ -36,7 +36,7 @@ func (q *sequencer) mapBytes() int64 {
 func (q *sequencer) fitting(wire []byte, spans []sockets.Span) []sockets.Span {
 	room := q.mapRoom()
 	kept := spans[:0]
-	q.unfit = q.unfit[:0]
+	q.scratch.unfit = q.scratch.unfit[:0]
 	for _, span := range spans {
 		if span.Tag&kvmsg.TagDelete == 0 {
 			grows := int64(span.End - span.Start)
@@ -45,7 +45,7 @@ func (q *sequencer) fitting(wire []byte, spans []sockets.Span) []sockets.Span {
 			if grows > 0 {
 				if grows > room {
 					q.refused.add(kvmsg.ErrMapFull)
-					q.unfit = append(q.unfit, span)
+					q.scratch.unfit = append(q.scratch.unfit, span)
 					continue
 				}
 				room -= grows

@@ -86,7 +86,7 @@ func (s *Server) runClock(ctx context.Context) {
 		case <-heartbeat.C:
 			s.heartbeat()
 			tidying = true
-		case <-s.sequencer.armed:
+		case <-s.sequencer.alarm.armed:
 		case <-tick.C:
 			expiring = true
 		}

@@ -263,7 +263,7 @@ func (f *follower) control(name string, body []byte) error {
 		}
 		q := &f.server.sequencer
 		q.mu.Lock()
-		q.source = binary.BigEndian.Uint64(body)
+		f.server.pair.source = binary.BigEndian.Uint64(body)
 		q.linkHeld()
 		q.mu.Unlock()
 		f.server.pair.copied.Store(true)
@@ -416,8 +416,8 @@ func (s *Server) install(ctx context.Context, b *base) error {
 	q.mu.Lock()
 	q.watches.restart(q.state, b.state)
 	q.setState(b.state)
-	q.armedAt = timer.Now()
-	q.source, q.base = b.run, 0
+	q.alarm.at = timer.Now()
+	s.pair.source, q.base = b.run, 0
 	s.pair.journal.Restored()
 	q.early.Copied(b.early, &b.seen, timer.Now())
 	q.mu.Unlock()

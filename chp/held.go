@@ -19,8 +19,9 @@ import (
 // The caller of add bounds it: see sequencer.room. The slices are reused.
 type held struct {
 	batches []heldBatch
-	first   int // index in batches of the oldest
-	bytes   int // memory
+	first   int  // index in batches of the oldest
+	bytes   int  // memory
+	tight   bool // new updates wait until the map has these, which may fill it
 	spare   []heldBatch
 }
 
@@ -225,7 +226,7 @@ func (q *sequencer) full() <-chan struct{} {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.halted == 0 && (q.passive || q.held.bytes < maxHeld && !(q.tight && !q.held.empty())) {
+	if q.halted == 0 && (q.passive || q.held.bytes < maxHeld && !(q.held.tight && !q.held.empty())) {
 		return nil
 	}
 	return q.more()

@@ -46,6 +46,7 @@ type pair struct {
 	// Guarded by the sequencer's mutex.
 	journal   *pairjournal.Journal // what the other server has; also the sequencer's journal
 	following *following           // the other server, or nil if it does not follow
+	source    uint64               // run of the active server that this one copies or has last copied, or 0
 
 	// Owned by run.
 	isolation  isolation
@@ -126,7 +127,7 @@ func (p *pair) standing() []byte {
 	q := &p.server.sequencer
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return appendStanding(nil, standing{q.order.reigns.Accepted(), p.thisRun, q.source})
+	return appendStanding(nil, standing{q.order.reigns.Accepted(), p.thisRun, p.source})
 }
 
 // lookEvery returns the interval at which run looks at the other server.
@@ -251,7 +252,7 @@ func (p *pair) lead(ctx context.Context, took uint64) {
 	q.mu.Lock()
 	if q.passive {
 		q.order.reigns.Begin(took)
-		q.passive, q.source = false, 0
+		q.passive, p.source = false, 0
 		q.halt(haltIsolated, p.isolation.holds())
 		if q.halted&haltIsolated == 0 {
 			q.commit() // otherwise hold does it

@@ -41,15 +41,13 @@ type sequencer struct {
 	publisher wire.Publisher
 	maxBytes  int64 // of the live records; 0 means no limit
 	refused   *refusals
-	unfit     []sockets.Span // scratch of fitting
-	own       []sockets.Span // scratch of acceptLocal
+	counts    counts
 
 	current atomic.Pointer[state.State] // state, for readers
 
 	mu    sync.Mutex
 	state *state.State // of all that is committed
 	order order
-	dead  expiry
 	hugz  []byte // the wire form of the heartbeat, without its sequence; nil if none is sent
 
 	journal journal.Journal
@@ -58,30 +56,49 @@ type sequencer struct {
 	// Of a pair.
 	passive bool       // the server does not accept or publish updates
 	halted  halts      // updates wait
-	source  uint64     // run of the active server that this one copies or has last copied, or 0
 	early   wire.Early // updates that came before the active server published them
 
 	held     held          // ordered and not yet committed
-	tight    bool          // updates wait until the map has the held ones, which may fill it
 	progress chan struct{} // closed when some were published; nil if no goroutine waits
-	terms    uint64        // how often the server has stopped being the active one
-	kept     int64         // the last published update of the term that ended last
-	lost     bool          // updates were not published when a term ended, and no Flush has reported it
+	ends     ends          // of the terms of this server
 	closed   bool          // updates of this process are refused
 	watches  watchers      // of this process
 
 	base     int64 // sequence before the first update: that of the last one, while the map is new
 	restored int64 // sequence of the last update from the log or Preload
 
-	// Written under mu, read by any goroutine.
-	waiting atomic.Bool // new updates may have to wait: some are held, or they are halted
-	updates atomic.Uint64
-	expired atomic.Uint64
+	waiting atomic.Bool // new updates may have to wait: some are held, or they are halted. Written under mu
 
-	armed   chan struct{} // wakes the clock when the first TTL comes
-	armedAt time.Duration // see armedSince
+	alarm   alarm
+	scratch scratch
+}
 
-	repeated atomic.Uint64 // updates skipped because they had been accepted before
+// counts counts updates. They are written under the sequencer's mutex, and read by any
+// goroutine.
+type counts struct {
+	updates  atomic.Uint64
+	expired  atomic.Uint64
+	repeated atomic.Uint64 // skipped because they had been accepted before
+}
+
+// ends is how terms of this server as the active one have ended.
+type ends struct {
+	count uint64
+	kept  int64 // the last published update of the term that ended last
+	lost  bool  // updates were not published when a term ended, and no Flush has reported it
+}
+
+// alarm wakes the clock when the first TTL comes.
+type alarm struct {
+	armed chan struct{}
+	at    time.Duration // see armedSince
+}
+
+// scratch is memory that is used again.
+type scratch struct {
+	unfit []sockets.Span // of fitting
+	own   []sockets.Span // of acceptLocal
+	dead  expiry         // of expire
 }
 
 // firstSequence returns the first sequence of a run that starts at t. It is ahead of
@@ -94,7 +111,7 @@ func firstSequence(t time.Time) int64 {
 
 func (q *sequencer) init(publisher wire.Publisher, maxBytes int64, refused *refusals) {
 	q.publisher, q.maxBytes, q.refused, q.journal = publisher, maxBytes, refused, journal.Memory{}
-	q.armed = make(chan struct{}, 1)
+	q.alarm.armed = make(chan struct{}, 1)
 	q.base = firstSequence(time.Now())
 	q.setState(state.New(q.base))
 	rand.Read(q.state.ID[:]) // never fails
@@ -159,7 +176,7 @@ func (q *sequencer) acceptNow(wire []byte, spans []sockets.Span, from sender) (u
 		all := len(spans)
 		spans = q.state.Clients.Once(from.id, wire, spans)
 		if repeated = all - len(spans); repeated > 0 {
-			q.repeated.Add(uint64(repeated))
+			q.counts.repeated.Add(uint64(repeated))
 		}
 	}
 	if len(spans) == 0 {
@@ -167,7 +184,7 @@ func (q *sequencer) acceptNow(wire []byte, spans []sockets.Span, from sender) (u
 	}
 	if int64(extent(spans)) > q.mapRoom() {
 		spans = q.fitting(wire, spans)
-		unfit = q.unfit
+		unfit = q.scratch.unfit
 		if from.numbered {
 			q.state.Clients.Refuse(from.id, wire, unfit, ReasonMapFull)
 		}
@@ -181,7 +198,7 @@ func (q *sequencer) acceptNow(wire []byte, spans []sockets.Span, from sender) (u
 		e.Counter = uint64(kvmsg.Record(wire[spans[len(spans)-1].Start:]).Seq())
 	}
 	q.apply(&e)
-	q.updates.Add(uint64(len(spans)))
+	q.counts.updates.Add(uint64(len(spans)))
 	return unfit, repeated
 }
 
@@ -222,8 +239,8 @@ func (q *sequencer) publish(b *heldBatch) {
 // arm wakes the clock if an entry has set the first deadline, at a time.
 func (q *sequencer) arm(out state.Outcome, at time.Duration) {
 	if out.Timed {
-		q.armedAt = at
-		signal(q.armed)
+		q.alarm.at = at
+		signal(q.alarm.armed)
 	}
 }
 
@@ -279,7 +296,7 @@ func (q *sequencer) expire(now time.Time) (more bool, size int) {
 	if q.passive || q.halted&haltHandover != 0 {
 		return false, 0 // the active server expires keys
 	}
-	d := &q.dead
+	d := &q.scratch.dead
 	d.wire, d.spans, more = q.state.Expired(timer.At(now), expirePortion, d.wire[:0], d.spans[:0])
 	d.spans = q.held.filter(d.spans, &q.state.Deadlines)
 	if len(d.spans) > 0 {
@@ -287,11 +304,11 @@ func (q *sequencer) expire(now time.Time) (more bool, size int) {
 			q.order.reigns.Count()
 		}
 		q.apply(&state.Entry{Head: state.Head{At: timer.Now()}, Wire: d.wire, Spans: d.spans})
-		q.expired.Add(uint64(len(d.spans)))
+		q.counts.expired.Add(uint64(len(d.spans)))
 		size = len(d.wire)
 	}
 	if !more && cap(d.wire) > keepExpiry {
-		q.dead = expiry{}
+		q.scratch.dead = expiry{}
 	}
 	return more, size
 }
@@ -329,7 +346,7 @@ func (q *sequencer) timers() int {
 func (q *sequencer) armedSince() time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.armedAt
+	return q.alarm.at
 }
 
 // cut returns a cut of the map with its sequence.

@@ -371,7 +371,7 @@ func (s *Server) Stats() ServerStats {
 	q.mu.Lock() // a batch is published before it is counted
 	defer q.mu.Unlock()
 	st.Keys, st.MapBytes, st.Sequence = q.state.Store.Len(), int64(q.state.Store.LiveBytes()), q.state.Last()
-	st.Updates, st.Repeated, st.Expired = q.updates.Load(), q.repeated.Load(), q.expired.Load()
+	st.Updates, st.Repeated, st.Expired = q.counts.updates.Load(), q.counts.repeated.Load(), q.counts.expired.Load()
 	st.Lagged, st.Refused = q.watches.lagged.Load(), s.refused.counts()
 	return st
 }

@@ -101,7 +101,7 @@ func (s *Server) Flush(ctx context.Context) error {
 // written identifies an update that a sequencer has accepted.
 type written struct {
 	last int64  // its sequence
-	term uint64 // sequencer.terms at that time
+	term uint64 // sequencer.ends at that time
 }
 
 // known returns the sequence, and 0 with an error.
@@ -292,10 +292,10 @@ func (q *sequencer) acceptLocal(wire []byte, spans []sockets.Span) (w written, u
 	if !q.fits(spans) {
 		return written{}, 0, true, nil
 	}
-	q.own = append(q.own[:0], spans...) // acceptNow changes them
-	refused, _ := q.acceptNow(wire, q.own, sender{})
-	if cap(q.own) > keepOwn {
-		q.own = nil
+	q.scratch.own = append(q.scratch.own[:0], spans...) // acceptNow changes them
+	refused, _ := q.acceptNow(wire, q.scratch.own, sender{})
+	if cap(q.scratch.own) > keepOwn {
+		q.scratch.own = nil
 	}
 	return q.writtenNow(), len(refused), false, nil
 }
@@ -337,8 +337,8 @@ func (q *sequencer) written() written {
 func (q *sequencer) flush() (written, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.lost {
-		q.lost = false
+	if q.ends.lost {
+		q.ends.lost = false
 		return written{}, errUnpublished
 	}
 	return q.writtenNow(), nil
@@ -346,9 +346,9 @@ func (q *sequencer) flush() (written, error) {
 
 func (q *sequencer) writtenNow() written {
 	if q.passive { // what is held is not published by this server
-		return written{q.state.Last(), q.terms}
+		return written{q.state.Last(), q.ends.count}
 	}
-	return written{q.order.last, q.terms}
+	return written{q.order.last, q.ends.count}
 }
 
 // published waits until an update is published.
@@ -380,9 +380,9 @@ func (q *sequencer) outcome(w written) (more <-chan struct{}, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case q.terms == w.term && q.state.Last() >= w.last, q.terms == w.term+1 && q.kept >= w.last:
+	case q.ends.count == w.term && q.state.Last() >= w.last, q.ends.count == w.term+1 && q.ends.kept >= w.last:
 		return nil, nil
-	case q.terms != w.term:
+	case q.ends.count != w.term:
 		return nil, errUnpublished
 	}
 	return q.more(), nil
@@ -391,9 +391,9 @@ func (q *sequencer) outcome(w written) (more <-chan struct{}, err error) {
 // endTerm records that the server stops being the active one: held updates will not be
 // published. mu must be held.
 func (q *sequencer) endTerm() {
-	q.terms++
-	q.kept = q.state.Last()
-	q.lost = q.lost || !q.held.empty()
+	q.ends.count++
+	q.ends.kept = q.state.Last()
+	q.ends.lost = q.ends.lost || !q.held.empty()
 }
 
 // shut refuses updates of this process and ends the watches.
