@@ -14,6 +14,7 @@ type sender struct {
 	id       ledger.ID
 	numbered bool    // the sequence fields hold order numbers, or 0
 	every    int     // report its progress after this many bytes of updates; 0 means never
+	replies  bool    // replies acknowledge its updates
 	member   *member // nil if it is no longer known
 }
 
@@ -50,21 +51,24 @@ func (s *Server) setMapID(id [ledger.MapIDSize]byte) {
 	s.sequencer.mu.Unlock()
 }
 
-// applied returns the APPLIED message for a client, in wire form.
-func (s *Server) applied(id ledger.ID) (wire []byte) {
+// applied returns the reply to a client, in wire form.
+func (s *Server) applied(who sender) (wire []byte) {
 	q := &s.sequencer
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	a := q.state.Clients.Reply(id, q.state.ID)
+	a := q.state.Clients.Reply(who.id, q.state.ID)
 	if mutate.NoRepeatCheck {
-		a.Known, a.Counter = true, 0
+		a.Known, a.Counter, a.Runs = true, 0, nil
+	}
+	if !who.replies {
+		a.Runs = nil
 	}
 	return ledger.AppendReply(nil, a)
 }
 
 // appliedSoon returns the message of applied when all updates that are ordered now are
 // published: the client is to hear of those that it has sent.
-func (s *Server) appliedSoon(ctx context.Context, id ledger.ID) ([]byte, error) {
+func (s *Server) appliedSoon(ctx context.Context, who sender) ([]byte, error) {
 	sequence := s.sequencer.written().last
 	for more := s.sequencer.unpublished(sequence); more != nil; more = s.sequencer.unpublished(sequence) {
 		select {
@@ -73,5 +77,5 @@ func (s *Server) appliedSoon(ctx context.Context, id ledger.ID) ([]byte, error) 
 			return nil, ctx.Err()
 		}
 	}
-	return s.applied(id), nil
+	return s.applied(who), nil
 }

@@ -47,10 +47,8 @@ type Client struct {
 	cancel   context.CancelFunc
 	ended    chan struct{} // closed when run has returned
 
-	status    *status
-	echoes    echoes
-	writer    writer
-	returning uuidMaker // owned by the session
+	status *status
+	writer writer
 
 	id         string // wire.Client
 	generation uint64 // of the last session; owned by run
@@ -120,8 +118,7 @@ func newClient(o ClientOptions) (*Client, error) {
 	c.log = c.logs.logger()
 	c.id = wire.NewID()
 	c.maxValue = maxValue
-	secret := newUUIDSecret()
-	c.writer.uuids, c.returning = uuidMaker{uuidSecret: secret}, uuidMaker{uuidSecret: secret}
+	c.writer.uuids.uuidSecret = newUUIDSecret()
 	c.writer.init(c)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
@@ -132,7 +129,7 @@ func newClient(o ClientOptions) (*Client, error) {
 // has them. Blocked calls return ErrClosed. Get and the other methods that read the map
 // continue to return the last state. Close may be called more than once.
 func (c *Client) Close() error {
-	c.echoes.close() // first: updates in flight end with ErrClosed, not as uncertain
+	c.writer.finish() // first: updates in flight end with ErrClosed, not as uncertain
 	c.status.close()
 	c.writer.close() // before the session, which would drop queued updates
 	c.cancel()
@@ -258,14 +255,8 @@ func (c *Client) reportState(state State, server string) {
 }
 
 // progressEvery returns the number of bytes of updates after which the server reports
-// progress. It is 0, for never, in a client of the whole map, which sees its own
-// updates come back.
-func (c *Client) progressEvery() int {
-	if c.subtrees.all() {
-		return 0
-	}
-	return max(c.opts.SendQueue/4, 1)
-}
+// progress at the latest.
+func (c *Client) progressEvery() int { return max(c.opts.SendQueue/4, 1) }
 
 // settled is how long a session must have been ACTIVE for the next failure to count as
 // the first.

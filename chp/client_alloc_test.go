@@ -28,8 +28,10 @@ func TestClientGetAllocatesNothing(t *testing.T) {
 func TestClientApplyAllocatesNothing(t *testing.T) {
 	c := idleClient(t, ClientOptions{})
 	c.writing.Store(true) // so that it looks for its own updates
-	c.echoes.sent = 1 << 20
 	s := begin(t, c, 0)
+	for range 1000 {
+		c.writer.account.Send(c.writer.account.Stage(false, nil))
+	}
 	var batch []pub
 	for i := range 200 {
 		p := pub{fmt.Sprint("key", i), int64(i + 1), "some value"}

@@ -3,6 +3,7 @@ package chp
 import (
 	"context"
 
+	"clustermap/chp/internal/ledger"
 	"clustermap/internal/kvmsg"
 )
 
@@ -36,29 +37,25 @@ func (c *Client) ApplySync(ctx context.Context, b *Batch) (seq int64, err error)
 			return 0, ErrOutsideSubtrees
 		}
 	}
-	all := &echoBatch{left: b.Len(), done: make(chan struct{})}
-	waits := make([]echoWait, b.Len())
-	for i := range waits {
-		waits[i].batch = all
-	}
+	all, waits := ledger.NewGroup(b.Len())
 	if err := c.applyBatch(ctx, b, waits); err != nil || b.Len() == 0 {
-		c.echoes.forgetBatch(all)
+		c.writer.forget(nil, all)
 		return 0, err
 	}
 	select {
-	case <-all.done:
-		if err := all.lost.err(); err != nil {
+	case <-all.Done:
+		if err := all.Lost.Err(); err != nil {
 			return 0, err
 		}
-		return all.seq, nil
+		return all.Seq, nil
 	case <-ctx.Done():
-		c.echoes.forgetBatch(all)
+		c.writer.forget(nil, all)
 		return 0, c.explain(ctx.Err())
 	}
 }
 
 // applyBatch queues the updates of a batch. waits has one wait for each of them, or is nil.
-func (c *Client) applyBatch(ctx context.Context, b *Batch, waits []echoWait) error {
+func (c *Client) applyBatch(ctx context.Context, b *Batch, waits []ledger.Wait) error {
 	if err := c.checkBatch(b); err != nil || b.Len() == 0 {
 		return err
 	}
@@ -82,7 +79,7 @@ func (c *Client) applyBatch(ctx context.Context, b *Batch, waits []echoWait) err
 	for i := range b.Len() {
 		r := b.record(i)
 		props = append(props[:0], r.Props()...)
-		var wait *echoWait
+		var wait *ledger.Wait
 		if waits != nil {
 			wait = &waits[i]
 		}

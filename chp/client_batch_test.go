@@ -67,9 +67,9 @@ func TestClientApplySync(t *testing.T) {
 	if _, err := c.ApplySync(ctx, &b); !errors.Is(err, ErrOutsideSubtrees) || s.Stats().Updates != 2002 {
 		t.Errorf("a key outside of the subtrees: %v, %d updates", err, s.Stats().Updates)
 	}
-	c.echoes.mu.Lock()
-	defer c.echoes.mu.Unlock()
-	if n := len(c.echoes.syncs); n > 0 {
+	c.writer.mu.Lock()
+	defer c.writer.mu.Unlock()
+	if n := c.writer.account.Waits(); n > 0 {
 		t.Errorf("%d waits are left", n)
 	}
 }

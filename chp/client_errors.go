@@ -6,7 +6,6 @@ import (
 
 	"clustermap/chp/internal/ledger"
 	"clustermap/internal/closed"
-	"clustermap/internal/kvmsg"
 	"clustermap/internal/option"
 )
 
@@ -33,7 +32,7 @@ var (
 	// before the update came back, or when the server has skipped it. The client does
 	// not send the update again. Setting the same value again is harmless if no one
 	// else writes the key.
-	ErrUncertain = errors.New("chp: the update was sent and did not come back")
+	ErrUncertain = ledger.ErrUncertain
 
 	// ErrUnreachable is reported when a connection to a server could not be established.
 	// The error also wraps the reason, such as syscall.ECONNREFUSED.
@@ -60,7 +59,7 @@ var (
 	// ErrRefused is returned for an update that the server refused and did not apply.
 	// The error also wraps a [*MessageError] with the reason, unless the connection
 	// broke before the reason arrived.
-	ErrRefused = errors.New("chp: the server refused the update")
+	ErrRefused = ledger.ErrRefused
 
 	// ErrOutsideSubtrees is returned for a key or subtree outside of
 	// ClientOptions.Subtrees, which this client does not replicate. For a key outside of
@@ -124,22 +123,3 @@ func (e *SubtreeError) Error() string {
 // NewServer join the errors of all invalid fields.
 // The packages of this module share the type; its field Package names the one.
 type OptionError = option.Error
-
-// refusedErrors are allocated once, because any number of updates can be refused.
-var refusedErrors = func() (errs [kvmsg.ReasonCount]error) {
-	for r := range errs {
-		errs[r] = fmt.Errorf("%w: %w", ErrRefused, &MessageError{Reason: Reason(r)})
-	}
-	return errs
-}()
-
-// refusedFor returns the error for an update that the server refused.
-func refusedFor(r Reason) error {
-	switch {
-	case int(r) < kvmsg.ReasonCount:
-		return refusedErrors[r]
-	case r == ledger.SkipUnknown:
-		return ErrRefused
-	}
-	return fmt.Errorf("%w: %w", ErrRefused, &MessageError{Reason: r})
-}

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
@@ -69,7 +68,7 @@ type refusalNotice struct {
 	messages int
 
 	progress bool // for the notifier: report the progress of the client too
-	id       ledger.ID
+	who      sender
 }
 
 // add adds a refused update. It ignores updates that are not in canonical form, because
@@ -137,10 +136,12 @@ func (c *collecting) shut() {
 func (s *Server) collect(ctx context.Context, b *sockets.Batch) bool {
 	s.collecting.Lock()
 	defer s.collecting.Unlock()
-	if queued := s.members.queued(b.Peer()); queued != nil {
+	queued := s.members.queued(b.Peer())
+	if queued != nil {
 		defer queued.Add(-int64(b.Len()))
 	}
 	from, former := s.members.from(b.Peer())
+	drained := queued == nil || queued.Load() <= int64(b.Len())
 	if former {
 		s.refused[ReasonFormerConnection].Add(uint64(b.Len()))
 		return true
@@ -150,7 +151,7 @@ func (s *Server) collect(ctx context.Context, b *sockets.Batch) bool {
 	if !s.collecting.pace.wait(ctx, extent(b.Spans())) || s.sequencer.room(ctx) != nil {
 		return false
 	}
-	for !s.order(b, from) {
+	for !s.order(b, from, drained) {
 		if s.sequencer.room(ctx) != nil {
 			return false
 		}
@@ -177,7 +178,7 @@ func (s *Server) collectNow(b *sockets.Batch, queued *atomic.Int64) bool {
 		return false
 	}
 	from, former := s.members.from(b.Peer())
-	if former || !s.order(b, from) {
+	if former || !s.order(b, from, true) {
 		return false
 	}
 	b.SetSpans(b.Spans()[:0])
@@ -185,9 +186,9 @@ func (s *Server) collectNow(b *sockets.Batch, queued *atomic.Int64) bool {
 }
 
 // order passes a batch to the sequencer, and reports refusals and progress to its client. If it
-// returns false, it did nothing, and sequencer.room has to be called. collecting must
-// be locked.
-func (s *Server) order(b *sockets.Batch, from sender) bool {
+// returns false, it did nothing, and sequencer.room has to be called. drained says that no
+// more updates of the client wait. collecting must be locked.
+func (s *Server) order(b *sockets.Batch, from sender, drained bool) bool {
 	unfit, repeated, ok := s.sequencer.accept(b, from)
 	if !ok {
 		return false
@@ -200,26 +201,26 @@ func (s *Server) order(b *sockets.Batch, from sender) bool {
 		told.send(s)
 		s.peerLog.Refused("updates refused", b.Peer(), kvmsg.ErrMapFull, slog.Int("updates", len(unfit)))
 	}
-	if repeated > 0 || from.every > 0 {
-		s.notifyProgress(b.Peer(), from, repeated, extent(b.Spans()))
+	if from.numbered && s.dialect.Full {
+		s.notifyProgress(b.Peer(), from, repeated > 0 || drained && from.replies, extent(b.Spans()))
 	}
 	return true
 }
 
-// notifyProgress reports the progress of its updates to a client that has sent some
-// again, because the previous report may not have arrived, or whose interval is over.
-// size is the size of the batch.
-func (s *Server) notifyProgress(from *sockets.Peer, who sender, repeated, size int) {
+// notifyProgress reports the progress of its updates to a client: now, because it waits
+// for that, or has sent some again, since the previous report may not have arrived; or if its
+// interval is over. size is the size of the batch.
+func (s *Server) notifyProgress(from *sockets.Peer, who sender, now bool, size int) {
 	if who.member == nil {
 		return // the client is no longer known
 	}
 	who.member.unreported += size
-	if repeated == 0 && who.member.unreported < who.every {
+	if !now && (who.every == 0 || who.member.unreported < who.every) {
 		return
 	}
 	who.member.unreported = 0
 	if peer := s.members.snapshotPeer(from); peer != nil {
-		s.notifier.notifyProgress(peer, who.id)
+		s.notifier.notifyProgress(peer, who)
 	}
 }
 

@@ -114,7 +114,6 @@ func (s *session) gather(ctx context.Context, during *interim, next *store.Map) 
 		return false
 	}
 	s.arrived += int64(extent(s.batch.Spans()))
-	s.spot(s.batch.Wire(), s.batch.Spans(), nil)
 	spans, err := s.stream.filter(s.batch.Wire(), s.batch.Spans())
 	size := during.apply(s.batch.Wire(), spans)
 	if err == nil {

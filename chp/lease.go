@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"clustermap/chp/internal/ledger"
 	"clustermap/internal/kvmsg"
 )
 
@@ -146,10 +147,10 @@ func (l *Lease) set(ctx context.Context) (seq int64, err error) {
 		return 0, ErrEmptyValue
 	}
 	if l.client.subtrees.contains(bytesOf(l.key)) {
-		w := newEchoWait()
+		w := ledger.NewWait()
 		seq, err = l.client.updateWait(ctx, l.key, value, l.opts, w)
-		l.number = max(l.number, w.n)
-		l.pending = err != nil && (l.pending || w.n > 0)
+		l.number = max(l.number, w.Number())
+		l.pending = err != nil && (l.pending || w.Number() > 0)
 		return seq, err
 	}
 	return 0, l.client.Set(ctx, l.key, value, l.opts...)
@@ -245,7 +246,7 @@ func (l *Lease) made(r kvmsg.Record) bool {
 	if len(r.UUID()) != kvmsg.UUIDSize {
 		return false
 	}
-	own := uuidMaker{uuidSecret: l.client.returning.uuidSecret}
+	own := uuidMaker{uuidSecret: l.client.writer.uuids.uuidSecret}
 	_, made := own.number(r, 1, l.number)
 	return made
 }

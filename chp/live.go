@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"clustermap/internal/kvmsg"
 	"clustermap/internal/timer"
 	"clustermap/sockets"
 )
@@ -37,9 +36,8 @@ func (s *session) apply() error {
 		}
 		if s.stream.beats > 0 {
 			s.stream.beats = 0
-			if s.reportsRefusals {
-				c.echoes.beat()
-				c.writer.settled()
+			if s.echoes != nil {
+				s.echoes.beat()
 			}
 		}
 	}
@@ -49,11 +47,7 @@ func (s *session) apply() error {
 func (s *session) take() error {
 	s.live.Lock()
 	defer s.live.Unlock()
-	wire := s.batch.Wire()
-	if s.stream.behind {
-		s.spot(wire, s.batch.Spans(), s.stream.covered)
-	}
-	return s.update(wire, s.batch.Spans())
+	return s.update(s.batch.Wire(), s.batch.Spans())
 }
 
 // update applies those of the messages that are new. live must be locked.
@@ -70,7 +64,6 @@ func (s *session) update(wire []byte, spans []sockets.Span) error {
 		c.tidy(s) // a HUGZ: there is time
 	}
 	s.countStale()
-	s.settleSpotted()
 	return err
 }
 
@@ -210,9 +203,7 @@ func (c *Client) install(s *session) {
 	c.mu.Unlock()
 
 	c.syncs.Add(1)
-	c.echoes.begin(s.reportsRefusals && s.ours)
 	c.writer.begin(s)
-	s.settleSpotted()
 	c.setState(StateActive, s.server.name)
 	c.linked(s.server.name)
 }
@@ -241,29 +232,11 @@ func (c *Client) apply(s *session, wire []byte, spans []sockets.Span) {
 	c.updates.Add(uint64(len(spans)))
 
 	// After the update is applied: Get must find it when SetSync returns.
-	if !c.writing.Load() {
-		return
-	}
-	first, last := c.echoes.onTheWay()
-	if first > last {
-		return
-	}
-	noting := false
-	for _, span := range spans {
-		r := kvmsg.Record(wire[span.Start:span.End])
-		if len(r.UUID()) != kvmsg.UUIDSize {
-			continue
-		}
-		if n, own := c.returning.number(r, first, last); own {
-			if !noting {
-				noting = true
-				c.echoes.mu.Lock()
-			}
-			c.echoes.came(n, r.Seq())
-		}
-	}
-	if noting {
-		c.echoes.mu.Unlock()
-		c.writer.settled()
+	switch {
+	case !c.writing.Load():
+	case s.echoes != nil:
+		s.echoes.came(wire, spans)
+	default:
+		c.writer.seen()
 	}
 }

@@ -173,6 +173,7 @@ func (m *members) removeConnection(id string, generation uint64, peer *sockets.P
 func senderOf(p *sockets.Peer, client *member) sender {
 	s := sender{member: client}
 	s.id, s.every, s.numbered = wire.NumberingOf(p)
+	s.replies = wire.WantsReplies(p)
 	return s
 }
 

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"clustermap/chp/internal/ledger"
 	"clustermap/sockets"
 )
 
@@ -17,8 +16,8 @@ import (
 // many of them is disconnected.
 type notifier struct {
 	router  *sockets.Router
-	applied func(context.Context, ledger.ID) ([]byte, error) // Server.appliedSoon
-	timeout time.Duration                                    // for sending one portion
+	applied func(context.Context, sender) ([]byte, error) // Server.appliedSoon
+	timeout time.Duration                                 // for sending one portion
 	ctx     context.Context
 	cancel  context.CancelFunc
 	sending sync.WaitGroup
@@ -36,7 +35,7 @@ const (
 	notifyPortion = 1024
 )
 
-func newNotifier(router *sockets.Router, applied func(context.Context, ledger.ID) ([]byte, error), timeout time.Duration) *notifier {
+func newNotifier(router *sockets.Router, applied func(context.Context, sender) ([]byte, error), timeout time.Duration) *notifier {
 	t := &notifier{router: router, applied: applied, timeout: timeout, owed: map[*sockets.Peer]*refusalNotice{}}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t
@@ -72,8 +71,9 @@ func (t *notifier) notify(n *refusalNotice) {
 	t.bytes += len(n.wire)
 }
 
-// notifyProgress sends a client its progress soon, as of then. It does not wait.
-func (t *notifier) notifyProgress(peer *sockets.Peer, id ledger.ID) {
+// notifyProgress sends a client its progress, behind its refusals: now, or as soon as all
+// its updates are published and there is room. It does not wait.
+func (t *notifier) notifyProgress(peer *sockets.Peer, who sender) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ctx.Err() != nil {
@@ -81,9 +81,14 @@ func (t *notifier) notifyProgress(peer *sockets.Peer, id ledger.ID) {
 	}
 	owed := t.owed[peer]
 	if owed == nil {
+		if wire, err := t.applied(ended, who); err == nil {
+			if err := t.router.SendWire(ended, peer, wire, 1, nil); !errors.Is(err, context.Canceled) {
+				return // sent, or the connection has ended
+			}
+		}
 		owed = t.owe(peer)
 	}
-	owed.progress, owed.id = true, id
+	owed.progress, owed.who = true, who
 }
 
 // owe starts a goroutine for a client. mu must be held.
@@ -109,10 +114,10 @@ func (t *notifier) run(owed *refusalNotice) {
 			t.mu.Unlock()
 		case owed.progress:
 			owed.progress = false
-			id := owed.id
+			who := owed.who
 			t.mu.Unlock()
 			var err error
-			if wire, err = t.applied(t.ctx, id); err != nil {
+			if wire, err = t.applied(t.ctx, who); err != nil {
 				return // the server ends
 			}
 			messages = 1

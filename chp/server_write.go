@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/chp/internal/ledger"
 	"clustermap/sockets"
 )
 
@@ -172,7 +173,7 @@ func (s *Server) apply(ctx context.Context, b *Batch) (w written, err error) {
 		full = full || unfit > 0
 	}
 	if full {
-		return w, refusedErrors[ReasonMapFull]
+		return w, ledger.RefusedFor(ReasonMapFull)
 	}
 	return w, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -73,7 +74,8 @@ type session struct {
 	running sync.WaitGroup
 	failure error // error of begin
 
-	applied atomic.Pointer[ledger.Reply] // the server's progress report, or nil
+	applied atomic.Pointer[ledger.Reply] // the server's first reply, or nil
+	echoes  *echoes                      // nil if the server acknowledges updates; set with uplink
 
 	live live
 
@@ -82,7 +84,6 @@ type session struct {
 	stream    *stream
 	replica   *replica
 	resyncing *time.Timer // ends the session because of a gap
-	spotted   []echo      // see spot
 	fresh     bool        // the server's map is new and empty; set by fetch
 	kept      int         // keys of the old state that were kept because of fresh
 	active    time.Time   // when the session became ACTIVE
@@ -114,7 +115,7 @@ func (c *Client) newSession(index, others int) *session {
 		client: c, index: index, server: c.servers[index],
 		openings: make(chan opening, 3), over: make(chan struct{}), watchdog: newWatchdog(), deadlines: new(timer.Deadlines),
 	}
-	s.dialect = c.dialect.NewSession(func(uuid []byte) bool { return uuidNumber(uuid, 1) != 0 })
+	s.dialect = c.dialect.NewSession()
 	c.generation++
 	s.generation = c.generation
 	if c.opts.Dial == nil {
@@ -269,24 +270,32 @@ func (s *session) close() {
 // hear handles the messages on the snapshot connection after the snapshot: refusals and
 // progress reports. It leaves none in the batch.
 func (s *session) hear(b *sockets.Batch) {
-	settled := false
 	for i := range b.Len() {
-		if ledger.IsReply(b.Message(i)) {
-			if a, ok := ledger.ParseReply(b.Message(i)); ok {
-				s.client.writer.progress(s, a)
-			}
-			continue
+		if reply, ok := ledger.ParseReply(b.Message(i)); ok {
+			s.client.writer.hear(s, reply, nil, 0)
+		} else if id, reason, ok := wire.ParseRefusal(b.Message(i)); ok {
+			s.client.writer.hear(s, nil, id, reason)
 		}
-		if id, reason, ok := wire.ParseRefusal(b.Message(i)); ok {
-			first, _ := s.client.echoes.onTheWay()
-			s.client.echoes.refuse(uuidNumber(id, first), reason)
-			settled = true
-		}
-	}
-	if settled {
-		s.client.writer.settled()
 	}
 	b.SetSpans(b.Spans()[:0])
+}
+
+// learn removes replies from the messages that arrive on the snapshot connection before the
+// end of the snapshot, and stores the first one, which comes before the snapshot. It runs
+// in the goroutine that reads the connection.
+func (s *session) learn(b *sockets.Batch) {
+	if !slices.ContainsFunc(b.Spans(), func(span sockets.Span) bool { return ledger.IsReply(b.Wire()[span.Start:span.End]) }) {
+		return
+	}
+	kept := b.Spans()[:0]
+	for i, span := range b.Spans() {
+		if m := b.Message(i); !ledger.IsReply(m) {
+			kept = append(kept, span)
+		} else if reply, ok := ledger.ParseReply(m); ok {
+			s.applied.CompareAndSwap(nil, reply)
+		}
+	}
+	b.SetSpans(kept)
 }
 
 func (s *session) monitorSubscriber(e sockets.Event) {

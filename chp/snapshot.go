@@ -117,7 +117,7 @@ func (n *snapshotter) add(ctx context.Context, r request) error {
 	if who := senderOf(r.peer, nil); idle && who.numbered { // true for a session's first request
 		// The report is made before the cut. So the cut contains the updates that it
 		// reports, and it may be sent when the snapshot may.
-		a.applied = n.server.applied(who.id)
+		a.applied = n.server.applied(who)
 	}
 	n.mu.Lock()
 	j := n.joiners[r.peer]

@@ -117,7 +117,7 @@ func TestWatchUUIDAndProperties(t *testing.T) {
 	c := idleClient(t, ClientOptions{})
 	s := begin(t, c, 0)
 	w := openWatch(t, c)
-	id := c.writer.uuids.append(nil, 7, []byte("k"), []byte("v"))
+	id := c.writer.uuids.append(nil, 7)
 	for _, properties := range []string{"", "ttl=30\n", "a=" + strings.Repeat("x", 300) + "\n"} {
 		s.replica.Put([]byte("k"), 1, nil, nil, []byte("v"))
 		wire := kvmsg.AppendRecord(nil, []byte("k"), s.stream.last+1, id, []byte(properties), []byte(strings.Repeat("v", 300)))

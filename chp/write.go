@@ -3,6 +3,7 @@ package chp
 import (
 	"context"
 
+	"clustermap/chp/internal/ledger"
 	"clustermap/internal/kvmsg"
 )
 
@@ -82,15 +83,17 @@ func (c *Client) DeleteSync(ctx context.Context, key string) (seq int64, err err
 // SetSync, joined. Each error is reported once: not again by a later Flush, and not if
 // SetSync has returned it.
 func (c *Client) Flush(ctx context.Context) error {
-	w, err := c.echoes.flush()
+	c.writer.mu.Lock()
+	w, err := c.writer.account.Flush(ErrClosed)
+	c.writer.mu.Unlock()
 	if w == nil {
 		return err
 	}
 	select {
-	case <-w.done:
-		return w.err
+	case <-w.Done:
+		return w.Err
 	case <-ctx.Done():
-		c.echoes.forget(w)
+		c.writer.forget(w, nil)
 		return ctx.Err()
 	}
 }
@@ -102,22 +105,20 @@ func (c *Client) updateSync(ctx context.Context, key string, value []byte, opts 
 		}
 		return 0, ErrOutsideSubtrees
 	}
-	w := newEchoWait()
-	return c.updateWait(ctx, key, value, opts, w)
+	return c.updateWait(ctx, key, value, opts, ledger.NewWait())
 }
 
 // updateWait is updateSync with a new wait of the caller, in which the update's number is
 // then found, or 0 if the update was not queued.
-func (c *Client) updateWait(ctx context.Context, key string, value []byte, opts []SetOption, w *echoWait) (int64, error) {
+func (c *Client) updateWait(ctx context.Context, key string, value []byte, opts []SetOption, w *ledger.Wait) (int64, error) {
 	if err := c.update(ctx, key, value, opts, w); err != nil {
 		return 0, err
 	}
 	select {
-	case <-w.done:
-		return w.seq, w.err
+	case <-w.Done:
+		return w.Seq, w.Err
 	case <-ctx.Done():
-		c.echoes.forget(w)
-		c.writer.drop(w.n)
+		c.writer.giveUp(w)
 		return 0, c.explain(ctx.Err())
 	}
 }

@@ -2,8 +2,10 @@ package chp
 
 import (
 	"context"
+	"encoding/binary"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"clustermap/chp/internal/ledger"
@@ -17,28 +19,31 @@ import (
 // cost of the socket is paid once for many updates. After a lull Set does that itself;
 // see push.
 //
-// The sockets belong to the session (see [uplink]). If the server reports how far it
-// has applied a client's updates (see [keyApplied]), updates that were sent are kept
-// until they come back. If they have not when the session ends, and the next session's
-// server has the same map, the updates that it has applied are settled, and sending
-// continues after them: the rest is sent again, the same bytes in the same order,
-// before anything new. With another map, or a server that does not report, they are
-// uncertain and never sent again.
+// The sockets belong to the session (see [uplink]). Which updates are settled, and which
+// are sent again, is in the account (see [ledger.Account]). If the server tells how far it
+// has come, updates that were sent are kept until they are settled. If they are not when
+// the session ends, and the next session's server has the same map, sending continues
+// after the last one that this server has accepted: the rest is sent again, the same bytes
+// in the same order, before anything new. With another map, or a server that tells
+// nothing, they are uncertain and never sent again.
 //
 // Updates that were not sent when a session ends always go to the server of the next
 // one.
 //
 // The stages are a list. Settled ones at the beginning are freed; then come those that
 // were sent, then those that were not; updates are appended to the last one. One stage
-// can be all of that at once. A repetition begins by moving back the position from
-// which updates are sent.
+// can be all of that at once. A repetition begins by moving back the marks up to which
+// they were sent.
 type writer struct {
 	client *Client
 	ready  chan struct{} // wakes run, capacity 1
 	ended  chan struct{} // closed when run has ended; nil before it runs
 	size   int           // of a stage: bytes
 
+	awaited atomic.Bool // account.Waiting; written under mu
+
 	mu      sync.Mutex
+	account ledger.Account
 	session *session      // the one that is ACTIVE; nil between two
 	first   *stage        // the oldest stage; nil if there is none
 	turn    *stage        // the stage that is sent next, or was sent last; nil with first
@@ -49,36 +54,34 @@ type writer struct {
 	room    chan struct{} // closed when there may be room; nil while no goroutine waits
 	asleep  bool          // run waits on ready, and no caller sends in its place
 	lull    lull          // between calls of push with run asleep
-	sent    uint64        // number of the last counted update that was sent
 	dropped []uint64      // numbers of staged updates that must not be sent
-	other   uint64        // number of the last update that is not counted
 	uuids   uuidMaker
 	closed  bool
-
-	// For servers that report a client's progress.
-	keeping bool                   // sent updates are kept until they are settled
-	mapID   [ledger.MapIDSize]byte // of the present session's server, or the last one's
-	order   uint64                 // order number of the update that was sent last
-	done    uint64                 // the server has accepted all order numbers up to this one
-	since   int64                  // a sequence of the map below those of all kept updates
 }
 
-// stage is a pooled chunk with KVSETs in wire form, one after the other. The order
-// number of each follows from its place in the stage, and is in its sequence field.
+// stage is a pooled chunk with KVSETs in wire form, one after the other. Their numbers are
+// consecutive. At a server of this package they are in the sequence fields.
 type stage struct {
 	next     *stage
 	chunk    *buf.Chunk
 	bytes    []byte
 	messages int
-	order    uint64 // order number of the first one
-	numbered bool   // unsent updates have their order numbers; otherwise 0
-	stale    bool   // the order numbers of unsent updates are not consecutive
-	opening  uint64 // number of the first counted update, or 0
-	last     uint64 // number of the last counted update, or 0
-	loose    bool   // there are updates that are not counted
-	trailing bool   // some of them follow the last counted one
+	first    uint64 // number of the first one
+	numbered bool   // the sequence fields of unsent updates have their numbers; otherwise 0
+	stale    bool   // unsent updates have numbers, and UUIDs, that are too high
 	sent     mark   // where sending continues
-	given    mark   // everything before was sent at least once
+}
+
+// last returns the number of the last update.
+func (s *stage) last() uint64 { return s.first + uint64(s.messages) - 1 }
+
+// seek returns the position of the update with a number, or of the end.
+func (s *stage) seek(n uint64) (at mark) {
+	for at.bytes < len(s.bytes) && s.first+uint64(at.messages) < n {
+		at.bytes += kvmsg.Record(s.bytes[at.bytes:]).Size()
+		at.messages++
+	}
+	return at
 }
 
 // mark is a position between two updates of a stage.
@@ -112,11 +115,37 @@ func (w *writer) begin(s *session) {
 	if w.closed {
 		return // close bounds its wait for run only for the session that it found
 	}
-	w.meet(s)
+	var reply *ledger.Reply
+	if s.ours { // others do not count
+		reply = s.applied.Load()
+	}
+	w.account.Begin(s.reportsRefusals && s.ours)
+	w.resume(w.account.Meet(reply, s.stream.sequence()))
+	if reply == nil || reply.Runs == nil {
+		s.echoes = &echoes{writer: w, uuids: uuidMaker{uuidSecret: w.uuids.uuidSecret}}
+	}
 	w.session = s
+	w.awaited.Store(false)
 	w.reclaim()
 	w.vacate()
 	w.rouse()
+}
+
+// resume moves the position from which updates are sent to number next. mu must be held.
+func (w *writer) resume(next uint64) {
+	w.turn = nil
+	for s := w.first; s != nil; s = s.next {
+		s.sent = s.seek(next)
+		if w.turn == nil && s.sent.messages < s.messages {
+			w.turn = s
+			next = s.first + uint64(s.sent.messages)
+		}
+	}
+	if w.turn == nil {
+		w.turn, next = w.stage, w.account.Sent()+1
+	}
+	// What is not sent again will not be settled any more.
+	w.account.Lose(min(next-1, w.account.Sent()), ErrUncertain)
 }
 
 // end makes updates wait for the next session. Updates that were sent and have not come
@@ -137,9 +166,7 @@ func (w *writer) end() {
 		<-idle
 		w.mu.Lock()
 	}
-	if !w.keeping {
-		w.client.echoes.end(w.sent)
-	}
+	w.account.Leave()
 }
 
 // open opens the sockets of the current session, and starts run. mu must be held, and
@@ -169,8 +196,7 @@ func (w *writer) fail(reason error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.client.writing.Store(false)
-	w.client.echoes.end(w.sent)
-	w.sent = w.client.echoes.fail(reason)
+	w.account.Fail(reason)
 	w.clear()
 	w.vacate()
 }
@@ -178,7 +204,6 @@ func (w *writer) fail(reason error) {
 // clear frees all stages. mu must be held.
 func (w *writer) clear() {
 	for w.first != nil {
-		w.passBy(w.first)
 		w.free()
 	}
 	w.dropped = nil
@@ -200,14 +225,28 @@ func (w *writer) free() {
 	stages.Put(s)
 }
 
-// drop prevents an update whose SetSync has given up from being sent, if it was not
-// sent yet.
-func (w *writer) drop(n uint64) {
+// giveUp ends a wait. An update that was not sent yet is never sent.
+func (w *writer) giveUp(wait *ledger.Wait) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if n > w.sent {
+	w.account.Forget(wait, nil)
+	if n := wait.Number(); n > w.account.Sent() {
 		w.dropped = append(w.dropped, n)
 	}
+}
+
+// forget ends a wait for all updates, or for those of a batch.
+func (w *writer) forget(wait *ledger.Wait, all *ledger.Group) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.account.Forget(wait, all)
+}
+
+// finish ends all waits, present and future: the client is closed.
+func (w *writer) finish() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.account.Close(ErrClosed)
 }
 
 // close sends the stages as far as possible within a short time, and ends run.
@@ -254,7 +293,7 @@ func (w *writer) vacate() {
 }
 
 // update stages one KVSET. wait is the wait of a SetSync, or nil.
-func (c *Client) update(ctx context.Context, key string, value []byte, opts []SetOption, wait *echoWait) error {
+func (c *Client) update(ctx context.Context, key string, value []byte, opts []SetOption, wait *ledger.Wait) error {
 	if err := validKey(key); err != nil {
 		return err
 	}
@@ -280,7 +319,7 @@ func (c *Client) update(ctx context.Context, key string, value []byte, opts []Se
 // updateWith is update, after its checks, for an update with properties, or for a dialect
 // that does not carry all updates. Apart from update, since the memory for the properties
 // takes time to clear.
-func (c *Client) updateWith(ctx context.Context, key string, value []byte, opts []SetOption, wait *echoWait) error {
+func (c *Client) updateWith(ctx context.Context, key string, value []byte, opts []SetOption, wait *ledger.Wait) error {
 	var space [128]byte // on the stack
 	props, err := appendOptions(space[:0], opts)
 	if err != nil {
@@ -301,8 +340,8 @@ func (c *Client) updateWith(ctx context.Context, key string, value []byte, opts 
 // enqueue stages one KVSET that was checked. It may use the capacity of props. It is
 // called with writer.mu held, and returns with it held unless it returns an error. The
 // caller wakes run.
-func (c *Client) enqueue(ctx context.Context, key, value, props []byte, wait *echoWait) error {
-	counted := c.subtrees.contains(key)
+func (c *Client) enqueue(ctx context.Context, key, value, props []byte, wait *ledger.Wait) error {
+	foreign := !c.subtrees.contains(key)
 	given := len(props)
 	w := &c.writer
 	for {
@@ -339,11 +378,8 @@ func (c *Client) enqueue(ctx context.Context, key, value, props []byte, wait *ec
 			}
 			continue
 		}
-		var number uint64
-		if !counted {
-			w.other++
-			number = uncounted | w.other
-		} else if number = c.echoes.number(wait); number == 0 {
+		number := w.account.Stage(foreign, wait)
+		if number == 0 {
 			w.mu.Unlock()
 			return ErrClosed
 		}
@@ -387,7 +423,7 @@ func (w *writer) hasRoom(size int) bool {
 	switch {
 	case s == nil:
 		return true
-	case w.keeping && w.bytes+size > w.client.opts.SendQueue:
+	case w.account.Keeps() && w.bytes+size > w.client.opts.SendQueue:
 		return false
 	case len(s.bytes)+size <= cap(s.bytes):
 		return true
@@ -407,131 +443,134 @@ func (w *writer) advance() {
 func (w *writer) append(size int, number uint64, key, props, value []byte) {
 	s := w.stage
 	if s == nil || len(s.bytes)+size > cap(s.bytes) {
-		s = w.add(size)
+		s = w.add(size, number)
 	}
-	order := int64(0)
+	sequence := int64(0)
 	if s.numbered {
-		order = int64(s.order + uint64(s.messages))
+		sequence = int64(number)
 	}
-	high, low := w.uuids.code(number, key, value)
-	s.bytes = kvmsg.AppendUpdate(s.bytes, key, order, high, low, props, value)
+	high, low := w.uuids.code(number)
+	s.bytes = kvmsg.AppendUpdate(s.bytes, key, sequence, high, low, props, value)
 	s.messages++
 	w.bytes += size
-	if number >= uncounted {
-		s.loose, s.trailing = true, true
-		return
-	}
-	s.last, s.trailing = number, false
-	if s.opening == 0 {
-		s.opening = number
-	}
 }
 
 var stages = sync.Pool{New: func() any { return new(stage) }}
 
-// add appends a new stage for at least size bytes. mu must be held.
-func (w *writer) add(size int) *stage {
+// add appends a new stage for at least size bytes, whose first update has a number. mu
+// must be held.
+func (w *writer) add(size int, number uint64) *stage {
 	s := stages.Get().(*stage)
 	s.chunk = buf.Get(max(size, w.size))
 	s.bytes = s.chunk.Data()[:0]
-	s.numbered = w.session != nil && w.session.ours
-	if last := w.stage; last != nil {
-		s.order = last.order + uint64(last.messages)
-		last.next = s
+	s.first, s.numbered = number, w.session != nil && w.session.ours
+	if w.stage != nil {
+		w.stage.next = s
 	} else {
-		s.order = w.order + 1
 		w.first, w.turn = s, s
 	}
 	w.stage = s
 	return s
 }
 
-// cut removes dropped updates from a stage, except those that were sent once. mu must
-// be held.
+// cut removes dropped updates from a stage, except those that were sent once. Those behind
+// them get lower numbers. mu must be held.
 func (w *writer) cut(s *stage) {
 	if len(w.dropped) == 0 {
 		return
 	}
-	at := max(s.sent.bytes, s.given.bytes)
-	kept := s.bytes[:at]
-	for rest := kvmsg.Record(s.bytes[at:]); len(rest) > 0; {
+	sent, last := w.account.Sent(), s.last()
+	at := s.seek(max(sent+1, s.first+uint64(s.sent.messages)))
+	kept := s.bytes[:at.bytes]
+	var gone []uint64
+	n := s.first + uint64(at.messages)
+	for rest := kvmsg.Record(s.bytes[at.bytes:]); len(rest) > 0; n++ {
 		r := rest[:rest.Size()]
 		rest = rest[len(r):]
-		if n := uuidNumber(r.UUID(), w.sent+1); slices.Contains(w.dropped, n) {
-			w.client.echoes.drop(n)
-			s.messages--
-			w.bytes -= len(r)
-			s.stale, s.trailing = true, s.loose
-			if s.opening == n {
-				s.opening = 0
-			}
+		if slices.Contains(w.dropped, n) {
+			gone = append(gone, n)
 			continue
 		}
 		kept = append(kept, r...)
 	}
-	s.bytes = kept
-	w.dropped = slices.DeleteFunc(w.dropped, func(n uint64) bool { return n <= s.last })
+	w.bytes -= len(s.bytes) - len(kept)
+	s.bytes, s.messages = kept, s.messages-len(gone)
+	for _, n := range slices.Backward(gone) {
+		w.account.Remove(n)
+	}
+	w.dropped = slices.DeleteFunc(w.dropped, func(n uint64) bool { return n <= last })
+	for i := range w.dropped {
+		w.dropped[i] -= uint64(len(gone))
+	}
+	if len(gone) > 0 {
+		s.stale = true
+		for s = s.next; s != nil; s = s.next {
+			s.first, s.stale = s.first-uint64(len(gone)), true
+		}
+	}
 }
 
-// number gives the unsent updates of a stage consecutive order numbers, or none if the
-// server is of another implementation. mu must be held.
+// number brings the sequence fields of the unsent updates of a stage, and their UUIDs, into
+// line with their numbers and with the server: one of another implementation gets none.
+// mu must be held.
 func (w *writer) number(s *stage, ours bool) {
-	first := w.order + 1 - uint64(s.sent.messages)
-	if s.numbered == ours && !(ours && (s.stale || s.order != first)) {
+	if s.numbered == ours && !s.stale {
 		return
 	}
-	s.numbered, s.stale = ours, false
-	if ours {
-		s.order = first
-	}
-	at := s.sent
-	for at.bytes < len(s.bytes) {
+	for at := s.sent; at.bytes < len(s.bytes); at.messages++ {
 		r := kvmsg.Record(s.bytes[at.bytes:])
-		if ours {
-			r.SetSeq(int64(s.order + uint64(at.messages)))
-		} else {
-			r.SetSeq(0)
+		n := s.first + uint64(at.messages)
+		if n > w.account.Sent() {
+			high, low := w.uuids.code(n)
+			binary.BigEndian.PutUint64(r.UUID(), high)
+			binary.BigEndian.PutUint64(r.UUID()[8:], low)
 		}
+		if !ours {
+			n = 0
+		}
+		r.SetSeq(int64(n))
 		at.bytes += r.Size()
-		at.messages++
 	}
+	s.numbered, s.stale = ours, false
 }
 
 // reclaim frees the stages at the beginning that are no longer needed. mu must be held.
 func (w *writer) reclaim() {
-	if w.first == nil {
-		return
-	}
-	first, _ := w.client.echoes.onTheWay()
-	for s := w.first; s != nil && s.sent.bytes == len(s.bytes); s = w.first {
-		if w.keeping && (s.last >= first || s.trailing && !w.passed(s, first)) {
-			return
-		}
+	for s := w.first; s != nil && s.sent.bytes == len(s.bytes) && w.account.Done(s.last()); s = w.first {
 		w.free()
 		w.vacate()
 	}
 }
 
-// settled must be called after updates have been settled.
-func (w *writer) settled() {
+// hear handles a reply of the server, or the refusal of an update, during a session.
+func (w *writer) hear(s *session, reply *ledger.Reply, uuid []byte, reason Reason) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.session != s {
+		return
+	}
+	if reply == nil {
+		first, _ := w.account.Open()
+		w.account.Refuse(uuidNumber(uuid, first), reason)
+	} else if w.account.Reply(reply) {
+		w.awaited.Store(w.account.Waiting()) // before the sequence is loaded: see seen
+		w.account.Seen(w.client.sequence.Load())
+	}
+	w.awaited.Store(w.account.Waiting())
 	w.reclaim()
-	w.mu.Unlock()
 }
 
-// passed reports whether the server is known to have received the last update of a
-// stage, which is not counted: the server has reported it, or a later update came back.
-// All counted updates below first are settled. mu must be held.
-func (w *writer) passed(s *stage, first uint64) bool {
-	if s.order+uint64(s.messages) <= w.done+1 {
-		return true
+// seen settles the updates that a server of this package has acknowledged, and that the
+// replica now shows.
+func (w *writer) seen() {
+	if !w.awaited.Load() { // nearly always, while others write
+		return
 	}
-	for s = s.next; s != nil; s = s.next {
-		if s.opening > 0 {
-			return s.opening < first
-		}
-	}
-	return false
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.account.Seen(w.client.sequence.Load())
+	w.awaited.Store(w.account.Waiting())
+	w.reclaim()
 }
 
 // run sends the staged updates, until close.
@@ -624,7 +663,7 @@ func (w *writer) send(ctx context.Context, s *session) error {
 	}
 	w.cut(part)
 	w.number(part, s.ours)
-	bytes, messages, last := part.bytes[part.sent.bytes:], part.messages-part.sent.messages, part.last
+	bytes, messages, last := part.bytes[part.sent.bytes:], part.messages-part.sent.messages, part.last()
 	if messages == 0 {
 		w.reclaim()
 		w.vacate()
@@ -648,13 +687,7 @@ func (w *writer) send(ctx context.Context, s *session) error {
 	}
 	part.sent.bytes += len(bytes)
 	part.sent.messages += messages
-	if part.sent.bytes > part.given.bytes {
-		part.given = part.sent
-	}
-	w.sent = max(w.sent, last)
-	if s.ours {
-		w.order += uint64(messages)
-	}
+	w.account.Send(last)
 	w.reclaim()
 	w.vacate()
 	return nil

@@ -10,7 +10,7 @@ func TestWriterTakesNoSessionAfterClose(t *testing.T) {
 	must(t, err)
 	defer c.cancel()
 	w := &c.writer
-	w.add(1)
+	w.add(1, 1)
 	w.close()
 	w.begin(&session{uplink: &uplink{}})
 	defer w.clear()

@@ -45,6 +45,7 @@ type Progress struct {
 	ordered    uint64 // all up to this one are ordered or skipped; not below Counter
 	At         int64  // sequence of the map before the last one in it
 	Skips      []Skip // numbers that were not applied, in order, up to ordered
+	runs       []Run  // where the last of those in the map are, since this server knows it
 	missed     uint64 // if above ordered: the first number that was not accepted, see Miss
 	Prev, next *Progress
 }
@@ -62,6 +63,39 @@ const (
 	// SkipSome means that an unknown part of the range was not applied.
 	SkipSome kvmsg.Reason = 0xFF
 )
+
+// Run says where the updates behind the run before, and up to number Last, are in the
+// server's order: consecutive ones have consecutive sequences, without the skipped ones, and
+// the last one has the sequence Seq. If runs are missing before it, the sequences of
+// their updates are lower than that.
+type Run struct {
+	Last uint64
+	Seq  int64
+}
+
+// maxRuns bounds the runs of one client; the oldest are forgotten. A client that writes
+// alone has one.
+const maxRuns = 8
+
+// sequence returns the sequence of number n, given what was skipped.
+func (r Run) sequence(n uint64, skips []Skip) int64 {
+	return min(r.Seq, r.Seq-int64(r.Last-n)+int64(skippedBetween(skips, n, r.Last)))
+}
+
+// upTo returns the highest number of the run, or before it, whose sequence is not above
+// one that is below Seq.
+func (r Run) upTo(sequence int64, skips []Skip) uint64 {
+	for n, after := r.Last, uint64(r.Seq-sequence); ; {
+		beyond := after + skippedBetween(skips, n, r.Last)
+		if beyond >= r.Last {
+			return 0
+		}
+		if r.Last-beyond == n {
+			return n
+		}
+		n = r.Last - beyond
+	}
+}
 
 // maxSkips bounds the ranges of one client. Beyond it the two oldest are merged into
 // one with SkipSome.
@@ -107,12 +141,24 @@ func (o *Clients) Note(id ID, counter uint64, updates int, at int64) {
 	if counter <= p.Counter {
 		return
 	}
-	if missing := counter - p.Counter - uint64(updates); missing != 0 && missing != p.skippedBetween(p.Counter, counter) {
+	if missing := counter - p.Counter - uint64(updates); missing != 0 && missing != skippedBetween(p.Skips, p.Counter, counter) {
 		p.skip(p.Counter+1, counter, SkipSome)
 	}
+	p.extend(Run{counter, at + int64(updates)}, at)
 	p.Counter, p.At = counter, max(p.At, at)
 	p.ordered = max(p.ordered, counter)
 	p.settle()
+}
+
+// extend adds a run of updates that are in the map after the sequence at.
+func (p *Progress) extend(r Run, at int64) {
+	if n := len(p.runs); n > 0 && p.runs[n-1].Seq == at {
+		p.runs[n-1] = r
+		return
+	} else if n == maxRuns {
+		p.runs = slices.Delete(p.runs, 0, 1)
+	}
+	p.runs = append(p.runs, r)
 }
 
 // settle moves the counter past numbers that were skipped and follow it.
@@ -125,8 +171,8 @@ func (p *Progress) settle() {
 }
 
 // skippedBetween returns how many numbers above after and up to last are known to be skipped.
-func (p *Progress) skippedBetween(after, last uint64) (n uint64) {
-	for _, s := range p.Skips {
+func skippedBetween(skips []Skip, after, last uint64) (n uint64) {
+	for _, s := range skips {
 		if first, end := max(s.first, after+1), min(s.Last, last); first <= end {
 			n += end - first + 1
 		}
@@ -148,9 +194,12 @@ func (p *Progress) settled() []Skip {
 // Reply returns what the server tells a client about its progress, for the map with an
 // identity.
 func (o *Clients) Reply(id ID, mapID [MapIDSize]byte) *Reply {
-	a := &Reply{MapID: mapID, Forgotten: o.Forgotten}
+	a := &Reply{MapID: mapID, Forgotten: o.Forgotten, Runs: []Run{}}
 	if p := o.find(id); p != nil {
-		a.Known, a.Counter, a.Skips = true, p.Counter, p.settled()
+		a.Known, a.Counter, a.Skips, a.Runs = true, p.Counter, p.settled(), append(a.Runs, p.runs...)
+		if n := len(a.Runs); n > 0 {
+			a.Runs[n-1].Last = p.Counter // those behind it were skipped
+		}
 	}
 	return a
 }
@@ -264,6 +313,8 @@ const MapIDSize = 16
 //	skipped     17 bytes each: the first and the last number of a range of updates
 //	            that were not applied, and one byte, the Reason, 253 if it is not
 //	            known, or 255 if only some in the range were not applied
+//	runs        only to clients that announce propertyReplies, 16 bytes each: the last
+//	            number of a Run, and its sequence
 //
 // Numbers are big-endian. All updates up to the counter, except the skipped ones, have
 // been applied and published.
@@ -276,21 +327,33 @@ type Reply struct {
 	Counter   uint64
 	Forgotten int64
 	Skips     []Skip
+	Runs      []Run // the newest ones, in order; nil if the server does not tell them
 }
 
 // maxOrder is the highest counter that a client accepts from a server. Higher numbers
 // are reserved.
 const maxOrder = 1 << 62
 
-const skipSize = 8 + 8 + 1
+const (
+	skipSize = 8 + 8 + 1
+	runSize  = 8 + 8
+)
 
+// AppendReply appends a reply in wire form.
 func AppendReply(dst []byte, a *Reply) []byte {
 	var counter []byte
 	if a.Known {
 		counter = binary.BigEndian.AppendUint64(nil, a.Counter)
 	}
 	forgotten := binary.BigEndian.AppendUint64(nil, uint64(a.Forgotten))
-	return zmtp.AppendMessage(dst, []byte(keyApplied), a.MapID[:], counter, forgotten, appendSkips(nil, a.Skips))
+	frames := [][]byte{[]byte(keyApplied), a.MapID[:], counter, forgotten, appendSkips(nil, a.Skips), nil}
+	if a.Runs == nil {
+		return zmtp.AppendMessage(dst, frames[:5]...)
+	}
+	for _, r := range a.Runs {
+		frames[5] = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(frames[5], r.Last), uint64(r.Seq))
+	}
+	return zmtp.AppendMessage(dst, frames...)
 }
 
 func appendSkips(dst []byte, skips []Skip) []byte {
@@ -310,15 +373,17 @@ func IsReply(m zmtp.WireMessage) bool {
 		m[header] == kvmsg.FlagMore && m[header+1] == MapIDSize
 }
 
+// ParseReply returns the reply in a message, or false if it is malformed.
 func ParseReply(m zmtp.WireMessage) (a *Reply, ok bool) {
-	if m.Len() != 5 {
+	n := m.Len()
+	if n != 5 && n != 6 {
 		return nil, false
 	}
 	key, m := m.Next()
 	id, m := m.Next()
 	counter, m := m.Next()
 	forgotten, m := m.Next()
-	skips, _ := m.Next()
+	skips, m := m.Next()
 	if string(key) != keyApplied || len(id) != MapIDSize || len(counter)&^8 != 0 || len(forgotten) != 8 {
 		return nil, false
 	}
@@ -326,8 +391,27 @@ func ParseReply(m zmtp.WireMessage) (a *Reply, ok bool) {
 	if a.Known = len(counter) > 0; a.Known {
 		a.Counter = binary.BigEndian.Uint64(counter)
 	}
-	a.Skips, ok = parseSkips(skips)
+	if a.Skips, ok = parseSkips(skips); ok && n == 6 {
+		runs, _ := m.Next()
+		a.Runs, ok = parseRuns(runs, a.Counter)
+	}
 	return a, ok && a.Counter <= maxOrder
+}
+
+// parseRuns returns runs, which must rise, up to the last number counter.
+func parseRuns(b []byte, counter uint64) ([]Run, bool) {
+	if len(b)%runSize != 0 || len(b)/runSize > maxRuns {
+		return nil, false
+	}
+	runs, before := make([]Run, 0, len(b)/runSize), Run{}
+	for ; len(b) > 0; b = b[runSize:] {
+		r := Run{binary.BigEndian.Uint64(b), int64(binary.BigEndian.Uint64(b[8:]))}
+		if r.Last <= before.Last || r.Last > counter || r.Seq <= before.Seq {
+			return nil, false
+		}
+		runs, before = append(runs, r), r
+	}
+	return runs, true
 }
 
 func parseSkips(b []byte) (skips []Skip, ok bool) {

@@ -46,6 +46,11 @@ const (
 	// updates after which the server reports the client's progress; with 0 it does so
 	// only at the start of a session.
 	propertyOrder = "X-CHP-Order"
+
+	// propertyReplies announces that a reply acknowledges the client's updates: it is to
+	// say where they are in the server's order, and to come as soon as no more updates of
+	// the client wait.
+	propertyReplies = "X-CHP-Replies"
 )
 
 // product is our value of propertyCHP.
@@ -89,6 +94,7 @@ func (c Client) Properties() map[string]string {
 	m[propertyClient] = c.ID
 	m[propertyGeneration] = strconv.FormatUint(c.Generation, 10)
 	m[propertyOrder] = strconv.Itoa(c.Progress)
+	m[propertyReplies] = "1"
 	return m
 }
 
@@ -113,6 +119,9 @@ func ClientOf(p *sockets.Peer) (id string, generation uint64, ok bool) {
 	generation, err := strconv.ParseUint(text, 10, 64)
 	return id, generation, err == nil
 }
+
+// WantsReplies reports whether a client has announced that replies acknowledge its updates.
+func WantsReplies(p *sockets.Peer) bool { return announces(p, propertyReplies) }
 
 // NumberingOf returns the identity of a client that numbers its updates, and Client.Progress.
 func NumberingOf(p *sockets.Peer) (id [IDSize / 2]byte, progress int, ok bool) {

@@ -95,9 +95,8 @@ const maxSentUpdates = 1 << 18
 //
 // A nil *sentUpdates is empty. It is safe for concurrent use.
 type sentUpdates struct {
-	seed    maphash.Seed
-	most    int                    // maxSentUpdates
-	counted func(uuid []byte) bool // reports whether the update with a UUID comes back
+	seed maphash.Seed
+	most int // maxSentUpdates
 
 	mu    sync.Mutex
 	queue []sentUpdate
@@ -110,18 +109,18 @@ type sentUpdate struct {
 	id   [kvmsg.UUIDSize]byte
 }
 
-func newSentUpdates(most int, counted func(uuid []byte) bool) *sentUpdates {
-	return &sentUpdates{seed: maphash.MakeSeed(), most: most, counted: counted, count: map[uint64]int{}}
+func newSentUpdates(most int) *sentUpdates {
+	return &sentUpdates{seed: maphash.MakeSeed(), most: most, count: map[uint64]int{}}
 }
 
 func (u *sentUpdates) hash(key, value []byte) uint64 {
 	return maphash.Bytes(u.seed, key)*31 ^ maphash.Bytes(u.seed, value)
 }
 
-// note adds an update that is about to be sent, unless it will not come back.
+// note adds an update that is about to be sent.
 func (u *sentUpdates) note(r kvmsg.Record) {
 	id := r.UUID()
-	if len(id) != kvmsg.UUIDSize || !u.counted(id) {
+	if len(id) != kvmsg.UUIDSize {
 		return
 	}
 	s := sentUpdate{hash: u.hash(r.Key(), r.Value()), id: [kvmsg.UUIDSize]byte(id)}

@@ -15,12 +15,11 @@ type Session struct {
 	sent    *sentUpdates // with messages of three frames, else nil
 }
 
-// NewSession returns a session. counted reports whether the update with a UUID, which the
-// client has made, will come back.
-func (d Dialect) NewSession(counted func(uuid []byte) bool) *Session {
+// NewSession returns a session.
+func (d Dialect) NewSession() *Session {
 	s := &Session{dialect: d}
 	if d.Three {
-		s.sent = newSentUpdates(maxSentUpdates, counted)
+		s.sent = newSentUpdates(maxSentUpdates)
 	}
 	return s
 }

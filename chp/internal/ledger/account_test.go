@@ -1,4 +1,4 @@
-package chp
+package ledger
 
 import (
 	"errors"
@@ -7,33 +7,31 @@ import (
 	"clustermap/internal/testenv"
 )
 
-// sendOff reserves and sends one update, as a Set or SetSync does.
-func sendOff(t *testing.T, e *echoes, w *echoWait) uint64 {
+var errClosed = errors.New("closed")
+
+// stage stages and sends one update, as a Set or SetSync does.
+func stage(t *testing.T, a *Account, w *Wait) uint64 {
 	t.Helper()
-	n := e.number(w)
+	n := a.Stage(false, w)
 	if n == 0 {
-		t.Fatal("no number given out")
+		t.Fatal("it gave no number")
 	}
+	a.Send(n)
 	return n
 }
 
-func newSync() *echoWait { return newEchoWait() }
-
 // result returns the outcome of a wait that must have ended.
-func (w *echoWait) result(t *testing.T) (int64, error) {
+func (w *Wait) result(t *testing.T) (int64, error) {
 	t.Helper()
-	select {
-	case <-w.done:
-		return w.seq, w.err
-	default:
-		t.Fatalf("wait for %d has not ended", w.n)
-		return 0, nil
+	if w.pending() {
+		t.Fatalf("the wait for %d has not ended", w.n)
 	}
+	return w.Seq, w.Err
 }
 
-func (w *echoWait) pending() bool {
+func (w *Wait) pending() bool {
 	select {
-	case <-w.done:
+	case <-w.Done:
 		return false
 	default:
 		return true
@@ -42,74 +40,74 @@ func (w *echoWait) pending() bool {
 
 func TestEchoesInOrder(t *testing.T) {
 	t.Parallel()
-	e := new(echoes)
-	e.begin(false)
-	if w, err := e.flush(); w != nil || err != nil {
+	e := new(Account)
+	e.Begin(false)
+	if w, err := e.Flush(errClosed); w != nil || err != nil {
 		t.Fatalf("flush of nothing: %v, %v", w, err)
 	}
-	first, third := newSync(), newSync()
-	sendOff(t, e, first)
-	sendOff(t, e, nil)
-	flush, _ := e.flush()
-	sendOff(t, e, third)
-	e.came(1, 101)
+	first, third := NewWait(), NewWait()
+	stage(t, e, first)
+	stage(t, e, nil)
+	flush, _ := e.Flush(errClosed)
+	stage(t, e, third)
+	e.Echo(1, 101)
 	if seq, err := first.result(t); seq != 101 || err != nil {
 		t.Errorf("first: %d, %v", seq, err)
 	}
 	if !flush.pending() {
 		t.Error("Flush ended before all came back")
 	}
-	e.came(2, 105)
+	e.Echo(2, 105)
 	if _, err := flush.result(t); err != nil {
 		t.Error(err)
 	}
-	e.came(3, 106)
+	e.Echo(3, 106)
 	if seq, err := third.result(t); seq != 106 || err != nil {
 		t.Errorf("third: %d, %v", seq, err)
 	}
-	if w, err := e.flush(); w != nil || err != nil {
+	if w, err := e.Flush(errClosed); w != nil || err != nil {
 		t.Errorf("flush after all: %v, %v", w, err)
 	}
 }
 
 func TestEchoSkippedIsUncertain(t *testing.T) {
 	t.Parallel()
-	e := new(echoes)
-	e.begin(false)
-	skipped := newSync()
-	sendOff(t, e, nil)
-	sendOff(t, e, skipped)
-	sendOff(t, e, nil)
-	e.came(1, 1)
-	e.came(3, 2)
+	e := new(Account)
+	e.Begin(false)
+	skipped := NewWait()
+	stage(t, e, nil)
+	stage(t, e, skipped)
+	stage(t, e, nil)
+	e.Echo(1, 1)
+	e.Echo(3, 2)
 	if _, err := skipped.result(t); !errors.Is(err, ErrUncertain) {
 		t.Errorf("skipped update: %v", err)
 	}
 	// SetSync was told, so Flush has nothing to report.
-	if w, err := e.flush(); w != nil || err != nil {
+	if w, err := e.Flush(errClosed); w != nil || err != nil {
 		t.Errorf("flush: %v, %v", w, err)
 	}
-	sendOff(t, e, nil)
-	sendOff(t, e, nil)
-	e.came(5, 3)
-	if _, err := e.flush(); !errors.Is(err, ErrUncertain) {
+	stage(t, e, nil)
+	stage(t, e, nil)
+	e.Echo(5, 3)
+	if _, err := e.Flush(errClosed); !errors.Is(err, ErrUncertain) {
 		t.Errorf("flush after a skipped Set: %v", err)
 	}
-	if _, err := e.flush(); err != nil {
+	if _, err := e.Flush(errClosed); err != nil {
 		t.Errorf("reported twice: %v", err)
 	}
 }
 
 func TestEchoEpochEnds(t *testing.T) {
 	t.Parallel()
-	e := new(echoes)
-	e.begin(false)
-	w := newSync()
-	sendOff(t, e, w)
-	sendOff(t, e, nil)
-	flush, _ := e.flush()
-	sendOff(t, e, nil)
-	e.end(e.sent)
+	e := new(Account)
+	e.Begin(false)
+	w := NewWait()
+	stage(t, e, w)
+	stage(t, e, nil)
+	flush, _ := e.Flush(errClosed)
+	stage(t, e, nil)
+	e.Leave()
 	if _, err := w.result(t); !errors.Is(err, ErrUncertain) {
 		t.Errorf("SetSync: %v", err)
 	}
@@ -117,19 +115,19 @@ func TestEchoEpochEnds(t *testing.T) {
 		t.Errorf("Flush: %v", err)
 	}
 	// The third was sent after that Flush, which cannot speak for it.
-	if _, err := e.flush(); !errors.Is(err, ErrUncertain) {
+	if _, err := e.Flush(errClosed); !errors.Is(err, ErrUncertain) {
 		t.Errorf("next Flush: %v", err)
 	}
-	e.begin(false)
-	if n := sendOff(t, e, nil); n != 4 {
+	e.Begin(false)
+	if n := stage(t, e, nil); n != 4 {
 		t.Errorf("number %d, want 4", n)
 	}
-	e.came(2, 9) // late, of the epoch before
-	flush, _ = e.flush()
+	e.Echo(2, 9) // late, of the epoch before
+	flush, _ = e.Flush(errClosed)
 	if flush == nil || !flush.pending() {
 		t.Fatal("a late echo counted")
 	}
-	e.came(4, 10)
+	e.Echo(4, 10)
 	if _, err := flush.result(t); err != nil {
 		t.Error(err)
 	}
@@ -137,46 +135,48 @@ func TestEchoEpochEnds(t *testing.T) {
 
 func TestEchoForgottenWaitIsReportedByFlush(t *testing.T) {
 	t.Parallel()
-	e := new(echoes)
-	e.begin(false)
-	w := newSync()
-	sendOff(t, e, w)
-	e.forget(w)
-	e.end(e.sent)
+	e := new(Account)
+	e.Begin(false)
+	w := NewWait()
+	stage(t, e, w)
+	e.Forget(w, nil)
+	e.Leave()
 	if !w.pending() {
 		t.Error("a forgotten wait was finished")
 	}
-	if _, err := e.flush(); !errors.Is(err, ErrUncertain) {
+	if _, err := e.Flush(errClosed); !errors.Is(err, ErrUncertain) {
 		t.Errorf("flush: %v", err)
 	}
 }
 
 func TestEchoesClose(t *testing.T) {
 	t.Parallel()
-	e := new(echoes)
-	e.begin(false)
-	w := newSync()
-	sendOff(t, e, w)
-	flush, _ := e.flush()
-	e.close()
-	for _, w := range []*echoWait{w, flush} {
-		if _, err := w.result(t); !errors.Is(err, ErrClosed) {
-			t.Errorf("%v, want ErrClosed", err)
+	e := new(Account)
+	e.Begin(false)
+	w := NewWait()
+	stage(t, e, w)
+	flush, _ := e.Flush(errClosed)
+	e.Close(errClosed)
+	for _, w := range []*Wait{w, flush} {
+		if _, err := w.result(t); !errors.Is(err, errClosed) {
+			t.Errorf("%v, want that of Close", err)
 		}
 	}
-	if _, err := e.flush(); !errors.Is(err, ErrClosed) {
+	if _, err := e.Flush(errClosed); !errors.Is(err, errClosed) {
 		t.Errorf("flush after close: %v", err)
 	}
-	if e.number(nil) != 0 {
+	if e.Stage(false, nil) != 0 {
 		t.Error("gave out a number after close")
 	}
 }
 
 func TestEchoesAllocateNothing(t *testing.T) {
-	e := new(echoes)
-	e.begin(false)
+	e := new(Account)
+	e.Begin(false)
 	if n := testenv.Allocs(0, 100, func() {
-		e.came(e.number(nil), 1)
+		n := e.Stage(false, nil)
+		e.Send(n)
+		e.Echo(n, 1)
 	}); n != 0 {
 		t.Errorf("%v allocations, want 0", n)
 	}

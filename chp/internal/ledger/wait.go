@@ -1,0 +1,131 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+
+	"clustermap/internal/kvmsg"
+)
+
+// The outcomes of an update that is not in the map, or of which that is not known. The
+// package chp documents them.
+var (
+	ErrUncertain = errors.New("chp: the update was sent and did not come back")
+	ErrRefused   = errors.New("chp: the server refused the update")
+)
+
+// refusedErrors are allocated once, because any number of updates can be refused.
+var refusedErrors = func() (errs [kvmsg.ReasonCount]error) {
+	for r := range errs {
+		errs[r] = fmt.Errorf("%w: %w", ErrRefused, &kvmsg.MessageError{Reason: kvmsg.Reason(r)})
+	}
+	return errs
+}()
+
+// RefusedFor returns the error for an update that the server refused.
+func RefusedFor(r kvmsg.Reason) error {
+	switch {
+	case int(r) < kvmsg.ReasonCount:
+		return refusedErrors[r]
+	case r == SkipUnknown:
+		return ErrRefused
+	}
+	return fmt.Errorf("%w: %w", ErrRefused, &kvmsg.MessageError{Reason: r})
+}
+
+// Wait is a wait for one update, or for all up to one. Done is closed when it ends; then
+// Seq, the update's sequence, and Err are set. In a Group only the group ends.
+type Wait struct {
+	Done chan struct{}
+	Seq  int64
+	Err  error
+
+	n     uint64
+	all   bool // for all updates up to n
+	lost  Losses
+	group *Group
+}
+
+// Group is a wait for several updates. Done is closed when all are settled; then Seq is
+// the highest sequence, and Lost has the errors.
+type Group struct {
+	Done chan struct{}
+	Seq  int64
+	Lost Losses
+	left int
+}
+
+// NewWait returns a wait for one update.
+func NewWait() *Wait { return &Wait{Done: make(chan struct{})} }
+
+// NewGroup returns a wait for n updates, and the wait for each of them.
+func NewGroup(n int) (*Group, []Wait) {
+	g := &Group{Done: make(chan struct{}), left: n}
+	waits := make([]Wait, n)
+	for i := range waits {
+		waits[i].group = g
+	}
+	return g, waits
+}
+
+// Number returns the number of the update, or 0 if it was not staged. A number above
+// Account.Sent can become lower later.
+func (w *Wait) Number() uint64 { return w.n }
+
+func (w *Wait) finish(seq int64, err error) {
+	g := w.group
+	if g == nil {
+		w.Seq, w.Err = seq, err
+		close(w.Done)
+		return
+	}
+	g.Seq = max(g.Seq, seq)
+	if err != nil {
+		g.Lost.Add(err)
+	}
+	if g.left--; g.left == 0 {
+		close(g.Done)
+	}
+}
+
+// Losses holds why updates were lost: the last error of each kind.
+type Losses struct{ uncertain, refused, other error }
+
+// Add adds an error.
+func (l *Losses) Add(err error) {
+	switch {
+	case errors.Is(err, ErrUncertain):
+		l.uncertain = err
+	case errors.Is(err, ErrRefused):
+		l.refused = err
+	default:
+		l.other = err
+	}
+}
+
+func (l *Losses) merge(with Losses) {
+	l.uncertain = latest(l.uncertain, with.uncertain)
+	l.refused = latest(l.refused, with.refused)
+	l.other = latest(l.other, with.other)
+}
+
+func latest(err, later error) error {
+	if later != nil {
+		return later
+	}
+	return err
+}
+
+// Err returns the errors, joined, or nil.
+func (l *Losses) Err() error {
+	var some []error
+	for _, err := range []error{l.uncertain, l.refused, l.other} {
+		if err != nil {
+			some = append(some, err)
+		}
+	}
+	if len(some) == 1 {
+		return some[0]
+	}
+	return errors.Join(some...)
+}
