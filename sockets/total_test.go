@@ -147,7 +147,7 @@ func TestPushQueuesAreBoundedTogether(t *testing.T) {
 			t.Parallel()
 			ctx := testContext(t)
 			const n, limit = 10, 4 << 20
-			push := bind(t, NewPush, Options{SendHWM: Unlimited, SendTotalBytes: limit, SendBuffer: 16 << 10})
+			push := bind(t, NewPush, Options{SendHWM: Unlimited, SendTotalBytes: limit, SendBuffer: 128 << 10})
 			idle := make([]*raw, n)
 			for i := range idle {
 				idle[i] = dialRaw(t, push.LastEndpoint()).greet("PULL", nil)
