@@ -668,8 +668,12 @@ func (c *client) confirm(err error) error {
 	case errors.Is(err, chp.ErrUncertain):
 		return fail(exitNoServer, "lost the connection before the server confirmed; %s", unknown)
 	case errors.Is(err, context.DeadlineExceeded):
-		if mixed := (*chp.MixedError)(nil); errors.As(err, &mixed) {
-			return fail(exitNoServer, "%s did not confirm within %v: %s; %s", mixed.Server, c.connection.timeout, reason(mixed.Server, err), unknown)
+		if idle := (*chp.NotActiveError)(nil); errors.As(err, &idle) {
+			for _, f := range idle.Servers {
+				if f.Err != nil {
+					return fail(exitNoServer, "%s did not confirm within %v: %s; %s", f.Server, c.connection.timeout, reason(f.Server, f.Err), unknown)
+				}
+			}
 		}
 		return fail(exitNoServer, "the server did not confirm within %v; %s", c.connection.timeout, unknown)
 	case errors.Is(err, &chp.MessageError{Reason: chp.ReasonValueTooLarge}):

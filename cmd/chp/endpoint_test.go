@@ -10,7 +10,7 @@ import (
 // writes it to its ready file.
 func TestServersWithZones(t *testing.T) {
 	t.Parallel()
-	for _, s := range []string{"tcp://[fe80::1%eth0]:5556", "tcp://[::1]:5556", "[fe80::1%eth0]:5556"} {
+	for _, s := range []string{"tcp://[fe80::1%eth0]:5556", "tcp://[::1]:5556", "[fe80::1%eth0]:5556", "tcp://[fe80::1%25eth0]:5556"} {
 		if err := checkServers(complete([]string{s})); err != nil {
 			t.Errorf("%s: %v", s, err)
 		}

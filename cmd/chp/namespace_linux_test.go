@@ -104,11 +104,10 @@ func TestPairPartitioned(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t)
 	endpoints := map[int]string{machinePrimary: "tcp://" + address(machinePrimary) + ":5556", machineBackup: "tcp://" + address(machineBackup) + ":5566"}
-	states := map[int]string{machinePrimary: "tcp://" + address(machinePrimary) + ":5003", machineBackup: "tcp://" + address(machineBackup) + ":5004"}
 	both := []string{"--server", endpoints[machinePrimary], "--server", endpoints[machineBackup], "--timeout", "30s"}
 	serve := func(i, other int, role string) {
 		t.Helper()
-		startCommand(t, n.chp(i, "serve", role, "--host", address(i), "--state", states[i], "--peer", endpoints[other], "--peer-state", states[other],
+		startCommand(t, n.chp(i, "serve", role, "--host", address(i), "--peer", endpoints[other], // and with it the other one's state
 			"--bstar-interval", "1s", "--heartbeat", "100ms", "--admin-anywhere", "--diverged", filepath.Join(t.TempDir(), "diverged.jsonl"))).ready()
 	}
 	run := func(args ...string) outcome {

@@ -12,6 +12,7 @@ import (
 
 	"clustermap/chp"
 	"clustermap/internal/command"
+	"clustermap/internal/link"
 	"clustermap/sockets"
 
 	"github.com/spf13/cobra"
@@ -50,7 +51,7 @@ func (p *pairFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&p.backup, "backup", false, "run as the backup server of a pair")
 	flags.StringVar(&p.peer, "peer", "", "the other server's `endpoint` (default tcp://HOST:5566 for the primary, tcp://HOST:5556 for the backup)")
 	flags.StringVar(&p.state, "state", "", "`endpoint` where this server publishes its state to the other one (default tcp://HOST:5003, tcp://HOST:5004)")
-	flags.StringVar(&p.peerState, "peer-state", "", "`endpoint` where the other server publishes its state (default tcp://HOST:5004, tcp://HOST:5003)")
+	flags.StringVar(&p.peerState, "peer-state", "", "`endpoint` where the other server publishes its state (default port 5004 or 5003 of the host of --peer)")
 	command.Endpoints(flags, "peer", "state", "peer-state")
 	flags.DurationVar(&p.interval, "bstar-interval", time.Second, "how often the servers of a pair send each other their state")
 	flags.IntVar(&p.acks, "acks", 2, "how many servers of a pair must have an update before it is published: 1, 2")
@@ -112,6 +113,9 @@ func (p *pairFlags) options(cmd *cobra.Command, f *serveFlags, security sockets.
 	}
 	or(&o.Peer, at(host, peer))
 	or(&o.State, at(f.host, state))
+	if e, err := link.Parse(o.Peer, false); err == nil && e.Scheme == link.TCP {
+		host = e.Host() // a server that is on another machine has its state there, too
+	}
 	or(&o.PeerState, at(host, peerState))
 	o.OnDiverged = p.write(cmd, f.data)
 	if p.secret != "" {

@@ -34,6 +34,10 @@ func parseTCP(e *Endpoint, text string, bind bool) (wrong string, cause error) {
 		host = host[1 : len(host)-1]
 	}
 	if strings.Contains(host, ":") {
+		// In a URI the zone follows %25 (RFC 6874). 25 with more digits is the number of an interface.
+		if address, zone, ok := strings.Cut(host, "%25"); ok && strings.Trim(zone, "0123456789") != "" {
+			host = address + "%" + zone
+		}
 		// As in libzmq, the port follows the last colon.
 		if _, err := netip.ParseAddr(host); err != nil {
 			return "has a host with a colon that is not an IPv6 address, such as tcp://[::1]:5555", nil
