@@ -91,7 +91,8 @@ func (c *Client) Flush(ctx context.Context) error {
 	}
 	select {
 	case <-w.Done:
-		return w.Err
+		_, err := w.Result()
+		return err
 	case <-ctx.Done():
 		c.writer.forget(w, nil)
 		return ctx.Err()
@@ -116,7 +117,7 @@ func (c *Client) updateWait(ctx context.Context, key string, value []byte, opts 
 	}
 	select {
 	case <-w.Done:
-		return w.Seq, w.Err
+		return w.Result()
 	case <-ctx.Done():
 		c.writer.giveUp(w)
 		return 0, c.explain(ctx.Err())

@@ -26,7 +26,7 @@ func (w *Wait) result(t *testing.T) (int64, error) {
 	if w.pending() {
 		t.Fatalf("the wait for %d has not ended", w.n)
 	}
-	return w.Seq, w.Err
+	return w.Result()
 }
 
 func (w *Wait) pending() bool {

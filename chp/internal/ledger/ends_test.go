@@ -292,11 +292,11 @@ func (w *world) check() {
 		delete(w.waits, id)
 		at := w.applied[id]
 		switch {
-		case wait.Err == nil && (at == 0 || wait.Seq < at || wait.Seq > w.seen):
-			w.t.Fatalf("update %d was applied as %d, and it says as %d; the replica has %d", id, at, wait.Seq, w.seen)
-		case errors.Is(wait.Err, ErrRefused) && (!w.refused[id] || at != 0 && w.takenBy == 0):
-			w.t.Fatalf("update %d: it says %v, and it was applied as %d", id, wait.Err, at)
-		case errors.Is(wait.Err, ErrUncertain) && w.maps == 1 && !w.merged():
+		case wait.err == nil && (at == 0 || wait.seq < at || wait.seq > w.seen):
+			w.t.Fatalf("update %d was applied as %d, and it says as %d; the replica has %d", id, at, wait.seq, w.seen)
+		case errors.Is(wait.err, ErrRefused) && (!w.refused[id] || at != 0 && w.takenBy == 0):
+			w.t.Fatalf("update %d: it says %v, and it was applied as %d", id, wait.err, at)
+		case errors.Is(wait.err, ErrUncertain) && w.maps == 1 && !w.merged():
 			w.t.Fatalf("update %d is uncertain", id)
 		}
 	}

@@ -34,12 +34,12 @@ func RefusedFor(r kvmsg.Reason) error {
 }
 
 // Wait is a wait for one update, or for all up to one. Done is closed when it ends; then
-// Seq, the update's sequence, and Err are set. In a Group only the group ends.
+// Result says how. In a Group only the group ends.
 type Wait struct {
 	Done chan struct{}
-	Seq  int64
-	Err  error
 
+	seq   int64
+	err   error
 	n     uint64
 	all   bool // for all updates up to n
 	lost  Losses
@@ -72,10 +72,13 @@ func NewGroup(n int) (*Group, []Wait) {
 // Account.Sent can become lower later.
 func (w *Wait) Number() uint64 { return w.n }
 
+// Result returns the update's sequence, or the error. Done must be closed.
+func (w *Wait) Result() (seq int64, err error) { return w.seq, w.err }
+
 func (w *Wait) finish(seq int64, err error) {
 	g := w.group
 	if g == nil {
-		w.Seq, w.Err = seq, err
+		w.seq, w.err = seq, err
 		close(w.Done)
 		return
 	}
