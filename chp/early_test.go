@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
 
@@ -152,7 +153,7 @@ func TestPairPassiveIsSilent(t *testing.T) {
 	left := make(chan struct{}, 1)
 	sub, err := sockets.NewSub(sockets.Options{Monitor: func(e sockets.Event) {
 		if e.Kind == sockets.EventDisconnected {
-			signal(left)
+			wake.Signal(left)
 		}
 	}})
 	must(t, err)

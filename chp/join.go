@@ -16,7 +16,7 @@ import (
 
 // requestWindow bounds the unanswered snapshot requests (ICANHAZ). A server of this
 // package answers them in order and finds the records of all waiting requests in one
-// walk through the map. The window is below the server's maxRequests. Other servers get
+// walk through the map. The window is below the server's snapshot.MaxRequests. Other servers get
 // one request at a time.
 const requestWindow = 128
 

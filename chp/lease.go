@@ -9,6 +9,7 @@ import (
 
 	"clustermap/chp/internal/ledger"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/wake"
 )
 
 // Lease keeps a key in the map for as long as its program lives, as services do that
@@ -107,7 +108,7 @@ func (l *Lease) Update(value []byte) {
 	l.mu.Lock()
 	l.value = slices.Clone(value)
 	l.mu.Unlock()
-	signal(l.renew)
+	wake.Signal(l.renew)
 }
 
 // Err returns the error of the last refresh, or nil if it succeeded. The lease continues

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"clustermap/internal/wake"
 )
 
 // logQueue decouples servers and clients from a slow logger. Records are queued, and a
@@ -126,7 +128,7 @@ func (q *logQueue) allow(e logEntry) bool {
 		return true
 	}
 	if k.omitted++; k.omitted == 1 {
-		signal(q.wake) // run may sleep without its ticker, and must report this
+		wake.Signal(q.wake) // run may sleep without its ticker, and must report this
 	}
 	k.level, k.handler = e.record.Level, e.handler
 	return false

@@ -12,9 +12,11 @@ import (
 	"time"
 
 	pairjournal "clustermap/chp/internal/journal/pair"
+	"clustermap/chp/internal/snapshot"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/mutate"
 	"clustermap/internal/timer"
+	"clustermap/internal/wake"
 	"clustermap/patterns/binarystar"
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -134,7 +136,7 @@ func (p *pair) standing() []byte {
 func (p *pair) lookEvery() time.Duration { return max(p.timeout/looksPerTimeout, time.Millisecond) }
 
 // look makes run look at the other server now.
-func (p *pair) look() { signal(p.changed) }
+func (p *pair) look() { wake.Signal(p.changed) }
 
 // run carries out the decisions of the node, until the context ends.
 func (p *pair) run(ctx context.Context) error {
@@ -278,7 +280,7 @@ func (p *pair) lead(ctx context.Context, took uint64) {
 	p.parked = nil
 	p.voting.Unlock()
 	for _, r := range parked {
-		_ = s.snapshots.add(ctx, r) // the client is gone, or asks for too much
+		_ = s.snapshots.Add(ctx, r.peer, r.want) // the client is gone, or asks for too much
 	}
 }
 
@@ -448,11 +450,11 @@ func (p *pair) park(ctx context.Context, r request) error {
 	p.voting.Lock()
 	if p.active.Load() { // since the caller's check; lead may have served parked already
 		p.voting.Unlock()
-		return p.server.snapshots.add(ctx, r)
+		return p.server.snapshots.Add(ctx, r.peer, r.want)
 	}
 	if !p.keep(r) {
 		p.voting.Unlock()
-		return errTooManyRequests
+		return snapshot.ErrTooMany
 	}
 	p.voting.Unlock()
 	if r.want.Full {

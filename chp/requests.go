@@ -3,7 +3,10 @@ package chp
 import (
 	"context"
 
+	"clustermap/chp/internal/snapshot"
+	"clustermap/chp/internal/state"
 	"clustermap/chp/internal/wire"
+	"clustermap/internal/store"
 	"clustermap/sockets"
 )
 
@@ -35,12 +38,47 @@ func (s *Server) runRequests(ctx context.Context) {
 			case s.pair != nil && !s.pair.active.Load():
 				err = s.pair.park(ctx, request{b.Peer(), w})
 			default:
-				err = s.snapshots.add(ctx, request{b.Peer(), w})
+				err = s.snapshots.Add(ctx, b.Peer(), w)
 			}
 			if err != nil {
-				s.snapshots.refused.Add(1)
+				s.badAsks.Add(1)
 				s.log.Debug("snapshot request refused", "remote", b.Peer().RemoteAddr(), "error", err)
 			}
 		}
 	}
+}
+
+// snapshotSource is the server as the source of snapshots.
+type snapshotSource struct{ *Server }
+
+func newSnapshots(s *Server) *snapshot.Server {
+	return snapshot.New(snapshotSource{s}, snapshot.Options{Memory: s.opts.SnapshotMemory, Timeout: s.opts.SnapshotTimeout, Send: s.router.SendWire})
+}
+
+func (s snapshotSource) Cut() state.Cut { return s.sequencer.cut() }
+
+func (s snapshotSource) CutKey(key string) (state.Cut, []store.Position) {
+	q := &s.sequencer
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c, list := q.state.Store.CutKey(bytesOf(key))
+	c.Sequence = q.state.Last()
+	return state.Cut{Cut: c, Deadlines: &q.state.Deadlines}, list
+}
+
+func (s snapshotSource) Fresh(sequence int64) bool { return sequence == s.sequencer.base }
+
+func (s snapshotSource) Map() *store.Map { return s.sequencer.current.Load().Store }
+
+func (s snapshotSource) LogBytes() int {
+	s.sequencer.mu.Lock()
+	defer s.sequencer.mu.Unlock()
+	return s.sequencer.state.Store.LogBytes()
+}
+
+func (s snapshotSource) Progress(peer *sockets.Peer) []byte {
+	if who := senderOf(peer, nil); who.numbered {
+		return s.applied(who)
+	}
+	return nil
 }

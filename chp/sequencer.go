@@ -15,6 +15,7 @@ import (
 	"clustermap/internal/mutate"
 	"clustermap/internal/store"
 	"clustermap/internal/timer"
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -240,7 +241,7 @@ func (q *sequencer) publish(b *heldBatch) {
 func (q *sequencer) arm(out state.Outcome, at time.Duration) {
 	if out.Timed {
 		q.alarm.at = at
-		signal(q.alarm.armed)
+		wake.Signal(q.alarm.armed)
 	}
 }
 
@@ -354,19 +355,4 @@ func (q *sequencer) cut() state.Cut {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.state.Cut()
-}
-
-func (q *sequencer) cutKey(key []byte) (state.Cut, []store.Position) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	c, list := q.state.Store.CutKey(key)
-	c.Sequence = q.state.Last()
-	return state.Cut{Cut: c, Deadlines: &q.state.Deadlines}, list
-}
-
-// logSize returns the size of the log in bytes.
-func (q *sequencer) logSize() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.state.Store.LogBytes()
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/chp/internal/snapshot"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
@@ -29,7 +30,8 @@ type Server struct {
 	log  *slog.Logger // never waits
 	logs *logQueue
 
-	snapshots  *snapshotter
+	snapshots  *snapshot.Server
+	badAsks    atomic.Uint64   // snapshot requests that were refused
 	router     *sockets.Router // P: snapshot requests and replies
 	publisher  *sockets.Pub    // P+1: KVPUB and HUGZ
 	collector  wire.Collector  // P+2: KVSET
@@ -113,7 +115,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	}
 	s.router, err = sockets.NewRouter(sockets.Options{
 		SendHWM: sockets.Unlimited, SendHWMBytes: snapshotWindow,
-		RecvHWM: maxRequests, RecvTotalBytes: maxRequestsBytes, MaxMessageSize: maxRequestSize, MaxIncompleteBytes: maxRequestsBytes,
+		RecvHWM: snapshot.MaxRequests, RecvTotalBytes: maxRequestsBytes, MaxMessageSize: maxRequestSize, MaxIncompleteBytes: maxRequestsBytes,
 		MaxConnections: o.MaxClients, Operator: s.operator, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Listen: o.Listen, Linger: closeLinger, Metadata: announce,
 		Monitor: s.watchConnections("snapshot"),
 	})
@@ -152,7 +154,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 		s.close()
 		return nil, err
 	}
-	s.snapshots = newSnapshotter(s)
+	s.snapshots = newSnapshots(s)
 	if o.Pair != nil {
 		s.pair = newPair(s, o)
 	}
@@ -168,7 +170,6 @@ const (
 	snapshotWindow       = 128 << 10 // bytes of snapshots queued per client
 	collectorWindow      = 1 << 20   // bytes of updates received ahead of the sequencer, per client
 	collectorTotal       = 64 << 20  // the same of all clients; and bytes of updates that have arrived in part
-	maxRequests          = 256       // unanswered snapshot requests per client
 	maxRequestsBytes     = 16 << 20  // bytes of unanswered requests of all clients; of partial ones, and of partial subscriptions
 	maxRequestSize       = 64 << 10  // bytes of a snapshot request or a subscription
 	maxSubscriptions     = 10_000    // topics per client
@@ -239,7 +240,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	wg.Go(func() { s.runCollector(running) })
 	wg.Go(func() { s.runClock(running) })
 	wg.Go(func() { s.runRequests(running) })
-	wg.Go(func() { s.snapshots.run(running) })
+	wg.Go(func() { s.snapshots.Run(running) })
 	wg.Go(func() { s.runCheckpoints(running) })
 	var unpaired error // the error with which the pair has ended
 	if s.pair != nil {
@@ -264,7 +265,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	stop()
 	s.close()
 	wg.Wait()
-	s.snapshots.joining.Wait()
+	s.snapshots.Wait()
 	s.pair.close()
 	err := errors.Join(unpaired, s.sequencer.journal.Close())
 	if err != nil {
@@ -364,7 +365,7 @@ type ServerStats struct {
 // counted.
 func (s *Server) Stats() ServerStats {
 	st := ServerStats{
-		Snapshots: s.snapshots.answered.Load(), BadAsks: s.snapshots.refused.Load(),
+		Snapshots: s.snapshots.Stats().Answered, BadAsks: s.badAsks.Load(),
 		Subscribers: s.publisher.Peers(), Collectors: s.collector.Peers(),
 	}
 	q := &s.sequencer

@@ -122,11 +122,9 @@ func put(t testing.TB, s *Server, key, value string) {
 // idle waits until a server holds nothing for snapshots.
 func idle(t testing.TB, s *Server) {
 	t.Helper()
-	n := s.snapshots
 	eventually(t, "nothing is held for snapshots", func() bool {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		return len(n.joiners)+len(n.pinned)+len(n.latest)+n.small.used+n.large.used+n.small.idle+n.large.idle+n.listed == 0
+		h := s.snapshots.Held()
+		return h.Clients+h.Cuts+h.Bytes+h.Lists == 0
 	})
 }
 
@@ -157,7 +155,7 @@ func TestH1_ManyDistinctSubtrees(t *testing.T) {
 			a.want(tree(c*each+i), 3)
 		}
 	}
-	if n := s.snapshots.scans.Load(); n > uint64(clients*each/10) {
+	if n := s.snapshots.Stats().Walks; n > uint64(clients*each/10) {
 		t.Errorf("%d walks through the map", n)
 	}
 	idle(t, s)
@@ -224,7 +222,6 @@ func TestH2_SteadySlowReader(t *testing.T) {
 // its own, and waits until the server makes no progress with them.
 func stopped(t testing.TB, s *Server, clients int, ours bool) (all []*asker) {
 	t.Helper()
-	n := s.snapshots
 	for i := range clients {
 		put(t, s, "/stopped", fmt.Sprint(i)) // another state, so another cut
 		a := newAsker(t, s.Endpoints().Snapshot, ours, true)
@@ -242,14 +239,8 @@ func stopped(t testing.TB, s *Server, clients int, ours bool) (all []*asker) {
 				return false // it has not asked yet
 			}
 		}
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		for _, j := range n.joiners {
-			if j.flying == 0 || time.Since(j.moved) < 50*time.Millisecond {
-				return false
-			}
-		}
-		return true
+		h := s.snapshots.Held()
+		return h.Slow == h.Clients
 	})
 	return all
 }
@@ -278,15 +269,13 @@ func TestH20_StoppedReadersHoldUpNobody(t *testing.T) {
 		one.want("/k/3/3", 1)
 		one.want("/none", 0)
 	}
-	n := s.snapshots
-	n.mu.Lock()
-	if len(n.joiners) < len(all) {
-		t.Errorf("only %d of %d clients are still stopped: the test does not test", len(n.joiners), len(all))
+	h := s.snapshots.Held()
+	if h.Clients < len(all) {
+		t.Errorf("only %d of %d clients are still stopped: the test does not test", h.Clients, len(all))
 	}
-	if used := n.small.used + n.large.used; used > s.opts.SnapshotMemory {
-		t.Errorf("%d bytes are held, more than SnapshotMemory", used)
+	if h.Bytes > s.opts.SnapshotMemory {
+		t.Errorf("%d bytes are held, more than SnapshotMemory", h.Bytes)
 	}
-	n.mu.Unlock()
 	for _, a := range all {
 		a.dealer.Close()
 	}
@@ -330,7 +319,7 @@ func TestH7_ManySubtreesOfOneClient(t *testing.T) {
 	if c.Len() != trees {
 		t.Errorf("%d keys, want %d", c.Len(), trees)
 	}
-	if n := s.snapshots.scans.Load(); n > trees/5 {
+	if n := s.snapshots.Stats().Walks; n > trees/5 {
 		t.Errorf("the server walked %d times through its map for %d subtrees", n, trees)
 	}
 }
@@ -402,7 +391,7 @@ func TestSnapshotIsEncodedOnce(t *testing.T) {
 		all = append(all, newAsker(t, s.Endpoints().Snapshot, true, false))
 	}
 	for _, subtree := range []string{"", "/k/"} {
-		before := s.snapshots.encoded.Load()
+		before := s.snapshots.Stats().Parcels
 		for _, a := range all {
 			a.ask(subtree)
 		}
@@ -411,7 +400,7 @@ func TestSnapshotIsEncodedOnce(t *testing.T) {
 		}
 		// About 500 KB, in parcels of 32 KiB after the first. The first request
 		// may come alone, and some clients late.
-		if made := s.snapshots.encoded.Load() - before; made > 10*20 {
+		if made := s.snapshots.Stats().Parcels - before; made > 10*20 {
 			t.Errorf("%q: %d parcels were encoded", subtree, made)
 		}
 	}
@@ -439,7 +428,7 @@ func TestStoppedSnapshotEnds(t *testing.T) {
 				break // on a slow machine it is disconnected already
 			}
 		}
-		eventually(t, "the client asks", func() bool { return s.snapshots.encoded.Load() > 0 })
+		eventually(t, "the client asks", func() bool { return s.snapshots.Stats().Parcels > 0 })
 		eventually(t, "a client that reads nothing is disconnected", func() bool { return len(s.router.Peers()) == 0 })
 		idle(t, s)
 	}
@@ -457,7 +446,6 @@ func TestCutsAreBounded(t *testing.T) {
 		}
 	}
 	overwrite("a")
-	n := s.snapshots
 	// How many it takes depends on how far compaction lags behind at the cuts.
 	clients := 0
 	for clients < 8 || clients < most && len(s.router.Peers()) == clients {
@@ -465,18 +453,8 @@ func TestCutsAreBounded(t *testing.T) {
 		clients++
 		overwrite(string(rune('b' + clients%20)))
 		eventually(t, "the memory of cuts is bounded", func() bool {
-			n.mu.Lock()
-			var cuts []*pinnedCut
-			for h := range n.pinned {
-				h.users++
-				cuts = append(cuts, h)
-			}
-			n.mu.Unlock()
-			kept := outlived(s.sequencer.state.Store, cuts)
-			for _, h := range cuts {
-				n.release(h)
-			}
-			return kept <= n.mayOutlive(cuts)
+			h := s.snapshots.Held()
+			return h.Outlived <= h.Limit
 		})
 	}
 	eventually(t, "those that were stopped first are disconnected", func() bool { return len(s.router.Peers()) < clients })

@@ -116,8 +116,9 @@ func (s *Server) Status() Status {
 	s.state.Unlock()
 	st.Sequence, st.Keys, st.Clients = s.Sequence(), s.Len(), int(s.clients.Load())
 	st.MapBytes, st.MemoryBytes = s.sequencer.mapBytes(), residentBytes()
-	st.SnapshotBytes, st.EncodedBytes = s.snapshots.sent.Load(), s.snapshots.copied.Load()
-	st.Refused, st.BadAsks = s.refused.load(), s.snapshots.refused.Load()
+	sent := s.snapshots.Stats()
+	st.SnapshotBytes, st.EncodedBytes = sent.SentBytes, sent.EncodedBytes
+	st.Refused, st.BadAsks = s.refused.load(), s.badAsks.Load()
 	s.pairStatus(&st)
 	return st
 }

@@ -11,6 +11,7 @@ import (
 	"clustermap/chp/internal/ledger"
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/wake"
 )
 
 // writer sends a client's updates. Set only appends its KVSET, in wire form, to a
@@ -280,7 +281,7 @@ func (w *writer) close() {
 func (w *writer) rouse() {
 	if w.asleep {
 		w.asleep = false
-		signal(w.ready)
+		wake.Signal(w.ready)
 	}
 }
 

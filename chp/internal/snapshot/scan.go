@@ -1,4 +1,4 @@
-package chp
+package snapshot
 
 import (
 	"bytes"
@@ -17,10 +17,10 @@ import (
 // a large part of the map gets no list: walking through the cut and skipping the other
 // records costs little more than sending the snapshot. A chain also gets no list if
 // there is no memory for it.
-func (n *snapshotter) scan(ctx context.Context, pinned *pinnedCut, trees map[wire.Want][]*answer) {
-	n.scans.Add(1)
+func (n *Server) scan(ctx context.Context, pinned *pinnedCut, trees map[wire.Want][]*answer) {
+	n.counted.walks.Add(1)
 	n.mu.Lock()
-	budget := n.server.opts.SnapshotMemory/8 - n.listed
+	budget := n.opts.Memory/8 - n.listed
 	n.mu.Unlock()
 	most := max(pinned.Len()/denseShare, denseFrom)
 	var chains []*chain

@@ -1,4 +1,4 @@
-package chp
+package snapshot
 
 import (
 	"container/list"
@@ -12,7 +12,7 @@ import (
 )
 
 // parcel is a number of whole messages of a chain in wire form, in a chunk of its own
-// or in the log. snapshotter.mu guards the fields that change.
+// or in the log. Server.mu guards the fields that change.
 type parcel struct {
 	chain    *chain
 	at, next place
@@ -32,7 +32,7 @@ type parcel struct {
 
 // budget bounds the bytes of parcels, over all clients. A claim waits for memory;
 // claims are granted in order. Parcels that are only cached, and not being sent to any
-// client, are dropped first. snapshotter.mu guards it.
+// client, are dropped first. Server.mu guards it.
 type budget struct {
 	limit   int
 	used    int       // bytes of all parcels and of granted claims
@@ -50,7 +50,7 @@ type claim struct {
 
 // grant reserves memory, and reports whether there was enough. A parcel larger than the
 // limit is granted when there is no other one.
-func (n *snapshotter) grant(b *budget, size int) bool {
+func (n *Server) grant(b *budget, size int) bool {
 	for b.used+size > b.limit && b.resting.Len() > 0 {
 		n.uncache(b.resting.Front().Value.(*parcel))
 	}
@@ -62,7 +62,7 @@ func (n *snapshotter) grant(b *budget, size int) bool {
 }
 
 // settle grants the claims for which there is memory.
-func (n *snapshotter) settle(b *budget) {
+func (n *Server) settle(b *budget) {
 	for len(b.claims) > 0 && n.grant(b, b.claims[0].size) {
 		b.claims[0].done = true
 		close(b.claims[0].granted)
@@ -75,7 +75,7 @@ var chunkSizes = [...]int{512, buf.Small, 32 << 10, buf.Large, 1 << 20, 4 << 20}
 
 // allocate gives a parcel a chunk of at least size bytes. It waits as joiner.await
 // does.
-func (n *snapshotter) allocate(ctx context.Context, j *joiner, p *parcel, size int) error {
+func (n *Server) allocate(ctx context.Context, j *joiner, p *parcel, size int) error {
 	if i, _ := slices.BinarySearch(chunkSizes[:], size); i < len(chunkSizes) {
 		size = chunkSizes[i]
 	}
@@ -106,9 +106,9 @@ func (n *snapshotter) allocate(ctx context.Context, j *joiner, p *parcel, size i
 	return nil
 }
 
-// use adds a use of a parcel. snapshotter.mu must be held, as for free, uncache and
+// use adds a use of a parcel. Server.mu must be held, as for free, uncache and
 // reclaim.
-func (n *snapshotter) use(p *parcel) {
+func (n *Server) use(p *parcel) {
 	p.uses++
 	if p.resting != nil {
 		p.budget.resting.Remove(p.resting)
@@ -118,7 +118,7 @@ func (n *snapshotter) use(p *parcel) {
 }
 
 // free ends one use.
-func (n *snapshotter) free(p *parcel) {
+func (n *Server) free(p *parcel) {
 	if p.uses--; p.uses > 0 {
 		return
 	}
@@ -133,7 +133,7 @@ func (n *snapshotter) free(p *parcel) {
 }
 
 // uncache stops keeping a parcel for other clients.
-func (n *snapshotter) uncache(p *parcel) {
+func (n *Server) uncache(p *parcel) {
 	if !p.cached {
 		return
 	}
@@ -148,7 +148,7 @@ func (n *snapshotter) uncache(p *parcel) {
 }
 
 // reclaim releases the memory of a parcel that is neither used nor cached.
-func (n *snapshotter) reclaim(p *parcel) {
+func (n *Server) reclaim(p *parcel) {
 	if p.uses > 0 || p.cached {
 		return
 	}

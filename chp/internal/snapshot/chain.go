@@ -1,4 +1,4 @@
-package chp
+package snapshot
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 // first client to reach a parcel encodes it. While there is memory, the parcel is kept
 // for the clients that have not reached it; otherwise it is encoded again.
 type chain struct {
-	snapshots *snapshotter
+	snapshots *Server
 	want      wire.Want
 	cut       *pinnedCut
 
@@ -25,7 +25,7 @@ type chain struct {
 	list   []store.Position
 	size   int // bytes of the records, if listed
 
-	// Guarded by snapshotter.mu.
+	// Guarded by Server.mu.
 	members map[*answer]bool  // answers that are not complete
 	parcels map[place]*parcel // by where they begin
 	encoded bool              // the last parcel was encoded
@@ -48,7 +48,7 @@ const (
 	lendShort  = buf.Small
 )
 
-func newChain(n *snapshotter, w wire.Want, pinned *pinnedCut) *chain {
+func newChain(n *Server, w wire.Want, pinned *pinnedCut) *chain {
 	return &chain{snapshots: n, want: w, cut: pinned, members: map[*answer]bool{}, parcels: map[place]*parcel{}}
 }
 
@@ -94,7 +94,7 @@ func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size int) erro
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	c.snapshots.encoded.Add(1)
+	c.snapshots.counted.parcels.Add(1)
 	lendFrom := lendRecord
 	if size <= buf.Small {
 		lendFrom = lendShort
@@ -132,12 +132,12 @@ func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size int) erro
 		}
 	}
 	if p.next == atKTHXBAI && len(out)+c.want.EndSize() <= cap(out) {
-		out = c.want.AppendEnd(out, c.cut.Sequence, c.cut.Sequence == c.snapshots.server.sequencer.base)
+		out = c.want.AppendEnd(out, c.cut.Sequence, c.snapshots.source.Fresh(c.cut.Sequence))
 		p.messages++
 		p.next = atEnd
 	}
 	p.wire = out
-	c.snapshots.copied.Add(int64(len(out)))
+	c.snapshots.counted.encoded.Add(int64(len(out)))
 	return nil
 }
 
@@ -167,7 +167,7 @@ func (c *chain) acquire(ctx context.Context, j *joiner, at place) (*parcel, erro
 	}
 }
 
-// make encodes the parcel for acquire. It is called and returns with snapshotter.mu
+// make encodes the parcel for acquire. It is called and returns with Server.mu
 // held, and unlocks it while it encodes.
 func (c *chain) make(ctx context.Context, j *joiner, at place) (*parcel, error) {
 	n := c.snapshots

@@ -1,4 +1,4 @@
-package chp
+package snapshot
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"clustermap/internal/buf"
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
 
@@ -17,12 +18,12 @@ import (
 // a slow client makes progress in small steps, and a client that stops reading holds
 // little memory.
 type joiner struct {
-	snapshots *snapshotter
+	snapshots *Server
 	peer      *sockets.Peer
 	wake      chan struct{} // a request came, or a parcel was written
 	evicted   chan struct{} // closed by trim
 
-	// Guarded by snapshotter.mu.
+	// Guarded by Server.mu.
 	answers []*answer // not yet sent; the first one is being sent
 	gone    bool      // nothing more is sent
 	trimmed bool      // evicted is closed
@@ -45,7 +46,7 @@ const (
 // errStalled is the reason for disconnecting a client that does not read its snapshot.
 var errStalled = errors.New("chp: the client does not read its snapshot")
 
-func newJoiner(n *snapshotter, peer *sockets.Peer) *joiner {
+func newJoiner(n *Server, peer *sockets.Peer) *joiner {
 	return &joiner{snapshots: n, peer: peer, wake: make(chan struct{}, 1), evicted: make(chan struct{}), window: firstWindow}
 }
 
@@ -69,11 +70,11 @@ func (j *joiner) run(ctx context.Context) {
 		if a == nil {
 			err = j.await(ctx, j.wake)
 		} else if err = j.await(ctx, a.ready); err == nil {
-			if err = j.sendApplied(ctx, a); err == nil {
+			if err = j.sendProgress(ctx, a); err == nil {
 				err = j.send(ctx, a.chain)
 			}
 			if err == nil {
-				n.answered.Add(1)
+				n.counted.answered.Add(1)
 				n.mu.Lock()
 				n.remove(a)
 				j.answers = j.answers[1:]
@@ -105,14 +106,14 @@ func (j *joiner) fail(ctx context.Context, err error) {
 	}
 }
 
-// sendApplied sends the APPLIED message of an answer, if it has one.
-func (j *joiner) sendApplied(ctx context.Context, a *answer) error {
-	if a.applied == nil {
+// sendProgress sends the report of the client's progress that goes before an answer, if there is one.
+func (j *joiner) sendProgress(ctx context.Context, a *answer) error {
+	if a.progress == nil {
 		return nil
 	}
-	limited, cancel := context.WithTimeout(ctx, j.snapshots.server.opts.SnapshotTimeout)
+	limited, cancel := context.WithTimeout(ctx, j.snapshots.opts.Timeout)
 	defer cancel()
-	return j.snapshots.server.router.SendWire(limited, j.peer, a.applied, 1, nil)
+	return j.snapshots.opts.Send(limited, j.peer, a.progress, 1, nil)
 }
 
 // send sends a chain from its beginning to its end.
@@ -150,11 +151,11 @@ func (j *joiner) lend(ctx context.Context, p *parcel) error {
 	n.mu.Unlock()
 	defer l.Release()
 	// The socket waits only if it has copied many small parcels.
-	limited, cancel := context.WithTimeout(ctx, n.server.opts.SnapshotTimeout)
+	limited, cancel := context.WithTimeout(ctx, n.opts.Timeout)
 	defer cancel()
-	err := n.server.router.SendWire(limited, j.peer, p.wire, p.messages, l)
+	err := n.opts.Send(limited, j.peer, p.wire, p.messages, l)
 	if err == nil {
-		n.sent.Add(int64(l.size))
+		n.counted.sent.Add(int64(l.size))
 	}
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
 		return errStalled
@@ -177,7 +178,7 @@ func (j *joiner) landed(l *loan) {
 		j.window = max(j.window/2, minWindow)
 	}
 	n.free(l.parcel)
-	signal(j.wake)
+	wake.Signal(j.wake)
 }
 
 // awaitRoom waits until the window has room for a parcel. It always has while nothing
@@ -201,7 +202,7 @@ func (j *joiner) awaitRoom(ctx context.Context) error {
 // limit returns the number of bytes that may be in flight: the window, or the client's
 // share of the free memory if that is less. All clients together get half of the free
 // memory, so that some remains for the next one. A client with nothing in flight may
-// always be sent a small parcel. snapshotter.mu must be held.
+// always be sent a small parcel. Server.mu must be held.
 func (j *joiner) limit() int {
 	b := &j.snapshots.small
 	free := b.limit - (b.used - b.idle)
@@ -221,7 +222,7 @@ func parcelSize(limit int) int {
 
 // await waits for a channel. It returns an error if the context ends, if trim drops the
 // client's cut, or if the client has stalled: it has bytes to read and has read none
-// for SnapshotTimeout. That bounds every wait, including one for memory that other
+// for Options.Timeout. That bounds every wait, including one for memory that other
 // clients hold, so two clients cannot wait for each other forever.
 func (j *joiner) await(ctx context.Context, c <-chan struct{}) error {
 	select {
@@ -229,7 +230,7 @@ func (j *joiner) await(ctx context.Context, c <-chan struct{}) error {
 		return nil
 	default:
 	}
-	timeout := j.snapshots.server.opts.SnapshotTimeout
+	timeout := j.snapshots.opts.Timeout
 	timer := time.NewTimer(j.patience(timeout))
 	defer timer.Stop()
 	for {

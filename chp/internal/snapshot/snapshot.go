@@ -1,20 +1,20 @@
-package chp
+package snapshot
 
 import (
 	"context"
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"clustermap/chp/internal/state"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/store"
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
 
-// snapshotter answers snapshot requests.
+// Server answers snapshot requests.
 //
 // Clients pull. Each client that is sent snapshots has a goroutine (see joiner) that
 // encodes the next parcel of its snapshot when the connection has room. It reads a cut
@@ -33,18 +33,13 @@ import (
 //   - a subtree: one walk through the cut finds the records of all waiting
 //     subtrees (see scan).
 //
-// Memory is bounded for all clients together: parcels by SnapshotMemory (see budget),
+// Memory is bounded for all clients together: parcels by Options.Memory (see budget),
 // the lists of records by an eighth of that (see scan), and segments that only cuts
-// still pin by trim. A client that reads nothing for SnapshotTimeout is disconnected.
-type snapshotter struct {
-	server *Server
-
-	answered atomic.Uint64
-	refused  atomic.Uint64
-	encoded  atomic.Uint64 // parcels encoded, for tests
-	sent     atomic.Int64  // bytes passed to connections
-	copied   atomic.Int64  // bytes encoded
-	scans    atomic.Uint64 // walks to find the records of subtrees, for tests
+// still pin by trim. A client that reads nothing for Options.Timeout is disconnected.
+type Server struct {
+	opts    Options
+	source  Source
+	counted counters
 
 	arrived chan struct{}  // wakes run
 	trimmed time.Time      // when trim last ran; owned by run
@@ -76,14 +71,14 @@ const (
 )
 
 type answer struct {
-	joiner  *joiner
-	want    wire.Want
-	applied []byte        // APPLIED message to send before the snapshot, or nil
-	chain   *chain        // set before ready is closed
-	ready   chan struct{} // closed when chain is set
+	joiner   *joiner
+	want     wire.Want
+	progress []byte        // message to send before the snapshot, or nil
+	chain    *chain        // set before ready is closed
+	ready    chan struct{} // closed when chain is set
 }
 
-// pinnedCut is a cut that chains read. snapshotter.mu guards users and moved.
+// pinnedCut is a cut that chains read. Server.mu guards users and moved.
 type pinnedCut struct {
 	state.Cut
 	bytes int       // of its segments
@@ -92,12 +87,14 @@ type pinnedCut struct {
 	ended bool      // dropped by trim
 }
 
-var errTooManyRequests = errors.New("chp: the client has too many unanswered snapshot requests")
+// ErrTooMany is returned for a request of a client that has MaxRequests unanswered ones.
+var ErrTooMany = errors.New("chp: the client has too many unanswered snapshot requests")
 
-func newSnapshotter(s *Server) *snapshotter {
-	memory := s.opts.SnapshotMemory
-	return &snapshotter{
-		server:  s,
+// New returns a server of snapshots. Run must be called.
+func New(source Source, o Options) *Server {
+	memory := o.Memory
+	return &Server{
+		opts: o, source: source,
 		joiners: map[*sockets.Peer]*joiner{},
 		latest:  map[wire.Want]*chain{},
 		pinned:  map[*pinnedCut]bool{},
@@ -107,48 +104,48 @@ func newSnapshotter(s *Server) *snapshotter {
 	}
 }
 
-// add adds a request. A request for one key is answered at once; others may wait for
-// run.
-func (n *snapshotter) add(ctx context.Context, r request) error {
-	a := &answer{want: r.want, ready: make(chan struct{})}
+// Add adds a request. A request for one key is answered at once; others may wait for
+// Run. The context ends the answers: it is the one of Run.
+func (n *Server) Add(ctx context.Context, peer *sockets.Peer, want wire.Want) error {
+	a := &answer{want: want, ready: make(chan struct{})}
 	n.mu.Lock()
-	idle := n.joiners[r.peer] == nil
+	idle := n.joiners[peer] == nil
 	n.mu.Unlock()
-	if who := senderOf(r.peer, nil); idle && who.numbered { // true for a session's first request
+	if idle { // true for a session's first request
 		// The report is made before the cut. So the cut contains the updates that it
 		// reports, and it may be sent when the snapshot may.
-		a.applied = n.server.applied(who)
+		a.progress = n.source.Progress(peer)
 	}
 	n.mu.Lock()
-	j := n.joiners[r.peer]
-	if j != nil && len(j.answers) >= maxRequests {
+	j := n.joiners[peer]
+	if j != nil && len(j.answers) >= MaxRequests {
 		n.mu.Unlock()
-		return errTooManyRequests
+		return ErrTooMany
 	}
 	if j == nil {
-		j = newJoiner(n, r.peer)
-		n.joiners[r.peer] = j
+		j = newJoiner(n, peer)
+		n.joiners[peer] = j
 		n.joining.Go(func() { j.run(ctx) })
 	}
 	a.joiner = j
 	j.answers = append(j.answers, a)
-	signal(j.wake)
-	if c := n.latest[r.want]; c != nil && !c.cut.ended && c.cut.Sequence == n.server.sequencer.current.Load().Last() {
+	wake.Signal(j.wake)
+	if c := n.latest[want]; c != nil && !c.cut.ended && c.cut.Sequence == n.source.Sequence() {
 		// The map has not changed since the cut.
 		n.begin(c, a)
 		n.mu.Unlock()
 		return nil
 	}
-	if !r.want.Exact {
+	if !want.Exact {
 		n.waiting = append(n.waiting, a)
 		n.mu.Unlock()
-		signal(n.arrived)
+		wake.Signal(n.arrived)
 		return nil
 	}
 	n.mu.Unlock()
-	single, list := n.server.sequencer.cutKey(bytesOf(r.want.Subtree))
+	single, list := n.source.CutKey(want.Subtree)
 	pinned := n.pin(single)
-	c := newChain(n, r.want, pinned)
+	c := newChain(n, want, pinned)
 	c.listed, c.list = true, list
 	for _, at := range list {
 		c.size += len(pinned.Record(at))
@@ -160,8 +157,8 @@ func (n *snapshotter) add(ctx context.Context, r request) error {
 	return nil
 }
 
-// run makes cuts for waiting requests until the context ends.
-func (n *snapshotter) run(ctx context.Context) {
+// Run makes cuts for waiting requests until the context ends.
+func (n *Server) Run(ctx context.Context) {
 	var scans sync.WaitGroup
 	defer scans.Wait()
 	for {
@@ -185,9 +182,13 @@ func (n *snapshotter) run(ctx context.Context) {
 	}
 }
 
+// Wait waits until nothing is sent any more, after the context has ended. Add must not be
+// called meanwhile.
+func (n *Server) Wait() { n.joining.Wait() }
+
 // round answers waiting requests from one cut. It returns the wait before the next
 // round if no request arrives, or 0 if none is due.
-func (n *snapshotter) round(ctx context.Context, scans *sync.WaitGroup) time.Duration {
+func (n *Server) round(ctx context.Context, scans *sync.WaitGroup) time.Duration {
 	if now := time.Now(); now.Sub(n.trimmed) >= trimEvery {
 		n.trimmed = now
 		n.trim()
@@ -196,7 +197,7 @@ func (n *snapshotter) round(ctx context.Context, scans *sync.WaitGroup) time.Dur
 	whole, trees, wait := n.due()
 	n.mu.Unlock()
 	if len(whole)+len(trees) > 0 {
-		pinned := n.pin(n.server.sequencer.cut())
+		pinned := n.pin(n.source.Cut())
 		n.beginWhole(pinned, whole)
 		if len(trees) == 0 {
 			n.release(pinned)
@@ -204,7 +205,7 @@ func (n *snapshotter) round(ctx context.Context, scans *sync.WaitGroup) time.Dur
 			scans.Go(func() {
 				n.scan(ctx, pinned, trees)
 				n.release(pinned)
-				signal(n.arrived) // others may have come meanwhile
+				wake.Signal(n.arrived) // others may have come meanwhile
 			})
 		}
 	}
@@ -213,7 +214,7 @@ func (n *snapshotter) round(ctx context.Context, scans *sync.WaitGroup) time.Dur
 
 // due removes and returns the requests that can be answered now, and returns the wait
 // before the others can. mu must be held.
-func (n *snapshotter) due() (whole, trees map[wire.Want][]*answer, wait time.Duration) {
+func (n *Server) due() (whole, trees map[wire.Want][]*answer, wait time.Duration) {
 	if len(n.pinned) > 0 {
 		wait = trimEvery
 	}
@@ -248,7 +249,7 @@ func (n *snapshotter) due() (whole, trees map[wire.Want][]*answer, wait time.Dur
 	return whole, trees, wait
 }
 
-func (n *snapshotter) beginWhole(pinned *pinnedCut, whole map[wire.Want][]*answer) {
+func (n *Server) beginWhole(pinned *pinnedCut, whole map[wire.Want][]*answer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(whole) > 0 {
@@ -262,7 +263,7 @@ func (n *snapshotter) beginWhole(pinned *pinnedCut, whole map[wire.Want][]*answe
 }
 
 // begin starts sending a chain for answers. mu must be held.
-func (n *snapshotter) begin(c *chain, answers ...*answer) {
+func (n *Server) begin(c *chain, answers ...*answer) {
 	for _, a := range answers {
 		if a.joiner.gone {
 			continue
@@ -280,7 +281,7 @@ func (n *snapshotter) begin(c *chain, answers ...*answer) {
 
 // remove removes an answer from its chain, and ends the chain after the last one. mu
 // must be held.
-func (n *snapshotter) remove(a *answer) {
+func (n *Server) remove(a *answer) {
 	c := a.chain
 	if c == nil || !c.members[a] {
 		return
@@ -300,29 +301,29 @@ func (n *snapshotter) remove(a *answer) {
 	n.settle(&n.small)
 	n.settle(&n.large)
 	if len(n.waiting) > 0 {
-		signal(n.arrived) // waiting requests need not wait for this chain
+		wake.Signal(n.arrived) // waiting requests need not wait for this chain
 	}
 }
 
 // pin registers a cut, with one use by the caller.
-func (n *snapshotter) pin(c state.Cut) *pinnedCut {
+func (n *Server) pin(c state.Cut) *pinnedCut {
 	h := &pinnedCut{Cut: c, bytes: c.Bytes(), users: 1, moved: time.Now()}
 	n.mu.Lock()
 	n.pinned[h] = true
 	if len(n.pinned) == 1 {
-		signal(n.arrived) // run has cuts to trim
+		wake.Signal(n.arrived) // run has cuts to trim
 	}
 	n.mu.Unlock()
 	return h
 }
 
-func (n *snapshotter) release(h *pinnedCut) {
+func (n *Server) release(h *pinnedCut) {
 	n.mu.Lock()
 	n.drop(h)
 	n.mu.Unlock()
 }
 
-func (n *snapshotter) drop(h *pinnedCut) {
+func (n *Server) drop(h *pinnedCut) {
 	if h.users--; h.users == 0 {
 		delete(n.pinned, h)
 		h.Cut.Release()
@@ -332,23 +333,15 @@ func (n *snapshotter) drop(h *pinnedCut) {
 // trim bounds the memory that only cuts still pin (see mayOutlive). Beyond the bound it
 // drops the cut that has made no progress for the longest time, and disconnects its
 // clients.
-func (n *snapshotter) trim() {
-	n.mu.Lock()
-	var cuts []*pinnedCut
-	for h := range n.pinned {
-		if !h.ended {
-			h.users++
-			cuts = append(cuts, h)
-		}
-	}
-	n.mu.Unlock()
+func (n *Server) trim() {
+	cuts := n.useCuts()
 	if len(cuts) == 0 {
 		return
 	}
-	store := n.server.sequencer.current.Load().Store
+	log := n.source.Map()
 	limit := n.mayOutlive(cuts)
 	var gone []*sockets.Peer
-	for left := slices.Clone(cuts); outlived(store, left) > limit; {
+	for left := slices.Clone(cuts); outlived(log, left) > limit; {
 		n.mu.Lock()
 		oldest := 0
 		for i, h := range left {
@@ -371,25 +364,43 @@ func (n *snapshotter) trim() {
 		left = slices.Delete(left, oldest, oldest+1)
 	}
 	n.mu.Lock()
-	for _, h := range cuts {
-		n.drop(h)
-	}
+	n.dropCuts(cuts)
 	n.mu.Unlock()
 	for _, peer := range gone {
 		peer.Disconnect(sockets.ErrSlowPeer)
 	}
 }
 
+// useCuts returns the cuts that trim has not dropped, each with one use by the caller.
+func (n *Server) useCuts() (cuts []*pinnedCut) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for h := range n.pinned {
+		if !h.ended {
+			h.users++
+			cuts = append(cuts, h)
+		}
+	}
+	return cuts
+}
+
+// dropCuts undoes useCuts. mu must be held.
+func (n *Server) dropCuts(cuts []*pinnedCut) {
+	for _, h := range cuts {
+		n.drop(h)
+	}
+}
+
 // mayOutlive returns the number of bytes that only cuts may pin: twice the largest of
-// the log's present size and its size at each cut, plus SnapshotMemory. That is room
+// the log's present size and its size at each cut, plus Options.Memory. That is room
 // for a large snapshot, and for several that began at about the same time, while the
 // whole map is overwritten.
-func (n *snapshotter) mayOutlive(cuts []*pinnedCut) int {
-	most := n.server.sequencer.logSize()
+func (n *Server) mayOutlive(cuts []*pinnedCut) int {
+	most := n.source.LogBytes()
 	for _, h := range cuts {
 		most = max(most, h.bytes)
 	}
-	return 2*most + n.server.opts.SnapshotMemory
+	return 2*most + n.opts.Memory
 }
 
 // outlived returns the number of bytes that only cuts pin: segments that the log no
@@ -400,12 +411,4 @@ func outlived(s *store.Map, cuts []*pinnedCut) (bytes int) {
 		bytes += h.Outlived(s, seen)
 	}
 	return bytes
-}
-
-// signal leaves a token in a channel of capacity one.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
