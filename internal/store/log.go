@@ -83,8 +83,12 @@ func (l *log) segment(at location) *Segment {
 	return nil
 }
 
-// has reports whether a retained segment is in use. Readers may call it.
-func (l *log) has(s *Segment) bool { return l.segment(locate(s, 0)) == s }
+// has reports whether a retained segment is in use. Any goroutine may call it: it reads
+// nothing of another segment at the same place, which may get its next id meanwhile.
+func (l *log) has(s *Segment) bool {
+	table := *l.table.Load()
+	return table[int(s.id)&(len(table)-1)].Load() == s
+}
 
 // each calls f for every segment with live records.
 func (l *log) each(f func(*Segment)) {
