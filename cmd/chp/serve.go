@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"clustermap/chp"
 	"clustermap/chp/commit"
 	"clustermap/internal/command"
+	"clustermap/sockets"
 
 	"github.com/spf13/cobra"
 )
@@ -151,86 +153,86 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	if err := ready.begin(); err != nil {
 		return err
 	}
+	// Before anything else is printed: with --log-format json every line is JSON.
 	logger, err := f.logger(cmd)
 	if err != nil {
 		return err
 	}
+	if err := f.check(cmd); err != nil {
+		return err
+	}
+	o, err := f.options(cmd)
+	o.Logger = logger
+	if err != nil {
+		return err
+	}
+	server, err := f.start(ctx, cmd, o)
+	if server == nil || err != nil {
+		return err
+	}
+	defer server.Close()
+	return f.serve(ctx, cmd, server, o.Security, &ready)
+}
+
+// check returns an error if a flag's value is out of range. It removes the brackets of an
+// IPv6 address.
+func (f *serveFlags) check(cmd *cobra.Command) error {
 	switch {
 	case f.port < 0 || f.port > maxPort:
 		return fail(exitUsage, "--port %d: must be 1 to %d, with two more ports above it, or 0 for any free ports", f.port, maxPort)
 	case f.model < 1 || f.model > maxModel:
 		return fail(exitUsage, "--model %d: must be 1 to %d", f.model, maxModel)
-	case f.heartbeat <= 0:
-		return fail(exitUsage, "--heartbeat %v: must be positive", f.heartbeat)
-	case f.maxValue <= 0:
-		return fail(exitUsage, "--max-value-size %v: must be positive", &f.maxValue)
-	case f.queue <= 0:
-		return fail(exitUsage, "--subscriber-queue %v: must be positive", &f.queue)
-	case f.memory <= 0:
-		return fail(exitUsage, "--subscriber-memory %v: must be positive", &f.memory)
-	case f.maxClients <= 0:
-		return fail(exitUsage, "--max-clients %d: must be positive", f.maxClients)
-	case f.maxLine <= 0:
-		return fail(exitUsage, "--max-line %v: must be positive", &f.maxLine)
-	case f.snapshot <= 0:
-		return fail(exitUsage, "--snapshot-timeout %v: must be positive", f.snapshot)
-	case f.handshake <= 0:
-		return fail(exitUsage, "--handshake-timeout %v: must be positive", f.handshake)
 	case f.grace < 0:
 		return fail(exitUsage, "--expiry-grace %v: must be positive, or 0 for none", f.grace)
 	case cmd.Flags().Changed("sync") && f.data == "":
 		return fail(exitUsage, "--sync needs --data: without a directory the map is only in memory")
 	}
-
-	if err := f.checkEndpoints(cmd); err != nil {
-		return err
+	for _, flag := range []struct {
+		name     string
+		positive bool
+	}{
+		{"heartbeat", f.heartbeat > 0},
+		{"max-value-size", f.maxValue > 0},
+		{"subscriber-queue", f.queue > 0},
+		{"subscriber-memory", f.memory > 0},
+		{"max-clients", f.maxClients > 0},
+		{"max-line", f.maxLine > 0},
+		{"snapshot-timeout", f.snapshot > 0},
+		{"handshake-timeout", f.handshake > 0},
+	} {
+		if !flag.positive {
+			return fail(exitUsage, "--%s %v: must be positive", flag.name, cmd.Flags().Lookup(flag.name).Value)
+		}
 	}
 	if n := len(f.host); n > 2 && f.host[0] == '[' && f.host[n-1] == ']' {
-		f.host = f.host[1 : n-1] // an IPv6 address in brackets
+		f.host = f.host[1 : n-1]
 	}
-	slowest := int(f.slowest)
-	if slowest == 0 {
-		slowest = -1 // never
-	}
-	grace := f.grace
-	if grace == 0 {
-		grace = -1 // none
-	}
+	return f.checkEndpoints(cmd)
+}
+
+// options returns the options of the server, without its logs and the entries to load.
+func (f *serveFlags) options(cmd *cobra.Command) (chp.ServerOptions, error) {
 	security, err := f.curve.Security()
 	if err != nil {
-		return err
-	}
-	loading, err := f.open(cmd)
-	if err != nil {
-		return err
+		return chp.ServerOptions{}, err
 	}
 	admins, err := f.curve.Admins()
 	if err != nil {
-		return err
+		return chp.ServerOptions{}, err
 	}
 	pair, err := f.pair.options(cmd, f, security)
 	if err != nil {
-		return err
+		return chp.ServerOptions{}, err
 	}
-	log, err := f.openData(ctx)
-	if err != nil {
-		return err
-	}
-	host, port := f.host, f.port
-	if len(f.endpoints) > 0 {
-		host, port = "", 0
-	}
-	server, err := chp.NewServer(chp.ServerOptions{
+	o := chp.ServerOptions{
 		Pair:              pair,
-		Log:               log,
 		Sync:              f.sync,
 		OnReplay:          f.replaying(cmd),
-		Preload:           loading.entries(ctx),
 		Security:          security,
 		Admins:            admins,
 		AdminAnywhere:     f.adminAnywhere,
-		Host:              host,
-		Port:              port,
+		Host:              f.host,
+		Port:              f.port,
 		Endpoints:         f.endpoints,
 		Advertise:         f.advertise,
 		Model:             chp.Model(f.model),
@@ -238,37 +240,65 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 		MaxValueSize:      int(f.maxValue),
 		SubscriberQueue:   int(f.queue),
 		SubscriberMemory:  int(f.memory),
-		SlowestIntake:     slowest,
+		SlowestIntake:     int(f.slowest),
 		MaxMapBytes:       int64(f.maxMap),
 		MaxClients:        f.maxClients,
 		SnapshotTimeout:   f.snapshot,
 		HandshakeTimeout:  f.handshake,
-		ExpiryGrace:       grace,
-		Logger:            logger,
-	})
-	if finished, err := loading.finish(ctx, cmd, err); finished {
-		return err
+		ExpiryGrace:       f.grace,
 	}
-	if option := (*chp.OptionError)(nil); errors.As(err, &option) && option.Field == "Host" {
-		return fail(exitUsage, "--host %s", option.Reason)
+	if len(f.endpoints) > 0 {
+		o.Host, o.Port = "", 0
 	}
-	if option := (*chp.OptionError)(nil); errors.As(err, &option) {
-		return fail(exitUsage, "%s", plain(err))
+	// To the command 0 means never and not at all, to the package the default.
+	if o.SlowestIntake == 0 {
+		o.SlowestIntake = -1
 	}
-	if err != nil && ctx.Err() != nil {
-		return nil // a signal while starting
+	if o.ExpiryGrace == 0 {
+		o.ExpiryGrace = -1
 	}
-	if err != nil {
-		return f.dataError(err)
-	}
-	defer server.Close()
+	return o, nil
+}
 
-	if err := server.Listen(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil // a signal while starting
-		}
-		return f.listenError(err)
+// start returns a server that listens. It returns no server and no error if a signal came
+// first.
+func (f *serveFlags) start(ctx context.Context, cmd *cobra.Command, o chp.ServerOptions) (*chp.Server, error) {
+	loading, err := f.open(cmd)
+	if err != nil {
+		return nil, err
 	}
+	if o.Log, err = f.openData(ctx); err != nil {
+		return nil, err
+	}
+	o.Preload = loading.entries(ctx)
+	server, err := chp.NewServer(o)
+	if finished, err := loading.finish(ctx, cmd, err); finished {
+		return nil, err
+	}
+	var option *chp.OptionError
+	switch {
+	case errors.As(err, &option) && option.Field == "Host":
+		return nil, fail(exitUsage, "--host %s", option.Reason)
+	case option != nil:
+		return nil, fail(exitUsage, "%s", plain(err))
+	case err != nil && ctx.Err() != nil:
+		return nil, nil
+	case err != nil:
+		return nil, f.dataError(err)
+	}
+	if err := server.Listen(ctx); err != nil {
+		server.Close()
+		if ctx.Err() != nil {
+			return nil, nil
+		}
+		return nil, f.listenError(err)
+	}
+	return server, nil
+}
+
+// serve serves until ctx ends. Meanwhile the ready file, the service manager and standard
+// error say that the server is ready, in this order.
+func (f *serveFlags) serve(ctx context.Context, cmd *cobra.Command, server *chp.Server, security sockets.Security, ready *readyFile) error {
 	var telling sync.WaitGroup
 	serving, end := context.WithCancel(ctx)
 	defer end()
@@ -296,23 +326,8 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 		})
 	})
 	// Not awaited, because standard error may be a pipe without a reader.
-	go func() {
-		if security.CurveServer {
-			fmt.Fprintf(cmd.ErrOrStderr(), "chp: clients need --curve-server-key '%s'\n", security.CurveSecretKey.Public())
-		}
-		select {
-		case <-written:
-			for _, e := range server.AllEndpoints() {
-				snapshots := "snapshots " + e.Snapshot + ", "
-				if e.Snapshot == "" {
-					snapshots = ""
-				}
-				fmt.Fprintf(cmd.ErrOrStderr(), "chp: %sready: %spublisher %s, collector %s\n", f.pair.role(), snapshots, e.Publisher, e.Collector)
-			}
-		case <-serving.Done():
-		}
-	}()
-	err = server.Serve(serving)
+	go f.announce(serving, cmd.ErrOrStderr(), server, security, written)
+	err := server.Serve(serving)
 	end()
 	telling.Wait()
 	if removed := ready.remove(); unwritten == nil {
@@ -322,6 +337,24 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 		return f.dataError(err)
 	}
 	return unwritten
+}
+
+// announce prints the server's public key, and where it listens when it is ready.
+func (f *serveFlags) announce(serving context.Context, out io.Writer, server *chp.Server, security sockets.Security, ready <-chan struct{}) {
+	if security.CurveServer {
+		fmt.Fprintf(out, "chp: clients need --curve-server-key '%s'\n", security.CurveSecretKey.Public())
+	}
+	select {
+	case <-ready:
+		for _, e := range server.AllEndpoints() {
+			snapshots := "snapshots " + e.Snapshot + ", "
+			if e.Snapshot == "" {
+				snapshots = ""
+			}
+			fmt.Fprintf(out, "chp: %sready: %spublisher %s, collector %s\n", f.pair.role(), snapshots, e.Publisher, e.Collector)
+		}
+	case <-serving.Done():
+	}
 }
 
 func (f *serveFlags) logger(cmd *cobra.Command) (*slog.Logger, error) {
