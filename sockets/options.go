@@ -301,7 +301,9 @@ type Options struct {
 	// anything from the peer before it closes the connection with
 	// ErrHeartbeatTimeout. If zero, it is HeartbeatInterval. Time during which
 	// the socket did not read, because the application did not receive, does
-	// not count. A libzmq peer that stops reading, because its own application
+	// not count. On Linux, neither does time during which the peer's system takes
+	// what the socket sent before the PING, as on a slow link.
+	// A libzmq peer that stops reading, because its own application
 	// does not receive (ZMQ_RCVHWM), answers no PING either: it is disconnected.
 	//
 	// HeartbeatTTL is sent with each PING and asks the peer to close the

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"net"
 	"os"
 	"sync/atomic"
 	"time"
@@ -25,6 +24,28 @@ type lifeline struct {
 	reads atomic.Uint64
 	armed atomic.Bool // the read deadline is set; changes under conn.mu
 	until time.Time   // the read deadline; guarded by conn.mu
+	ping  flow        // when the PING went out to which it belongs; guarded by conn.mu
+}
+
+// flow is how far a connection's bytes have come: accepted by this system for sending, and
+// confirmed by the peer's, as far as this system tells. They are counted from the same
+// place, so only differences mean anything.
+type flow struct{ sent, confirmed int64 }
+
+// flow returns how far the bytes have come. Some that are sent meanwhile may be missing.
+func (c *conn) flow() flow {
+	sent := c.stream.Moved.Load() // first: what is sent meanwhile must not pass for confirmed
+	return flow{sent, sent - int64(c.stream.Unconfirmed())}
+}
+
+// delays reports whether a PING, behind the bytes that f says were sent, could not be
+// answered yet: some of them were not confirmed at the last look, and more are now. On a slow
+// link they may be megabytes, and the peer whose system confirms them is not silent. It
+// needs all its time when they have arrived.
+func (f *flow) delays(confirmed int64) bool {
+	delayed := f.confirmed < f.sent && f.confirmed < confirmed
+	f.confirmed = confirmed
+	return delayed
 }
 
 // Heard marks the beginning, and Listening the end, of handling bytes from the
@@ -46,18 +67,18 @@ func (c *conn) Dealing() bool { return c.life.reads.Load()%2 == 1 }
 // time. An earlier deadline remains in force.
 func (c *conn) expect(within time.Duration) {
 	// It fails on a connection that ends, which the reader will see.
-	_ = c.limit(func() error { return c.arm(time.Now().Add(within)) })
+	_ = c.limit(func() error { return c.arm(time.Now().Add(within), flow{}) })
 }
 
-// answer is like expect, after a PING was written, unless bytes were received since reads
-// had the value seen. The reader changes reads and then checks armed, and answer does it
-// in the opposite order, so at least one of them notices the other.
-func (c *conn) answer(seen uint64, within time.Duration) {
+// answer is like expect, after a PING was written behind the bytes in ping, unless bytes were
+// received since reads had the value seen. The reader changes reads and then checks armed,
+// and answer does it in the opposite order, so at least one of them notices the other.
+func (c *conn) answer(seen uint64, ping flow, within time.Duration) {
 	_ = c.limit(func() error {
 		if seen%2 == 1 || c.life.reads.Load() != seen {
 			return nil
 		}
-		if err := c.arm(time.Now().Add(within)); err != nil || c.life.reads.Load() == seen {
+		if err := c.arm(time.Now().Add(within), ping); err != nil || c.life.reads.Load() == seen {
 			return err
 		}
 		return c.disarm()
@@ -66,11 +87,11 @@ func (c *conn) answer(seen uint64, within time.Duration) {
 
 // arm sets the read deadline unless it is earlier already, and disarm removes it.
 // mu must be held.
-func (c *conn) arm(until time.Time) error {
+func (c *conn) arm(until time.Time, ping flow) error {
 	if c.life.armed.Load() && !until.Before(c.life.until) {
 		return nil
 	}
-	c.life.until = until
+	c.life.until, c.life.ping = until, ping
 	c.life.armed.Store(true)
 	return c.stream.Conn.SetReadDeadline(until)
 }
@@ -96,18 +117,24 @@ func (c *conn) receiveAlive(src link.Source) error {
 			return err
 		}
 		reads := c.life.reads.Load()
-		if looked && at == reads && c.life.armed.Load() {
-			return ErrHeartbeatTimeout
-		}
-		looked, at = true, reads
-		again := func() error {
-			if !c.life.armed.Load() {
+		looked, at = looked && at == reads, reads
+		err = c.limit(func() error {
+			more := lastLook
+			switch {
+			case !c.life.armed.Load():
 				return nil // disarmed just after the deadline had passed
+			case c.life.ping.delays(c.flow().confirmed):
+				looked, more = false, c.config.HeartbeatTimeout
+			case looked:
+				return ErrHeartbeatTimeout
+			default:
+				looked = true
 			}
-			return c.stream.Conn.SetReadDeadline(time.Now().Add(lastLook))
-		}
-		if err := c.limit(again); err != nil {
-			return net.ErrClosed
+			c.life.until = time.Now().Add(more)
+			return c.stream.Conn.SetReadDeadline(c.life.until)
+		})
+		if err != nil {
+			return err
 		}
 	}
 }

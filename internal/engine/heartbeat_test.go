@@ -1,10 +1,13 @@
 package engine
 
 import (
-	"clustermap/internal/queue"
 	"errors"
+	"io"
+	"runtime"
 	"testing"
 	"time"
+
+	"clustermap/internal/queue"
 )
 
 // TestLifeline: any received bytes remove a PING's deadline, and it is not set when bytes
@@ -23,10 +26,10 @@ func TestLifeline(t *testing.T) {
 		c.Listening()
 	}
 	seen := c.life.reads.Load()
-	c.answer(seen, time.Hour)
+	c.answer(seen, flow{}, time.Hour)
 	armed(true, "after a PING")
 	until := c.life.until
-	c.answer(seen, 2*time.Hour)
+	c.answer(seen, flow{}, 2*time.Hour)
 	c.expect(3 * time.Hour)
 	if c.life.until != until {
 		t.Error("a later deadline took the place of an earlier")
@@ -37,13 +40,13 @@ func TestLifeline(t *testing.T) {
 	}
 	hear()
 	armed(false, "after something was heard")
-	c.answer(seen, time.Hour)
+	c.answer(seen, flow{}, time.Hour)
 	armed(false, "something was heard since the PING")
 	must(t, c.Heard())
-	c.answer(c.life.reads.Load(), time.Hour)
+	c.answer(c.life.reads.Load(), flow{}, time.Hour)
 	armed(false, "the reader is busy")
 	c.Listening()
-	c.answer(c.life.reads.Load(), time.Hour)
+	c.answer(c.life.reads.Load(), flow{}, time.Hour)
 	armed(true, "after the next PING")
 	c.Close(queue.ErrClosed)
 	if err := c.Heard(); !errors.Is(err, queue.ErrClosed) {
@@ -90,5 +93,69 @@ func TestLastLook(t *testing.T) {
 	ours.expect(-time.Second)
 	if err := <-done; err != ErrHeartbeatTimeout || string(src.got) != "alive" {
 		t.Errorf("%v after %q", err, src.got)
+	}
+}
+
+// TestPingBehindOwnData: as long as the peer's system confirms bytes that went out before
+// a PING, and once more when all are confirmed, the peer has all its time to answer. It has
+// not if nothing more is confirmed, or all was before.
+func TestPingBehindOwnData(t *testing.T) {
+	t.Parallel()
+	for what, test := range map[string]struct {
+		ping      flow
+		confirmed []int64 // at each look
+		delays    int     // how many of them
+	}{
+		"not a PING":                  {flow{}, []int64{5000}, 0},
+		"no bytes before it":          {flow{1000, 1000}, []int64{1012, 1024}, 0},
+		"slow link":                   {flow{1000, 100}, []int64{300, 301, 900, 1000, 1000}, 4},
+		"the peer's machine is gone":  {flow{1000, 100}, []int64{100}, 0},
+		"it goes meanwhile":           {flow{1000, 100}, []int64{500, 500}, 1},
+		"bytes behind it do not help": {flow{1000, 100}, []int64{1500, 2000, 3000}, 1},
+	} {
+		n := 0
+		for n < len(test.confirmed) && test.ping.delays(test.confirmed[n]) {
+			n++
+		}
+		if n != test.delays {
+			t.Errorf("%s: delayed at %d looks, want %d", what, n, test.delays)
+		}
+	}
+}
+
+// TestPingOnSlowLink: the deadline of a PING behind bytes that the peer's system takes slowly
+// is put off by the whole time-out, and what the peer itself has promised is not.
+func TestPingOnSlowLink(t *testing.T) {
+	t.Parallel()
+	ours, theirs := connected(t)
+	if f := ours.flow(); f.confirmed != f.sent {
+		t.Errorf("nothing was sent, and %+v", f)
+	}
+	ours.config.HeartbeatTimeout = time.Hour
+	const size = 32 << 20 // more than the systems hold
+	go func() { _, _ = ours.stream.Send([][]byte{make([]byte, size)}) }()
+	var ping flow
+	if runtime.GOOS == "linux" && !portable {
+		eventually(t, "bytes wait", func() bool {
+			ping = ours.flow()
+			return ping.confirmed < ping.sent
+		})
+	}
+	_, err := io.CopyN(io.Discard, theirs, size)
+	must(t, err)
+	eventually(t, "the peer's system has confirmed them", func() bool { return ours.flow().confirmed >= ping.sent })
+	ours.answer(ours.life.reads.Load(), ping, -time.Second)
+	done := make(chan error, 1)
+	go func() { done <- ours.receiveAlive(&collector{conn: ours}) }()
+	if ping != (flow{}) {
+		eventually(t, "it has more time", func() bool {
+			ours.mu.Lock()
+			defer ours.mu.Unlock()
+			return time.Until(ours.life.until) > time.Minute
+		})
+		ours.expect(-time.Second)
+	}
+	if err := <-done; err != ErrHeartbeatTimeout {
+		t.Error(err)
 	}
 }

@@ -94,9 +94,8 @@ func (p *Pipe) drain(ctx context.Context) bool {
 
 // progress is how much a peer had taken at a check.
 type progress struct {
-	conn        *conn
-	moved       int64
-	unconfirmed int
+	conn *conn
+	flow flow
 }
 
 // advances reports whether the peer has taken bytes since the state in seen, and updates
@@ -115,7 +114,7 @@ func (p *Pipe) advances(seen *progress) bool {
 	if c == nil || c.stream.Conn == nil { // not connected, or inproc
 		return false
 	}
-	now := progress{c, c.stream.Moved.Load(), c.stream.Unconfirmed()}
+	now := progress{c, c.flow()}
 	was := *seen
 	*seen = now
 	return now != was

@@ -36,13 +36,17 @@ func (w *writer) run() {
 	defer w.beats()()
 	for w.pipe.Out.Take(&w.load, w.conn.gone, roomy) {
 		seen := w.conn.life.reads.Load()
+		var before flow
+		if w.load.Pinged {
+			before = w.conn.flow()
+		}
 		if !w.send() {
 			return
 		}
 		w.load.Clear()
 		if w.load.Pinged {
 			w.load.Pinged = false
-			w.conn.answer(seen, w.conn.config.HeartbeatTimeout)
+			w.conn.answer(seen, before, w.conn.config.HeartbeatTimeout)
 		}
 	}
 }

@@ -210,16 +210,29 @@ func (s *Stream) Send(bufs [][]byte) (int64, error) {
 	return w.written, w.err
 }
 
+// look asks for the size of the kernel's queue of bytes to send.
+type look struct {
+	step func(fd uintptr) // created once, so that looking does not allocate
+	n    int
+}
+
+var looks = sync.Pool{New: func() any {
+	l := new(look)
+	l.step = func(fd uintptr) { l.n, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) }
+	return l
+}}
+
 // Unconfirmed returns the number of bytes sent, counting the end of the stream as
 // one, that the peer's system has not acknowledged, or 0 if unknown.
-func (s *Stream) Unconfirmed() (n int) {
+func (s *Stream) Unconfirmed() int {
 	if s.raw == nil {
 		return 0
 	}
-	_ = s.raw.Control(func(fd uintptr) { // fails only on a closed connection
-		n, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
-	})
-	return n
+	l := looks.Get().(*look)
+	defer looks.Put(l)
+	l.n = 0
+	_ = s.raw.Control(l.step) // fails only on a closed connection
+	return l.n
 }
 
 // writeStep writes until everything is written, or the kernel's buffer is full. In
