@@ -46,7 +46,7 @@ func (b *Batch) Set(key string, value []byte, opts ...SetOption) {
 func (b *Batch) Delete(key string) { b.add(key, nil, nil) }
 
 func (b *Batch) add(key string, value []byte, opts []SetOption) {
-	if err := validKey(key); err != nil {
+	if err := kvmsg.ValidKey(bytesOf(key)); err != nil {
 		b.fail(err)
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/chp/internal/subtree"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/lograte"
 	"clustermap/internal/store"
@@ -39,10 +40,10 @@ type Client struct {
 	opts     ClientOptions           // without Security
 	security func() sockets.Security // a function, because printing one shows no secrets
 	servers  []address
-	subtrees subtrees
+	subtrees subtree.Set
 	dialect  wire.Dialect
 	log      *slog.Logger // never waits
-	logs     *logQueue
+	logs     *lograte.Queue
 	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
 	ended    chan struct{} // closed when run has returned
@@ -106,8 +107,8 @@ func newClient(o ClientOptions) (*Client, error) {
 		opts:     o,
 		servers:  servers,
 		dialect:  wire.DialectOf(o.Model),
-		subtrees: newSubtrees(o.Subtrees),
-		logs:     newLogQueue(o.Logger.Handler()),
+		subtrees: subtree.New(o.Subtrees),
+		logs:     lograte.NewQueue(o.Logger.Handler()),
 		ended:    make(chan struct{}),
 		status:   newStatus(servers),
 		resyncs:  make([]resyncLimit, len(servers)),
@@ -115,7 +116,7 @@ func newClient(o ClientOptions) (*Client, error) {
 		complaints: lograte.Limiter{First: complaintFirst, Most: complaintMost, Size: maxComplaints},
 	}
 	c.security, c.opts.Security = func() sockets.Security { return o.Security }, sockets.Security{}
-	c.log = c.logs.logger()
+	c.log = c.logs.Logger()
 	c.id = wire.NewID()
 	c.maxValue = maxValue
 	c.writer.uuids.uuidSecret = newUUIDSecret()
@@ -142,7 +143,7 @@ func (c *Client) Close() error {
 	for _, w := range watches {
 		w.stop(ErrClosed)
 	}
-	c.logs.close()
+	c.logs.Close()
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"clustermap/chp/internal/subtree"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/testenv"
 )
@@ -60,7 +61,7 @@ func TestClientApplyAllocatesNothing(t *testing.T) {
 
 func TestClientIntakeAllocatesNothing(t *testing.T) {
 	wire, spans := wireBatch(t, pub{"/a/1", 1, "x"}, pub{"/b/1", 2, "y"}, hugz(2))
-	some := newSubtrees([]string{"/a/", "/b/1"})
+	some := subtree.New([]string{"/a/", "/b/1"})
 	in := &intake{refused: new(refusals), wanted: &some}
 	scratch := append(spans[:0:0], spans...)
 	if n := testenv.Allocs(0, 1000, func() {

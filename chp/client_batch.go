@@ -33,7 +33,7 @@ func (c *Client) Apply(ctx context.Context, b *Batch) error { return c.applyBatc
 // queued will still be sent.
 func (c *Client) ApplySync(ctx context.Context, b *Batch) (seq int64, err error) {
 	for i := range b.Len() {
-		if !c.subtrees.contains(b.record(i).Key()) {
+		if !c.subtrees.Contains(b.record(i).Key()) {
 			return 0, ErrOutsideSubtrees
 		}
 	}

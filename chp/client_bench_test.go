@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"clustermap/chp/internal/subtree"
 	"clustermap/internal/store"
 )
 
@@ -127,7 +128,7 @@ func BenchmarkResynchronise(b *testing.B) {
 		batch[1].value, batch[2].value, batch[500].value = "new", "new", ""
 		applyTo(b, &after.Map, batch...)
 	}
-	all := newSubtrees(nil)
+	all := subtree.New(nil)
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := 0; i < b.N; i += keys {

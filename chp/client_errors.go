@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/subtree"
 	"clustermap/internal/closed"
 	"clustermap/internal/option"
 )
@@ -110,14 +111,9 @@ func (e *MixedError) Error() string {
 
 // SubtreeError reports a malformed subtree. Valid are "", a subtree such as "/a/b/",
 // and a single key. Retrying with the same text fails again.
-type SubtreeError struct {
-	Subtree string
-	Reason  string
-}
-
-func (e *SubtreeError) Error() string {
-	return fmt.Sprintf("chp: subtree %q %s", e.Subtree, e.Reason)
-}
+//
+// Its fields Subtree and Reason, both strings, are that text and what is wrong with it.
+type SubtreeError = subtree.Error
 
 // OptionError reports an invalid field of ClientOptions or ServerOptions. NewClient and
 // NewServer join the errors of all invalid fields.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"clustermap/chp/internal/subtree"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/option"
 	"clustermap/sockets"
@@ -199,7 +200,7 @@ func (o ClientOptions) withDefaults() (ClientOptions, []address, error) {
 		bad("Security.CurveServer", "is for a server; a client sets CurveSecretKey and CurveServerKey")
 	}
 	for _, spec := range o.Subtrees {
-		if err := checkSubtree(spec); err != nil {
+		if err := subtree.Check(spec); err != nil {
 			bad("Subtrees", "%q %s", err.Subtree, err.Reason)
 		}
 	}

@@ -2,6 +2,7 @@ package chp
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,6 +64,12 @@ func TestClientOptionsReportAllFaults(t *testing.T) {
 	}
 	if _, err := NewClient(ClientOptions{}); err == nil {
 		t.Error("a client without servers was made")
+	}
+	for _, spec := range []string{"/", "a/"} {
+		_, err := NewClient(ClientOptions{Servers: []string{"tcp://127.0.0.1:1"}, Subtrees: []string{spec}})
+		if err == nil || strings.Count(err.Error(), "chp: ") != 1 {
+			t.Errorf("NewClient with the subtree %q: %v", spec, err)
+		}
 	}
 }
 

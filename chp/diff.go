@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"sync/atomic"
 
+	"clustermap/chp/internal/subtree"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
 	"clustermap/internal/timer"
@@ -77,7 +78,7 @@ func (d *change) open() {
 
 // next stores the next event for a watch of the given subtrees in e, and returns false
 // at the end.
-func (d *change) next(e *Event, of *subtrees) bool {
+func (d *change) next(e *Event, of *subtree.Set) bool {
 	for d.pass == 0 {
 		p, ok := d.sets.Step()
 		if !ok {
@@ -85,7 +86,7 @@ func (d *change) next(e *Event, of *subtrees) bool {
 			break
 		}
 		r := p.Record
-		if !of.all() && !of.contains(r.Key()) {
+		if !of.All() && !of.Contains(r.Key()) {
 			continue
 		}
 		if d.before == nil || d.differs(r) {
@@ -105,7 +106,7 @@ func (d *change) next(e *Event, of *subtrees) bool {
 		if d.marks.Has(p) {
 			continue
 		}
-		if key := p.Record.Key(); of.all() || of.contains(key) {
+		if key := p.Record.Key(); of.All() || of.Contains(key) {
 			*e = Event{Op: OpDelete, Cause: CauseResync, Key: key, Sequence: d.after.seq}
 			return true
 		}

@@ -6,13 +6,14 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"clustermap/chp/internal/subtree"
 	"clustermap/internal/store"
 	"clustermap/internal/testenv"
 )
 
 // replay applies the events of a change to the map that a watch has seen, and checks that
 // none is superfluous.
-func replay(t *testing.T, seen map[string]string, d *change, of subtrees) (synced bool) {
+func replay(t *testing.T, seen map[string]string, d *change, of subtree.Set) (synced bool) {
 	t.Helper()
 	d.open()
 	defer d.release()
@@ -69,10 +70,10 @@ func TestChangeAgainstModel(t *testing.T) {
 	t.Parallel()
 	for round := range testenv.Rounds(100) {
 		random := rand.New(rand.NewPCG(3, uint64(round)))
-		of := newSubtrees([][]string{nil, {"/a/"}, {"/b/3", "/b/5"}}[round%3])
+		of := subtree.New([][]string{nil, {"/a/"}, {"/b/3", "/b/5"}}[round%3])
 		within := func(s *replica) map[string]string {
 			m := contents(&s.Map)
-			maps.DeleteFunc(m, func(key, _ string) bool { return !of.contains([]byte(key)) })
+			maps.DeleteFunc(m, func(key, _ string) bool { return !of.Contains([]byte(key)) })
 			return m
 		}
 		before, after := randomStore(t, random, 3), randomStore(t, random, 3)
@@ -116,7 +117,7 @@ func TestChangeAllocatesNothingPerEvent(t *testing.T) {
 	for i := range 2000 { // for three attempts
 		applyTo(t, &s.Map, pub{fmt.Sprint("key", i), int64(i), "value"})
 	}
-	all := newSubtrees(nil)
+	all := subtree.New(nil)
 	empty := newReplica(store.Options{}, nil)
 	d := &change{before: newStateView(&empty.Map, empty.deadlines, 0), after: newStateView(&s.Map, s.deadlines, 2000)}
 	d.open()

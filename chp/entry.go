@@ -100,7 +100,7 @@ func (p Presence) MarshalText() ([]byte, error) { return []byte(p.String()), nil
 // Like Get, Lookup reads the replica, which keeps its last state while the client is not
 // ACTIVE (see [Client.State]).
 func (c *Client) Lookup(key string) (Entry, Presence) {
-	if !c.subtrees.contains(bytesOf(key)) {
+	if !c.subtrees.Contains(bytesOf(key)) {
 		return Entry{}, PresenceOutside
 	}
 	now := c.state.Load()

@@ -3,6 +3,7 @@ package chp
 import (
 	"sync/atomic"
 
+	"clustermap/chp/internal/subtree"
 	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
@@ -14,7 +15,7 @@ type intake struct {
 	ear     uint32 // the bit of heard that stands for this connection
 	heard   *atomic.Uint32
 	silent  *atomic.Bool // the server has sent nothing; see Client.silent
-	wanted  *subtrees    // keys outside are dropped; nil if the server sends none
+	wanted  *subtree.Set // keys outside are dropped; nil if the server sends none
 	refused *refusals
 }
 
@@ -67,7 +68,7 @@ func (in *intake) sift(wire []byte, spans []sockets.Span, command kvmsg.Kind, ta
 			span.End = span.Start + uint32(size)
 			span.Tag = hash
 		}
-		if in.wanted != nil && span.Tag != tag && !in.wanted.contains(kvmsg.Record(m).Key()) {
+		if in.wanted != nil && span.Tag != tag && !in.wanted.Contains(kvmsg.Record(m).Key()) {
 			continue
 		}
 		kept = append(kept, span)

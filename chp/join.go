@@ -154,9 +154,9 @@ func (s *session) fetch(apply func(wire []byte, spans []sockets.Span) (bytes int
 		window = requestWindow
 	}
 	asked := 0
-	for len(cuts) < len(s.requests.list) {
-		for asked < min(len(cuts)+window, len(s.requests.list)) {
-			if err := s.dealer.Send(s.ctx, s.client.dialect.Request(s.requests.list[asked])...); err != nil {
+	for len(cuts) < len(s.requests.List) {
+		for asked < min(len(cuts)+window, len(s.requests.List)) {
+			if err := s.dealer.Send(s.ctx, s.client.dialect.Request(s.requests.List[asked])...); err != nil {
 				return nil, err
 			}
 			asked++

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/subtree"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
 	"clustermap/internal/timer"
@@ -37,7 +38,7 @@ func applyTo(t testing.TB, s *store.Map, messages ...pub) []store.Piece {
 func TestJoinDeletedDuringSnapshot(t *testing.T) {
 	t.Parallel()
 	snapshot, during := store.New(store.Options{}), newInterim(store.New(store.Options{}), nil)
-	all := newSubtrees(nil)
+	all := subtree.New(nil)
 	s := newStream(&all, false)
 	early := []pub{
 		{"gone", 3, "old"}, {"gone", 4, ""}, // before the cut: the snapshot has a newer one
@@ -126,7 +127,7 @@ func TestJoinManyKeys(t *testing.T) {
 	t.Parallel()
 	const keys, cut = 5*mergeBatch + 3, 2*mergeBatch + 1
 	snapshot, during := store.New(store.Options{}), newInterim(store.New(store.Options{}), nil)
-	all := newSubtrees(nil)
+	all := subtree.New(nil)
 	s := newStream(&all, false)
 	want := map[string]string{}
 	for i := range keys {
@@ -190,11 +191,11 @@ func TestJoinAgainstModel(t *testing.T) {
 	for round := range 400 {
 		random := rand.New(rand.NewPCG(7, uint64(round)))
 		specs := [][]string{{""}, {"/a/"}, {"/a/", "/b/"}, {"/a/1", "/b/"}, {"/a/", "/b/", "/c/2", "/c/3"}}[random.IntN(5)]
-		wanted := newSubtrees(specs)
+		wanted := subtree.New(specs)
 		ours := random.IntN(2) == 0
 		requests := wanted
 		if !ours {
-			requests = wanted.plain()
+			requests = wanted.Plain()
 		}
 		s := newStream(&requests, ours)
 		merged := ours && s.counted
@@ -215,7 +216,7 @@ func TestJoinAgainstModel(t *testing.T) {
 			} else {
 				delete(model, p.key)
 			}
-			if subscribed && wanted.contains([]byte(p.key)) {
+			if subscribed && wanted.Contains([]byte(p.key)) {
 				stream = append(stream, p)
 			}
 		}
@@ -225,13 +226,13 @@ func TestJoinAgainstModel(t *testing.T) {
 		// Subscribed from here on. The cuts come one after the other.
 		var cuts []int64
 		var synced []pub
-		for _, request := range requests.list {
+		for _, request := range requests.List {
 			for range random.IntN(20) {
 				update(true)
 			}
-			one := newSubtrees([]string{request})
+			one := subtree.New([]string{request})
 			for key, value := range model {
-				if one.contains([]byte(key)) && wanted.contains([]byte(key)) {
+				if one.Contains([]byte(key)) && wanted.Contains([]byte(key)) {
 					p := pub{key, int64(random.IntN(5)), value} // a KVSYNC's sequence means nothing
 					if merged {
 						p.seq = since[key]
@@ -291,7 +292,7 @@ func TestJoinAgainstModel(t *testing.T) {
 
 		want := map[string]string{}
 		for key, value := range model {
-			if wanted.contains([]byte(key)) {
+			if wanted.Contains([]byte(key)) {
 				want[key] = value
 			}
 		}

@@ -147,7 +147,7 @@ func (l *Lease) set(ctx context.Context) (seq int64, err error) {
 	if len(value) == 0 {
 		return 0, ErrEmptyValue
 	}
-	if l.client.subtrees.contains(bytesOf(l.key)) {
+	if l.client.subtrees.Contains(bytesOf(l.key)) {
 		w := ledger.NewWait()
 		seq, err = l.client.updateWait(ctx, l.key, value, l.opts, w)
 		l.number = max(l.number, w.Number())

@@ -3,6 +3,7 @@ package chp
 import (
 	"time"
 
+	"clustermap/chp/internal/subtree"
 	"clustermap/chp/internal/wire"
 )
 
@@ -21,9 +22,9 @@ func (s *session) likely() error {
 }
 
 // subtreesAt returns the subtrees to request from a server of another implementation.
-func subtreesAt(d wire.Dialect, s *subtrees) subtrees {
+func subtreesAt(d wire.Dialect, s *subtree.Set) subtree.Set {
 	if !d.Subtrees {
-		return newSubtrees(nil)
+		return subtree.New(nil)
 	}
-	return s.plain()
+	return s.Plain()
 }

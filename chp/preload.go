@@ -75,7 +75,7 @@ func validEntry(e Entry, maxValue int) error {
 	if err := kvmsg.CheckProperties(kvmsg.AppendWithout(nil, e.Properties, "ttl")); err != nil {
 		return err
 	}
-	return validKey(string(e.Key))
+	return kvmsg.ValidKey(e.Key)
 }
 
 // fill fills the map before the server listens: from the log or, if that is empty, with

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/subtree"
 	"clustermap/internal/interop"
 )
 
@@ -111,7 +112,7 @@ func TestH12_ResyncLimit(t *testing.T) {
 // A HUGZ of a server that is not ours counts only once one has been right.
 func TestH12_HeartbeatsOfOthers(t *testing.T) {
 	t.Parallel()
-	all := newSubtrees(nil)
+	all := subtree.New(nil)
 	s := newStream(&all, false)
 	must(t, s.join([]int64{7}))
 	wantAdmitted(t, s, "a@8", hugz(3472328296227680304), hugz(0), hugz(100), pub{"a", 8, "x"})

@@ -13,6 +13,7 @@ import (
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/lograte"
 	"clustermap/internal/mutate"
 	"clustermap/internal/peerlog"
 	"clustermap/sockets"
@@ -28,7 +29,7 @@ import (
 type Server struct {
 	opts ServerOptions
 	log  *slog.Logger // never waits
-	logs *logQueue
+	logs *lograte.Queue
 
 	snapshots  *snapshot.Server
 	badAsks    atomic.Uint64   // snapshot requests that were refused
@@ -103,8 +104,8 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	logs := newLogQueue(o.Logger.Handler())
-	s := &Server{opts: o.withoutSecrets(), dialect: wire.DialectOf(o.Model), log: logs.logger(), logs: logs, ready: make(chan struct{}), ended: make(chan struct{}), peerLog: peerlog.New(logs.logger())}
+	logs := lograte.NewQueue(o.Logger.Handler())
+	s := &Server{opts: o.withoutSecrets(), dialect: wire.DialectOf(o.Model), log: logs.Logger(), logs: logs, ready: make(chan struct{}), ended: make(chan struct{}), peerLog: peerlog.New(logs.Logger())}
 	s.members.init()
 	s.admins = newAdmins(&o)
 	s.closing, s.end = context.WithCancel(context.Background())
@@ -273,7 +274,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	} else {
 		s.log.Info("stopped", "keys", s.Len(), "sequence", s.Sequence())
 	}
-	s.logs.close()
+	s.logs.Close()
 	return err
 }
 
@@ -305,7 +306,7 @@ func (s *Server) closeUnserved() (closed bool, err error) {
 	s.close()
 	s.pair.close()
 	err = s.sequencer.journal.Close()
-	s.logs.close()
+	s.logs.Close()
 	if again {
 		err = nil // the first call has returned it
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"clustermap/chp/internal/state"
+	"clustermap/chp/internal/subtree"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
 )
@@ -28,7 +29,7 @@ import (
 // end with ErrClosed when the server closes.
 func (s *Server) Watch(subtrees ...string) (*Watch, error) {
 	for _, spec := range subtrees {
-		if err := checkSubtree(spec); err != nil {
+		if err := subtree.Check(spec); err != nil {
 			return nil, err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/subtree"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
@@ -64,7 +65,7 @@ type session struct {
 	reportsRefusals bool                         // the server reports refused updates
 	maxValue        int                          // largest value that the server accepts, in bytes; 0 if unknown
 	generation      uint64                       // see wire.Client
-	requests        subtrees                     // the subtrees to request
+	requests        subtree.Set                  // the subtrees to request
 	deadlines       *timer.Deadlines             // of the keys that the server sent
 	watchdog        *watchdog
 	answered        atomic.Bool // a handshake has succeeded
@@ -208,10 +209,10 @@ func (s *session) open() error {
 	c := s.client
 	subscriber := &intake{ear: earSubscriber, heard: &s.watchdog.heard, silent: &c.silent, refused: &c.refused}
 	snapshot := &intake{ear: earSnapshot, heard: &s.watchdog.heard, silent: &c.silent, refused: &c.refused}
-	if c.subtrees.exact() {
+	if c.subtrees.Exact() {
 		subscriber.wanted = &c.subtrees // a subscription is a prefix: "/a/b" also matches "/a/bc"
 	}
-	if !c.subtrees.all() {
+	if !c.subtrees.All() {
 		snapshot.wanted = &c.subtrees
 	}
 	options := s.socketOptions()
@@ -423,7 +424,7 @@ func (s *session) connect() error {
 	s.stream = newStream(&s.requests, s.ours)
 	// Jumps are checked only if the client subscribes to the whole map, and if there
 	// are snapshots to close a gap with.
-	s.stream.counted = s.client.subtrees.all() && s.server.snapshot != "" && !mutate.NoGapCheck
+	s.stream.counted = s.client.subtrees.All() && s.server.snapshot != "" && !mutate.NoGapCheck
 	return nil
 }
 
@@ -437,12 +438,12 @@ func (s *session) connect() error {
 // subtree, a KVPUB is a sign too.
 func (s *session) subscribe() error {
 	c := s.client
-	for _, spec := range c.subtrees.list {
+	for _, spec := range c.subtrees.List {
 		if err := s.sub.Subscribe(spec); err != nil {
 			return err
 		}
 	}
-	if !c.subtrees.all() && c.dialect.Full {
+	if !c.subtrees.All() && c.dialect.Full {
 		if err := s.sub.Subscribe("HUGZ"); err != nil {
 			return err
 		}
@@ -476,7 +477,7 @@ func (s *session) firstMessage() error {
 		}
 		// KVPUBs that arrive this early are older than the snapshot, which
 		// contains them.
-		if len(c.subtrees.list) == 1 || hasHUGZ(&s.batch) {
+		if len(c.subtrees.List) == 1 || hasHUGZ(&s.batch) {
 			return nil
 		}
 	}

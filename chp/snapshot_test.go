@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/subtree"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
@@ -593,10 +594,10 @@ func snapshotsAgainstModel(t *testing.T, memory int) {
 			delete(model, u.key)
 		}
 		for _, r := range at[first+int64(i)+1] {
-			of := newSubtrees([]string{r.subtree})
+			of := subtree.New([]string{r.subtree})
 			want := map[string]string{}
 			for k, v := range model {
-				if of.contains([]byte(k)) {
+				if of.Contains([]byte(k)) {
 					want[k] = v
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"clustermap/chp/internal/subtree"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/mutate"
 	"clustermap/sockets"
@@ -29,9 +30,9 @@ import (
 //
 // A client of subtrees cannot detect a lost update.
 type stream struct {
-	requests *subtrees // one cut for each
-	counted  bool      // the client gets all keys, so a jump is noticed
-	ours     bool      // the server is of this package: a jump is a gap
+	requests *subtree.Set // one cut for each
+	counted  bool         // the client gets all keys, so a jump is noticed
+	ours     bool         // the server is of this package: a jump is a gap
 
 	missing  *GapError // the first jump at a server of another implementation
 	hugzTrue bool      // a HUGZ of such a server had the last sequence
@@ -70,8 +71,8 @@ func (e *GapError) Error() string {
 	return fmt.Sprintf("chp: updates between sequences %d and %d are missing", e.After, e.Next)
 }
 
-func newStream(requests *subtrees, ours bool) *stream {
-	return &stream{requests: requests, counted: requests.all(), ours: ours, last: math.MinInt64, hugz: math.MinInt64}
+func newStream(requests *subtree.Set, ours bool) *stream {
+	return &stream{requests: requests, counted: requests.All(), ours: ours, last: math.MinInt64, hugz: math.MinInt64}
 }
 
 // filter returns the spans to apply, in the memory of spans; wire has canonical KVPUBs
@@ -109,7 +110,7 @@ func (s *stream) filter(wire []byte, spans []sockets.Span) ([]sockets.Span, erro
 		if s.behind {
 			if seq > s.newest {
 				s.behind = false
-			} else if i := s.requests.find(kvmsg.Record(m).Key()); i >= 0 && seq <= s.cuts[i] {
+			} else if i := s.requests.Find(kvmsg.Record(m).Key()); i >= 0 && seq <= s.cuts[i] {
 				s.stale++
 				continue
 			}
@@ -222,7 +223,7 @@ func (s *stream) join(cuts []int64) error {
 
 // covered reports whether the snapshots contain a KVPUB.
 func (s *stream) covered(key []byte, seq int64) bool {
-	i := s.requests.find(key)
+	i := s.requests.Find(key)
 	return (i < 0 || seq <= s.cuts[i]) && !mutate.MergeStale
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"clustermap/chp/internal/subtree"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/testenv"
 	"clustermap/sockets"
@@ -71,7 +72,7 @@ func wantGap(t *testing.T, err error, after, next int64) {
 
 func TestStreamDiscardsStale(t *testing.T) {
 	t.Parallel()
-	all := newSubtrees(nil)
+	all := subtree.New(nil)
 	s := newStream(&all, false)
 	wantAdmitted(t, s, "a@5", pub{"a", 5, "x"})
 	must(t, s.join([]int64{7}))
@@ -86,7 +87,7 @@ func TestStreamDiscardsStale(t *testing.T) {
 
 func TestStreamCutsOfSubtrees(t *testing.T) {
 	t.Parallel()
-	requests := newSubtrees([]string{"/a/", "/b/"})
+	requests := subtree.New([]string{"/a/", "/b/"})
 	s := newStream(&requests, true)
 	wantAdmitted(t, s, "/a/1@10", pub{"/a/1", 10, "x"})
 	must(t, s.join([]int64{11, 14}))
@@ -105,7 +106,7 @@ func TestStreamCutsOfSubtrees(t *testing.T) {
 
 func TestStreamSequencesOfAnyValue(t *testing.T) {
 	t.Parallel()
-	all := newSubtrees(nil)
+	all := subtree.New(nil)
 	s := newStream(&all, false)
 	must(t, s.join([]int64{-10}))
 	wantAdmitted(t, s, "a@-9 a@0 a@3", pub{"a", -11, "x"}, pub{"a", -9, "x"}, pub{"a", 0, "x"}, pub{"a", 3, "x"})
@@ -113,7 +114,7 @@ func TestStreamSequencesOfAnyValue(t *testing.T) {
 
 func TestStreamGapsOfOurServer(t *testing.T) {
 	t.Parallel()
-	all := newSubtrees(nil)
+	all := subtree.New(nil)
 
 	s := newStream(&all, true)
 	got, err := accepted(t, s, pub{"a", 5, "x"}, pub{"b", 6, "x"}, pub{"c", 8, "x"})
@@ -142,7 +143,7 @@ func TestStreamGapsOfOurServer(t *testing.T) {
 
 func TestStreamHUGZOfOurServer(t *testing.T) {
 	t.Parallel()
-	all := newSubtrees(nil)
+	all := subtree.New(nil)
 
 	s := newStream(&all, true)
 	wantAdmitted(t, s, "", hugz(5))
@@ -163,7 +164,7 @@ func TestStreamHUGZOfOurServer(t *testing.T) {
 
 func TestStreamHUGZOfOthersMeansNothing(t *testing.T) {
 	t.Parallel()
-	all, part := newSubtrees(nil), newSubtrees([]string{"/a/"})
+	all, part := subtree.New(nil), subtree.New([]string{"/a/"})
 	for _, s := range []*stream{newStream(&all, false), newStream(&part, true), newStream(&part, false)} {
 		must(t, s.join([]int64{7}))
 		wantAdmitted(t, s, "/a/1@8 /a/1@20", hugz(3472328296227680304), pub{"/a/1", 8, "x"}, hugz(100), pub{"/a/1", 20, "x"})
@@ -176,7 +177,7 @@ func TestStreamHUGZOfOthersMeansNothing(t *testing.T) {
 // A key whose tag is by chance the mark of a HUGZ is an update all the same.
 func TestStreamTagIsAHint(t *testing.T) {
 	t.Parallel()
-	all := newSubtrees(nil)
+	all := subtree.New(nil)
 	s := newStream(&all, false)
 	wire, spans := wireBatch(t, pub{"a", 5, "x"})
 	spans[0].Tag = hugzTag
@@ -186,7 +187,7 @@ func TestStreamTagIsAHint(t *testing.T) {
 }
 
 func TestStreamAllocatesNothing(t *testing.T) {
-	all := newSubtrees(nil)
+	all := subtree.New(nil)
 	s := newStream(&all, false)
 	must(t, s.join([]int64{1}))
 	wire, spans := wireBatch(t, pub{"a", 5, "x"}, pub{"b", 6, "x"}, hugz(6))

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"unsafe"
+
+	"clustermap/chp/internal/subtree"
 )
 
 // Source is a map that a [View] reads and writes: a [*Client], or a [*Server] in its own
@@ -49,7 +51,7 @@ type Source interface {
 type View[T any] struct {
 	source   Source
 	prefix   string
-	subtrees subtrees
+	subtrees subtree.Set
 	opts     ViewOptions[T]
 	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
@@ -127,7 +129,7 @@ type OutsideViewError struct {
 
 func (e *OutsideViewError) Error() string {
 	text := fmt.Sprintf("chp: key %q is outside of the view of %q", e.Key, e.Prefix)
-	if !isTree(e.Prefix) {
+	if !subtree.IsTree(e.Prefix) {
 		text += ", a single key"
 	}
 	return text
@@ -153,7 +155,7 @@ func NewView[T any](source Source, prefix string, o ViewOptions[T]) (*View[T], e
 		return nil, err
 	}
 	v := &View[T]{
-		source: source, prefix: prefix, subtrees: newSubtrees([]string{prefix}), opts: o,
+		source: source, prefix: prefix, subtrees: subtree.New([]string{prefix}), opts: o,
 		synced: make(chan struct{}), ended: make(chan struct{}),
 	}
 	v.table.init()
@@ -222,7 +224,7 @@ func (v *View[T]) All() iter.Seq2[string, T] {
 // the value when the update has come back. For a key outside of the view the error is an
 // *OutsideViewError.
 func (v *View[T]) Set(ctx context.Context, key string, value T, opts ...SetOption) error {
-	if !v.subtrees.contains(bytesOf(key)) {
+	if !v.subtrees.Contains(bytesOf(key)) {
 		return &OutsideViewError{key, v.prefix}
 	}
 	encoded, err := v.opts.Codec.Marshal(value)
@@ -234,7 +236,7 @@ func (v *View[T]) Set(ctx context.Context, key string, value T, opts ...SetOptio
 
 // Delete deletes a key in the source, as Set sets it.
 func (v *View[T]) Delete(ctx context.Context, key string) error {
-	if !v.subtrees.contains(bytesOf(key)) {
+	if !v.subtrees.Contains(bytesOf(key)) {
 		return &OutsideViewError{key, v.prefix}
 	}
 	return v.source.Delete(ctx, key)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/chp/internal/subtree"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
 )
@@ -33,7 +34,7 @@ import (
 // Only one goroutine at a time may fetch events; any goroutine may call Close.
 type Watch struct {
 	source   watchSource
-	subtrees subtrees
+	subtrees subtree.Set
 	queue    watchQueue
 	fresh    bool // nothing was reported or queued yet; guarded by the source's lock
 
@@ -70,10 +71,10 @@ var errWatchBusy = errors.New("chp: another goroutine is fetching events of this
 // ErrOutsideSubtrees for one that is outside of the client's subtrees.
 func (c *Client) Watch(subtrees ...string) (*Watch, error) {
 	for _, spec := range subtrees {
-		if err := checkSubtree(spec); err != nil {
+		if err := subtree.Check(spec); err != nil {
 			return nil, err
 		}
-		if !c.subtrees.meets(spec) {
+		if !c.subtrees.Meets(spec) {
 			return nil, ErrOutsideSubtrees
 		}
 	}
@@ -94,7 +95,7 @@ func (c *Client) Watch(subtrees ...string) (*Watch, error) {
 }
 
 func newWatch(source watchSource, specs []string, queue int) *Watch {
-	w := &Watch{source: source, subtrees: newSubtrees(specs), fresh: true}
+	w := &Watch{source: source, subtrees: subtree.New(specs), fresh: true}
 	w.queue.limit = queue
 	w.queue.wake = make(chan struct{}, 1)
 	return w
@@ -240,7 +241,7 @@ func (w *Watch) step(e *Event) bool {
 	for len(w.bytes) > 0 {
 		r := kvmsg.Record(w.bytes)
 		w.bytes = w.bytes[readEvent(e, w.bytes):]
-		if w.subtrees.all() || w.subtrees.contains(e.Key) {
+		if w.subtrees.All() || w.subtrees.Contains(e.Key) {
 			if e.Op == OpSet && len(e.Properties) > 0 {
 				e.TTL = w.source.remaining(r)
 			}

@@ -10,13 +10,14 @@ import (
 	"sync"
 	"testing"
 
+	"clustermap/chp/internal/subtree"
 	"clustermap/internal/testenv"
 )
 
 // watcher is a watch and the map that follows from its events.
 type watcher struct {
 	w      *Watch
-	of     subtrees
+	of     subtree.Set
 	state  map[string]string
 	synced bool
 }
@@ -94,7 +95,7 @@ func TestWatchAgainstModel(t *testing.T) {
 				}
 			case n == 1:
 				of := [][]string{nil, {"/a/"}, {"/b/1", "/b/2"}}[random.IntN(3)]
-				watches = append(watches, &watcher{w: openWatch(t, c, of...), of: newSubtrees(of), state: map[string]string{}})
+				watches = append(watches, &watcher{w: openWatch(t, c, of...), of: subtree.New(of), state: map[string]string{}})
 			case n == 2 && len(watches) > 0:
 				i := random.IntN(len(watches))
 				must(t, watches[i].w.Close())
@@ -103,7 +104,7 @@ func TestWatchAgainstModel(t *testing.T) {
 				w := watches[random.IntN(len(watches))]
 				w.readAll(t)
 				want := maps.Clone(model)
-				maps.DeleteFunc(want, func(key, _ string) bool { return !w.of.contains([]byte(key)) })
+				maps.DeleteFunc(want, func(key, _ string) bool { return !w.of.Contains([]byte(key)) })
 				if !w.synced || !maps.Equal(w.state, want) {
 					t.Fatalf("round %d: watch has seen %v, the state is %v", round, w.state, want)
 				}

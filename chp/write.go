@@ -100,8 +100,8 @@ func (c *Client) Flush(ctx context.Context) error {
 }
 
 func (c *Client) updateSync(ctx context.Context, key string, value []byte, opts []SetOption) (int64, error) {
-	if !c.subtrees.contains(bytesOf(key)) {
-		if err := validKey(key); err != nil {
+	if !c.subtrees.Contains(bytesOf(key)) {
+		if err := kvmsg.ValidKey(bytesOf(key)); err != nil {
 			return 0, err
 		}
 		return 0, ErrOutsideSubtrees
@@ -122,16 +122,4 @@ func (c *Client) updateWait(ctx context.Context, key string, value []byte, opts 
 		c.writer.giveUp(w)
 		return 0, c.explain(ctx.Err())
 	}
-}
-
-// validKey returns a *MessageError for a key that servers refuse.
-func validKey(key string) error {
-	switch {
-	case len(key) == 0:
-		return kvmsg.ErrKeyEmpty
-	case len(key) > kvmsg.MaxKey:
-		return kvmsg.ErrKeyLong
-	}
-	_, err := kvmsg.CheckKey(bytesOf(key), kvmsg.FromClient)
-	return err
 }

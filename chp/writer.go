@@ -295,7 +295,7 @@ func (w *writer) vacate() {
 
 // update stages one KVSET. wait is the wait of a SetSync, or nil.
 func (c *Client) update(ctx context.Context, key string, value []byte, opts []SetOption, wait *ledger.Wait) error {
-	if err := validKey(key); err != nil {
+	if err := kvmsg.ValidKey(bytesOf(key)); err != nil {
 		return err
 	}
 	if c.maxValue > 0 && len(value) > c.maxValue {
@@ -342,7 +342,7 @@ func (c *Client) updateWith(ctx context.Context, key string, value []byte, opts 
 // called with writer.mu held, and returns with it held unless it returns an error. The
 // caller wakes run.
 func (c *Client) enqueue(ctx context.Context, key, value, props []byte, wait *ledger.Wait) error {
-	foreign := !c.subtrees.contains(key)
+	foreign := !c.subtrees.Contains(key)
 	given := len(props)
 	w := &c.writer
 	for {

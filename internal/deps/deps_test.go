@@ -13,6 +13,7 @@
 //	internal/kvmsg ◀── internal/store ◀── chp/internal/state ◀── chp
 //	internal/kvmsg ◀── internal/timer ◀── chp/internal/state ◀── chp
 //	internal/kvmsg, sockets ◀── chp/internal/wire ◀── chp
+//	internal/kvmsg ◀── chp/internal/subtree ◀── chp
 //	chp/internal/wire, chp/internal/state ◀── chp/internal/snapshot ◀── chp
 //	internal/kvmsg ◀── chp/internal/ledger ◀── chp/internal/state
 //	chp/internal/state ◀── chp/internal/journal ◀── chp/internal/journal/disk, chp/internal/journal/pair ◀── chp
@@ -103,7 +104,7 @@ var rules = []struct {
 	},
 	{
 		path: "internal/command",
-		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/lograte", "internal/option", "internal/peerlog", "internal/visible", "zmtp", "sockets"},
+		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/lograte", "internal/option", "internal/peerlog", "internal/visible", "internal/wake", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out: []string{
 			"golang.org/x/sys", "golang.org/x/term", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid",
@@ -148,7 +149,7 @@ var rules = []struct {
 	},
 	{
 		path: "internal/peerlog",
-		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/lograte", "internal/option", "zmtp", "sockets"},
+		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/lograte", "internal/option", "internal/wake", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
 	},
@@ -168,6 +169,11 @@ var rules = []struct {
 		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "chp/internal/ledger", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2"}, // zmtp's and the store's
+	},
+	{
+		path: "chp/internal/subtree",
+		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg"},
+		std:  []string{"net", "os/exec"},
 	},
 	{
 		path: "chp/internal/wire",

@@ -262,6 +262,18 @@ func FrameAt(m []byte, at int) (start, end int, ok bool) {
 	return start, start + int(size), true
 }
 
+// ValidKey returns a *MessageError for a key that servers refuse.
+func ValidKey(key []byte) error {
+	switch {
+	case len(key) == 0:
+		return ErrKeyEmpty
+	case len(key) > MaxKey:
+		return ErrKeyLong
+	}
+	_, err := CheckKey(key, FromClient)
+	return err
+}
+
 // CheckKey returns the kind of the message with this key, or an error. key is not empty
 // and at most MaxKey long.
 func CheckKey(key []byte, from Origin) (Kind, error) {

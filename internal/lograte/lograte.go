@@ -1,5 +1,6 @@
-// Package lograte limits how often the same thing is logged about the same peer, so that
-// neither a peer that fails all the time nor a crowd of them hides what happens to others.
+// Package lograte limits how often the same thing is logged, so that neither a peer that
+// fails all the time nor many of them hide what happens to others, and keeps a slow logger
+// from delaying anyone.
 package lograte
 
 import (

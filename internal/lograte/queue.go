@@ -1,4 +1,4 @@
-package chp
+package lograte
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"clustermap/internal/wake"
 )
 
-// logQueue decouples servers and clients from a slow logger. Records are queued, and a
+// Queue decouples servers and clients from a slow logger. Records are queued, and a
 // goroutine passes them to the logger: a pipe that is not read must not block
 // connections or keep a server from ending. The queue is bounded: records beyond it are
 // counted, and the count is logged when there is room again.
@@ -18,12 +18,12 @@ import (
 // Records of one kind, those with the same message, are limited in rate, because peers
 // can cause any number of them. Those left out are counted, and the count is logged
 // too. Debug records are queued but not limited.
-type logQueue struct {
+type Queue struct {
 	handler slog.Handler
 
 	mu      sync.Mutex
-	entries []logEntry // in order; logRoom of them at most
-	kinds   map[string]*logKind
+	entries []queued // in order; queueRoom of them at most
+	kinds   map[string]*kind
 	dropped uint64        // records without room since the last report
 	wake    chan struct{} // capacity 1
 	ended   chan struct{} // closed when the goroutine has ended; nil before it starts
@@ -32,14 +32,14 @@ type logQueue struct {
 	abandoned atomic.Bool // close has stopped waiting: queued records are dropped
 }
 
-// logEntry is a record and its handler.
-type logEntry struct {
+// queued is a record and its handler.
+type queued struct {
 	handler slog.Handler
 	record  slog.Record
 }
 
-// logKind counts the records with one message in the current logPeriod.
-type logKind struct {
+// kind counts the records with one message in the current period.
+type kind struct {
 	begun   time.Time
 	level   slog.Level
 	n       int
@@ -48,30 +48,31 @@ type logKind struct {
 }
 
 const (
-	logRoom    = 1024 // records queued
-	logPerKind = 10   // records of one kind in a logPeriod
-	logPeriod  = time.Second
-	logKinds   = 256         // kinds told apart; the rest count as one
-	logLinger  = time.Second // how long close waits for the logger
+	queueRoom = 1024 // records queued
+	perKind   = 10   // records of one kind in a period
+	period    = time.Second
+	mostKinds = 256         // kinds told apart; the rest count as one
+	linger    = time.Second // how long close waits for the logger
 )
 
-func newLogQueue(h slog.Handler) *logQueue {
-	return &logQueue{handler: h, kinds: map[string]*logKind{}, wake: make(chan struct{}, 1)}
+// NewQueue returns an empty queue for a handler.
+func NewQueue(h slog.Handler) *Queue {
+	return &Queue{handler: h, kinds: map[string]*kind{}, wake: make(chan struct{}, 1)}
 }
 
-// logger returns a logger that never waits.
-func (q *logQueue) logger() *slog.Logger { return slog.New(queuedHandler{q, q.handler}) }
+// Logger returns a logger that never waits.
+func (q *Queue) Logger() *slog.Logger { return slog.New(queuedHandler{q, q.handler}) }
 
 // queuedHandler is a slog.Handler that queues for another one.
 type queuedHandler struct {
-	queue *logQueue
+	queue *Queue
 	next  slog.Handler
 }
 
 func (h queuedHandler) Enabled(ctx context.Context, l slog.Level) bool { return h.next.Enabled(ctx, l) }
 
 func (h queuedHandler) Handle(_ context.Context, r slog.Record) error {
-	h.queue.put(logEntry{h.next, r.Clone()})
+	h.queue.put(queued{h.next, r.Clone()})
 	return nil
 }
 
@@ -84,7 +85,7 @@ func (h queuedHandler) WithGroup(name string) slog.Handler {
 }
 
 // put queues or counts a record. It does not wait.
-func (q *logQueue) put(e logEntry) {
+func (q *Queue) put(e queued) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
@@ -92,7 +93,7 @@ func (q *logQueue) put(e logEntry) {
 		return
 	case e.record.Level > slog.LevelDebug && !q.allow(e):
 		return
-	case len(q.entries) >= logRoom:
+	case len(q.entries) >= queueRoom:
 		q.dropped++
 		return
 	}
@@ -108,23 +109,23 @@ func (q *logQueue) put(e logEntry) {
 }
 
 // allow reports whether a record is within the rate of its kind. mu must be held.
-func (q *logQueue) allow(e logEntry) bool {
+func (q *Queue) allow(e queued) bool {
 	name := e.record.Message
 	k := q.kinds[name]
 	if k == nil {
-		if len(q.kinds) >= logKinds {
+		if len(q.kinds) >= mostKinds {
 			name = ""
 			k = q.kinds[name]
 		}
 		if k == nil {
-			k = &logKind{}
+			k = &kind{}
 			q.kinds[name] = k
 		}
 	}
-	if now := time.Now(); now.Sub(k.begun) >= logPeriod {
+	if now := time.Now(); now.Sub(k.begun) >= period {
 		k.begun, k.n = now, 0
 	}
-	if k.n++; k.n <= logPerKind {
+	if k.n++; k.n <= perKind {
 		return true
 	}
 	if k.omitted++; k.omitted == 1 {
@@ -135,11 +136,11 @@ func (q *logQueue) allow(e logEntry) bool {
 }
 
 // run passes records to the logger until the queue is closed and empty.
-func (q *logQueue) run() {
+func (q *Queue) run() {
 	defer close(q.ended)
-	ticker := time.NewTicker(logPeriod)
+	ticker := time.NewTicker(period)
 	defer ticker.Stop()
-	var batch []logEntry
+	var batch []queued
 	for {
 		q.mu.Lock()
 		batch, q.entries = q.entries, batch[:0]
@@ -151,7 +152,7 @@ func (q *logQueue) run() {
 				return
 			}
 			_ = e.handler.Handle(context.Background(), e.record) // there is no one to report the error to
-			batch[i] = logEntry{}
+			batch[i] = queued{}
 		}
 		if len(batch) > 0 {
 			continue
@@ -162,7 +163,7 @@ func (q *logQueue) run() {
 		if !q.waiting() {
 			ticker.Stop() // sleeps until there is a record
 		} else {
-			ticker.Reset(logPeriod)
+			ticker.Reset(period)
 		}
 		select {
 		case <-q.wake:
@@ -172,7 +173,7 @@ func (q *logQueue) run() {
 }
 
 // waiting reports whether some omitted records are not reported yet.
-func (q *logQueue) waiting() bool {
+func (q *Queue) waiting() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.pending(false)
@@ -180,9 +181,9 @@ func (q *logQueue) waiting() bool {
 
 // pending reports whether records of some kind were omitted and not reported. With due
 // it considers only kinds that must be reported now. mu must be held.
-func (q *logQueue) pending(due bool) bool {
+func (q *Queue) pending(due bool) bool {
 	for _, k := range q.kinds {
-		if k.omitted > 0 && (!due || q.closed || time.Since(k.begun) >= logPeriod) {
+		if k.omitted > 0 && (!due || q.closed || time.Since(k.begun) >= period) {
 			return true
 		}
 	}
@@ -191,18 +192,18 @@ func (q *logQueue) pending(due bool) bool {
 
 // report adds records about omitted ones: for each kind once its period is over, or
 // when the queue is closed. mu must be held.
-func (q *logQueue) report(batch []logEntry) []logEntry {
+func (q *Queue) report(batch []queued) []queued {
 	if q.dropped > 0 {
 		r := slog.NewRecord(time.Now(), slog.LevelWarn, "log records dropped: the logger is too slow", 0)
 		r.AddAttrs(slog.Uint64("count", q.dropped))
-		batch = append(batch, logEntry{q.handler, r})
+		batch = append(batch, queued{q.handler, r})
 		q.dropped = 0
 	}
 	if !q.pending(true) {
 		return batch
 	}
 	for message, k := range q.kinds {
-		if k.omitted == 0 || !q.closed && time.Since(k.begun) < logPeriod {
+		if k.omitted == 0 || !q.closed && time.Since(k.begun) < period {
 			continue
 		}
 		if message == "" {
@@ -210,15 +211,15 @@ func (q *logQueue) report(batch []logEntry) []logEntry {
 		}
 		r := slog.NewRecord(time.Now(), k.level, message, 0)
 		r.AddAttrs(slog.Uint64("more", k.omitted))
-		batch = append(batch, logEntry{k.handler, r})
+		batch = append(batch, queued{k.handler, r})
 		k.omitted, k.handler = 0, nil
 	}
 	return batch
 }
 
-// close stops accepting records, and waits up to logLinger for the logger to take the
+// Close stops accepting records, and waits up to linger for the logger to take the
 // queued ones. If the logger blocks longer, the goroutine ends when it returns.
-func (q *logQueue) close() {
+func (q *Queue) Close() {
 	q.mu.Lock()
 	q.closed = true
 	ended := q.ended
@@ -230,7 +231,7 @@ func (q *logQueue) close() {
 	if ended == nil {
 		return
 	}
-	timer := time.NewTimer(logLinger)
+	timer := time.NewTimer(linger)
 	defer timer.Stop()
 	select {
 	case <-ended:

@@ -1,4 +1,4 @@
-package chp
+package subtree
 
 import (
 	"math/rand/v2"
@@ -12,7 +12,7 @@ import (
 func TestSubtreeForm(t *testing.T) {
 	t.Parallel()
 	for _, spec := range []string{"", "/a/", "/a/b/", "/a", "key", "/a/b", "//a/"} {
-		if err := checkSubtree(spec); err != nil {
+		if err := Check(spec); err != nil {
 			t.Errorf("checkSubtree(%q) = %v", spec, err)
 		}
 	}
@@ -20,12 +20,8 @@ func TestSubtreeForm(t *testing.T) {
 		"/", "//", "a/", "/a\x00/", "a\x00", "HUGZ", "HUGZ1", "KTHXBAI",
 		"/" + strings.Repeat("x", 255) + "/", strings.Repeat("x", 256),
 	} {
-		if err := checkSubtree(spec); err == nil || err.Subtree != spec || strings.Count(err.Error(), "chp: ") != 1 {
+		if err := Check(spec); err == nil || err.Subtree != spec || strings.Count(err.Error(), "chp: ") != 1 {
 			t.Errorf("checkSubtree(%q) = %v, want a *SubtreeError", spec, err)
-		}
-		_, err := NewClient(ClientOptions{Servers: []string{"tcp://127.0.0.1:1"}, Subtrees: []string{spec}})
-		if err == nil || strings.Count(err.Error(), "chp: ") != 1 {
-			t.Errorf("NewClient with the subtree %q: %v", spec, err)
 		}
 	}
 }
@@ -42,15 +38,15 @@ func TestSubtreeReduction(t *testing.T) {
 		{[]string{"/a/x", "/b/"}, []string{"/a/x", "/b/"}, []string{"/a/", "/b/"}},
 		{[]string{"key"}, []string{"key"}, []string{""}},
 	} {
-		got := newSubtrees(c.specs)
-		if !slices.Equal(got.list, c.want) {
-			t.Errorf("newSubtrees(%q) = %q, want %q", c.specs, got.list, c.want)
+		got := New(c.specs)
+		if !slices.Equal(got.List, c.want) {
+			t.Errorf("newSubtrees(%q) = %q, want %q", c.specs, got.List, c.want)
 		}
-		if plain := got.plain(); !slices.Equal(plain.list, c.plain) {
-			t.Errorf("plain form of %q = %q, want %q", c.specs, plain.list, c.plain)
+		if plain := got.Plain(); !slices.Equal(plain.List, c.plain) {
+			t.Errorf("plain form of %q = %q, want %q", c.specs, plain.List, c.plain)
 		}
-		if got.all() != slices.Equal(c.want, []string{""}) {
-			t.Errorf("newSubtrees(%q).all() = %v", c.specs, got.all())
+		if got.All() != slices.Equal(c.want, []string{""}) {
+			t.Errorf("newSubtrees(%q).all() = %v", c.specs, got.All())
 		}
 	}
 }
@@ -70,25 +66,25 @@ func TestSubtreeFind(t *testing.T) {
 	for range 5000 {
 		var specs []string
 		for range 1 + random.IntN(6) {
-			if spec := word(); checkSubtree(spec) == nil {
+			if spec := word(); Check(spec) == nil {
 				specs = append(specs, spec)
 			}
 		}
 		if len(specs) == 0 {
 			continue
 		}
-		set := newSubtrees(specs)
+		set := New(specs)
 		for range 20 {
 			key := word()
-			want := slices.ContainsFunc(specs, func(spec string) bool { return covers(spec, key) && (isTree(spec) || spec == key) })
-			if got := set.contains([]byte(key)); got != want {
-				t.Fatalf("%q (reduced from %q) holds %q = %v, want %v", set.list, specs, key, got, want)
+			want := slices.ContainsFunc(specs, func(spec string) bool { return covers(spec, key) && (IsTree(spec) || spec == key) })
+			if got := set.Contains([]byte(key)); got != want {
+				t.Fatalf("%q (reduced from %q) holds %q = %v, want %v", set.List, specs, key, got, want)
 			}
-			if i := set.find([]byte(key)); i >= 0 && !covers(set.list[i], key) {
-				t.Fatalf("%q found in %q", key, set.list[i])
+			if i := set.Find([]byte(key)); i >= 0 && !covers(set.List[i], key) {
+				t.Fatalf("%q found in %q", key, set.List[i])
 			}
-			if plain := set.plain(); want && !plain.contains([]byte(key)) {
-				t.Fatalf("plain form %q of %q lost %q", plain.list, set.list, key)
+			if plain := set.Plain(); want && !plain.Contains([]byte(key)) {
+				t.Fatalf("plain form %q of %q lost %q", plain.List, set.List, key)
 			}
 		}
 	}
@@ -96,22 +92,22 @@ func TestSubtreeFind(t *testing.T) {
 
 func TestSubtreeMeets(t *testing.T) {
 	t.Parallel()
-	set := newSubtrees([]string{"/a/", "/b/c"})
+	set := New([]string{"/a/", "/b/c"})
 	for spec, want := range map[string]bool{
 		"": true, "/a/": true, "/a/x/": true, "/a/x": true, "/b/": true, "/b/c": true,
 		"/c/": false, "/b/d": false, "/b/c/": false, "/a": false,
 	} {
-		if got := set.meets(spec); got != want {
+		if got := set.Meets(spec); got != want {
 			t.Errorf("meets(%q) = %v, want %v", spec, got, want)
 		}
 	}
 }
 
 func TestSubtreeFindAllocatesNothing(t *testing.T) {
-	set := newSubtrees([]string{"/a/", "/b/", "/c/d"})
+	set := New([]string{"/a/", "/b/", "/c/d"})
 	key := []byte("/b/some/key")
 	if n := testenv.Allocs(0, 100, func() {
-		if !set.contains(key) {
+		if !set.Contains(key) {
 			t.Fatal("not found")
 		}
 	}); n != 0 {
