@@ -58,7 +58,7 @@ func (c *codedSource) Space() []byte {
 		ordinary := c.reader.ordinary()
 		size := ordinary
 		if need+minRead > size {
-			size = min(need+readAhead, max(size, 2*pending))
+			size = min(need+readAhead, max(size, doubled(data, c.start, c.fill, 1)))
 		}
 		switch {
 		case size > len(data):

@@ -427,3 +427,34 @@ func TestAllocCodec(t *testing.T) {
 	src.end()
 	rd.end()
 }
+
+// TestSlowLargeMessage: a large message that arrives in small pieces is copied when it has
+// doubled, and not for each piece, which would cost as much as all that has arrived.
+func TestSlowLargeMessage(t *testing.T) {
+	testenv.Alone(t)
+	t.Parallel()
+	const size, piece = 8 << 20, 16 << 10
+	for _, coded := range []bool{false, true} {
+		r := newRecorder(t, Config{}).reader()
+		var src link.Source = r
+		data, chunk := wire(string(make([]byte, size))), &r.chunk
+		if coded {
+			c := r.coded()
+			src, data, chunk = c, masked(t, data), &c.chunk
+		}
+		var last *buf.Chunk
+		chunks := 0
+		for len(data) > 0 {
+			n := copy(src.Space(), data[:min(len(data), piece)])
+			if *chunk != last {
+				last = *chunk
+				chunks++
+			}
+			must(t, src.Received(n))
+			data = data[n:]
+		}
+		if chunks > 10 {
+			t.Errorf("with a codec: %v: %d chunks for %d bytes", coded, chunks, size)
+		}
+	}
+}

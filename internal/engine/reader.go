@@ -183,9 +183,8 @@ func (r *reader) room(least int) []byte {
 		}
 		ordinary := size
 		if need+minRead > size {
-			// Twice the size that has arrived, or the usual size, but never the size that
-			// was only announced.
-			size = max(min(need+readAhead, max(size, 2*pending, r.usual+readAhead)), pending+least)
+			// What is needed or usual, but never the size that was only announced.
+			size = max(min(need+readAhead, max(size, doubled(data, r.start, r.fill, least), r.usual+readAhead)), pending+least)
 		}
 		switch {
 		case size <= len(data) && r.fill+least <= len(data) && r.start == 0:
@@ -203,6 +202,16 @@ func (r *reader) room(least int) []byte {
 		data = r.chunk.Data()
 	}
 	return data[r.fill:min(len(data), max(r.start+need+readAhead, r.fill+buf.Large))]
+}
+
+// doubled returns how large a buffer may be for a part of a message at data[start:fill]:
+// twice the part, or as large as it is while at least so many bytes fit behind the part. So
+// a part is copied when it has doubled, and not for each read.
+func doubled(data []byte, start, fill, least int) int {
+	if start == 0 && len(data)-fill >= max(least, minRead) {
+		return len(data)
+	}
+	return 2 * (fill - start)
 }
 
 // use continues in a chunk, to the start of which it copies the pending bytes.
