@@ -24,6 +24,7 @@
 //	                        sockets ◀── patterns/majordomo ◀── patterns/titanic
 //	               chp/commit ◀── chp/durable ◀── cmd
 //	                        sockets ◀── internal/command ◀── cmd
+//	chp, chp/durable ◀── internal/bench ◀── cmd
 //
 // The message, the store and the timing wheel do not use the network: a map is the same
 // in a server, in a client and alone. Package chp/commit uses no other modules. Only
@@ -416,7 +417,7 @@ var onDisk = []string{module + "/chp/durable", "go.etcd.io", "go.uber.org/zap", 
 func TestDiskApart(t *testing.T) {
 	t.Parallel()
 	watch(t)
-	allowed := []string{module + "/chp/durable", module + "/patterns/titanic", module + "/cmd"}
+	allowed := []string{module + "/chp/durable", module + "/patterns/titanic", module + "/cmd", module + "/internal/bench"}
 	cmd := exec.Command("go", "list", "-json=ImportPath,Deps", "./...")
 	cmd.Dir = root
 	out, err := cmd.Output()
@@ -454,7 +455,8 @@ func TestDiskApart(t *testing.T) {
 
 // TestInternal checks that no internal package depends on a public one, except for
 // internal/command with the packages below it, for internal/peerlog, which logs the events
-// of sockets, and for the rooms of sockets, which handle the frames of zmtp.
+// of sockets, for the rooms of sockets, which handle the frames of zmtp, and for
+// internal/bench, which measures public packages and is used by commands only.
 func TestInternal(t *testing.T) {
 	t.Parallel()
 	watch(t)
@@ -466,7 +468,7 @@ func TestInternal(t *testing.T) {
 	}
 	var paths []string
 	for path := range strings.FieldsSeq(string(out)) {
-		if !among(path, append(rooms, module+"/internal/command", module+"/internal/peerlog")) {
+		if !among(path, append(rooms, module+"/internal/command", module+"/internal/peerlog", module+"/internal/bench")) {
 			paths = append(paths, strings.TrimPrefix(path, module+"/"))
 		}
 	}

@@ -4,6 +4,9 @@ import (
 	"context"
 
 	"clustermap/bench/peers/internal/libzmq"
+	"clustermap/internal/bench/link"
+	"clustermap/internal/bench/pipeline"
+	"clustermap/internal/bench/workload"
 )
 
 // cloneSystem is a CHP server of the ZeroMQ Guide's design, model 5 of its Clone pattern,
@@ -13,42 +16,43 @@ import (
 // copying, and the server takes up to 1,000 updates before it polls again. The bytes are those
 // of chp. Queues hold 100,000 messages, and XPUB waits instead of dropping, so nothing is
 // lost.
-var cloneSystem = system{name: "libzmq", share: 4, serve: serveClone, publish: publishClone, follow: followClone}
+var cloneSystem = system{Pipeline: pipeline.Pipeline{Name: "libzmq", Serve: serveClone, Publish: publishClone, Follow: followClone}, share: 4}
 
-func serveClone(ctx context.Context, ready func(...string)) error {
+func serveClone(p *link.Peer, ready func(...string)) error {
 	failed := make(chan error, 1)
 	go func() { failed <- libzmq.ServeClone(ready) }()
 	select {
 	case err := <-failed:
 		return err
-	case <-ctx.Done():
+	case <-p.Context().Done():
 		return nil // its thread ends with the process
 	}
 }
 
 type clonePublisher struct{ *libzmq.ClonePublisher }
 
-func publishClone(_ context.Context, servers []string, _ workload) (publisher, error) {
-	p, err := libzmq.NewClonePublisher(servers)
-	return clonePublisher{p}, err
+func publishClone(p *link.Peer) (pipeline.Publisher, error) {
+	c, err := libzmq.NewClonePublisher(p.Servers)
+	return clonePublisher{c}, err
 }
 
-func (p clonePublisher) set(u update) error { return p.Set(u.key, u.value) }
+func (p clonePublisher) Set(_ int, key string, value []byte) error {
+	return p.ClonePublisher.Set(key, value)
+}
 
-func (p clonePublisher) push() error { return p.Push() }
-
-func (p clonePublisher) settle(context.Context) error { return nil } // nothing is answered
+func (p clonePublisher) Settle(context.Context) error { return nil } // nothing is answered
 
 type cloneReplica struct {
 	*libzmq.CloneReplica
-	see func(key, value []byte) bool
+	spec     workload.Spec
+	receiver *pipeline.Receiver
 }
 
-func followClone(ctx context.Context, servers []string, see func(key, value []byte) bool) (replica, error) {
-	r, err := libzmq.JoinClone(ctx, servers)
-	return cloneReplica{r, see}, err
+func followClone(p *link.Peer, r *pipeline.Receiver) (pipeline.Replica, error) {
+	c, err := libzmq.JoinClone(p.Context(), p.Servers)
+	return cloneReplica{c, p.Spec, r}, err
 }
 
-func (r cloneReplica) run(ctx context.Context) error { return r.Receive(ctx, r.see) }
+func (r cloneReplica) Run(ctx context.Context) error { return r.Receive(ctx, r.receiver.See) }
 
-func (r cloneReplica) get(key string) ([]byte, bool) { return r.Get(key) }
+func (r cloneReplica) Content() workload.Content { return r.spec.ContentOf(r.Get) }

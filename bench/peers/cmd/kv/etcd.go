@@ -10,6 +10,9 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
+
+	"clustermap/internal/bench/link"
+	"clustermap/internal/bench/pipeline"
 )
 
 // etcdSystem is one etcd server, in its own process. It does more than the others: each
@@ -17,7 +20,7 @@ import (
 // with one server, it does not flush the log (UnsafeNoFsync). The publisher has 512 Puts
 // under way over four connections; those of one key follow each other. The replica is a
 // watch of all keys; the table behind it is ours. etcd does not conflate.
-var etcdSystem = system{name: "etcd", share: 100, lanes: 512, serve: serveEtcd, publish: publishEtcd, follow: followEtcd}
+var etcdSystem = system{Pipeline: pipeline.Pipeline{Name: "etcd", Serve: serveEtcd, Publish: publishEtcd, Follow: followEtcd}, share: 100, lanes: 512}
 
 const (
 	etcdConnections = 4
@@ -25,7 +28,8 @@ const (
 	etcdQuota       = 8 << 30 // bytes of the database, the most that etcd suggests
 )
 
-func serveEtcd(ctx context.Context, ready func(...string)) error {
+func serveEtcd(p *link.Peer, ready func(...string)) error {
+	ctx := p.Context()
 	dir, err := os.MkdirTemp("", "kv-etcd-")
 	if err != nil {
 		return err
@@ -57,8 +61,9 @@ func serveEtcd(ctx context.Context, ready func(...string)) error {
 	}
 }
 
-func dialEtcd(ctx context.Context, servers []string) (*clientv3.Client, error) {
-	c, err := clientv3.New(clientv3.Config{Endpoints: servers, DialTimeout: time.Minute, Context: ctx})
+func dialEtcd(p *link.Peer) (*clientv3.Client, error) {
+	ctx := p.Context()
+	c, err := clientv3.New(clientv3.Config{Endpoints: p.Servers, DialTimeout: time.Minute, Context: ctx})
 	if err == nil {
 		context.AfterFunc(ctx, func() { c.Close() })
 	}
@@ -75,18 +80,18 @@ type etcdPublisher struct {
 
 type etcdPut struct{ key, value string }
 
-func publishEtcd(ctx context.Context, servers []string, w workload) (publisher, error) {
+func publishEtcd(peer *link.Peer) (pipeline.Publisher, error) {
 	p := &etcdPublisher{}
-	p.ctx, p.fail = context.WithCancelCause(ctx)
+	p.ctx, p.fail = context.WithCancelCause(peer.Context())
 	var clients []*clientv3.Client
 	for range etcdConnections {
-		c, err := dialEtcd(ctx, servers)
+		c, err := dialEtcd(peer)
 		if err != nil {
 			return nil, err
 		}
 		clients = append(clients, c)
 	}
-	for i := range w.Lanes {
+	for i := range peer.Lanes {
 		lane := make(chan etcdPut, etcdQueue)
 		p.lanes = append(p.lanes, lane)
 		go p.put(clients[i%len(clients)], lane)
@@ -103,10 +108,10 @@ func (p *etcdPublisher) put(c *clientv3.Client, lane <-chan etcdPut) {
 	}
 }
 
-func (p *etcdPublisher) set(u update) error {
+func (p *etcdPublisher) Set(lane int, key string, value []byte) error {
 	p.busy.Add(1)
 	select {
-	case p.lanes[u.lane] <- etcdPut{u.key, string(u.value)}:
+	case p.lanes[lane] <- etcdPut{key, string(value)}:
 		return nil
 	case <-p.ctx.Done():
 		p.busy.Done()
@@ -114,32 +119,32 @@ func (p *etcdPublisher) set(u update) error {
 	}
 }
 
-func (p *etcdPublisher) push() error { return nil } // nothing is buffered for long
+func (p *etcdPublisher) Push() error { return nil } // nothing is buffered for long
 
-func (p *etcdPublisher) settle(context.Context) error {
+func (p *etcdPublisher) Settle(context.Context) error {
 	p.busy.Wait() // if ctx ends, every Put fails at once
 	return context.Cause(p.ctx)
 }
 
 type etcdReplica struct {
-	*table
-	see   func(key, value []byte) bool
+	held
 	watch clientv3.WatchChan
 }
 
-func followEtcd(ctx context.Context, servers []string, see func(key, value []byte) bool) (replica, error) {
-	c, err := dialEtcd(ctx, servers)
+func followEtcd(p *link.Peer, r *pipeline.Receiver) (pipeline.Replica, error) {
+	c, err := dialEtcd(p)
 	if err != nil {
 		return nil, err
 	}
-	w := c.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	w := c.Watch(p.Context(), prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
 	if first, ok := <-w; !ok || first.Err() != nil || !first.Created {
 		return nil, fmt.Errorf("there is no watch: %w", first.Err())
 	}
-	return &etcdReplica{newTable(), see, w}, nil
+	return &etcdReplica{newHeld(p, r), w}, nil
 }
 
-func (r *etcdReplica) run(ctx context.Context) error {
+// Run follows the watch.
+func (r *etcdReplica) Run(ctx context.Context) error {
 	for {
 		select {
 		case answer, ok := <-r.watch:
@@ -147,8 +152,7 @@ func (r *etcdReplica) run(ctx context.Context) error {
 				return fmt.Errorf("the watch ended: %w", err)
 			}
 			for _, e := range answer.Events {
-				r.put(e.Kv.Key, e.Kv.Value)
-				if !r.see(e.Kv.Key, e.Kv.Value) {
+				if !r.apply(e.Kv.Key, e.Kv.Value) {
 					return nil
 				}
 			}

@@ -10,6 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"clustermap/internal/bench/link"
+	"clustermap/internal/bench/pipeline"
 )
 
 // guideSystem is a CHP server as the ZeroMQ Guide builds them, on CZMQ, its library: a
@@ -17,15 +20,16 @@ import (
 // hash table. Publisher and replica are those of cloneSystem, and so are the length of the
 // queues and that nothing is dropped. The server is compiled when it starts, so only this
 // system needs CZMQ (Debian: libczmq-dev) and the command cc.
-var guideSystem = system{name: "guide", share: 16, serve: serveGuide, publish: publishClone, follow: followClone}
+var guideSystem = system{Pipeline: pipeline.Pipeline{Name: "guide", Serve: serveGuide, Publish: publishClone, Follow: followClone}, share: 16}
 
 //go:embed guide/server.c
 var guideServer string
 
-func serveGuide(ctx context.Context, ready func(...string)) error {
+func serveGuide(p *link.Peer, ready func(...string)) error {
+	ctx := p.Context()
 	cc, err := exec.LookPath("cc")
 	if err != nil {
-		return fmt.Errorf("cc %w", errMissing)
+		return fmt.Errorf("cc %w", link.ErrMissing)
 	}
 	dir, err := os.MkdirTemp("", "kv-guide-")
 	if err != nil {
@@ -36,7 +40,7 @@ func serveGuide(ctx context.Context, ready func(...string)) error {
 		if ctx.Err() != nil {
 			return nil // it was ended
 		}
-		return fmt.Errorf("CZMQ's header %w: %s", errMissing, strings.TrimSpace(out))
+		return fmt.Errorf("CZMQ's header %w: %s", link.ErrMissing, strings.TrimSpace(out))
 	}
 	program := filepath.Join(dir, "server")
 	if out, err := compile(ctx, cc, guideServer, "-O2", "-o", program, "-lczmq", "-lzmq"); err != nil {

@@ -11,6 +11,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"clustermap/internal/bench/link"
+	"clustermap/internal/bench/pipeline"
 )
 
 // jetstreamSystem is a bucket of NATS JetStream's key-value store in memory, with one
@@ -23,8 +26,8 @@ import (
 // all of them are kept, however far behind the watcher is. With the default history of 1,
 // JetStream would keep less and conflate.
 var jetstreamSystem = system{
-	name: "jetstream", share: 10, perKey: jetstreamHistory * 3 / 8,
-	serve: serveJetStream, publish: publishJetStream, follow: followJetStream,
+	Pipeline: pipeline.Pipeline{Name: "jetstream", Serve: serveJetStream, Publish: publishJetStream, Follow: followJetStream},
+	share:    10, perKey: jetstreamHistory * 3 / 8,
 }
 
 const (
@@ -34,7 +37,8 @@ const (
 	jetstreamMemory  = 8 << 30 // bytes that the server may use
 )
 
-func serveJetStream(ctx context.Context, ready func(...string)) error {
+func serveJetStream(p *link.Peer, ready func(...string)) error {
+	ctx := p.Context()
 	dir, err := os.MkdirTemp("", "kv-jetstream-")
 	if err != nil {
 		return err
@@ -70,18 +74,18 @@ func serveJetStream(ctx context.Context, ready func(...string)) error {
 
 type jetstreamPublisher struct {
 	js       jetstream.JetStream
-	subjects []string // of the keys
+	subjects map[string]string // of the keys
 	refused  atomic.Pointer[error]
 }
 
-func publishJetStream(ctx context.Context, servers []string, w workload) (publisher, error) {
-	c, err := dialNATS(ctx, servers)
+func publishJetStream(peer *link.Peer) (pipeline.Publisher, error) {
+	c, err := dialNATS(peer.Context(), peer.Servers)
 	if err != nil {
 		return nil, err
 	}
-	p := &jetstreamPublisher{subjects: w.names()}
-	for i, name := range p.subjects {
-		p.subjects[i] = "$KV." + jetstreamBucket + "." + name
+	p := &jetstreamPublisher{subjects: map[string]string{}}
+	for _, key := range peer.Spec.KeysOf(0) {
+		p.subjects[key] = "$KV." + jetstreamBucket + "." + key
 	}
 	p.js, err = jetstream.New(c,
 		jetstream.WithPublishAsyncMaxPending(jetstreamPending),
@@ -89,15 +93,15 @@ func publishJetStream(ctx context.Context, servers []string, w workload) (publis
 	return p, err
 }
 
-func (p *jetstreamPublisher) set(u update) error {
+func (p *jetstreamPublisher) Set(_ int, key string, value []byte) error {
 	// The client may keep the value until it is acknowledged.
-	_, err := p.js.PublishAsync(p.subjects[u.index], slices.Clone(u.value), jetstream.WithStallWait(time.Minute))
+	_, err := p.js.PublishAsync(p.subjects[key], slices.Clone(value), jetstream.WithStallWait(time.Minute))
 	return err
 }
 
-func (p *jetstreamPublisher) push() error { return nil } // the client sends in the background
+func (p *jetstreamPublisher) Push() error { return nil } // the client sends in the background
 
-func (p *jetstreamPublisher) settle(ctx context.Context) error {
+func (p *jetstreamPublisher) Settle(ctx context.Context) error {
 	select {
 	case <-p.js.PublishAsyncComplete():
 	case <-ctx.Done():
@@ -110,13 +114,13 @@ func (p *jetstreamPublisher) settle(ctx context.Context) error {
 }
 
 type jetstreamReplica struct {
-	*table
-	see   func(key, value []byte) bool
+	held
 	watch jetstream.KeyWatcher
 }
 
-func followJetStream(ctx context.Context, servers []string, see func(key, value []byte) bool) (replica, error) {
-	c, err := dialNATS(ctx, servers)
+func followJetStream(p *link.Peer, r *pipeline.Receiver) (pipeline.Replica, error) {
+	ctx := p.Context()
+	c, err := dialNATS(ctx, p.Servers)
 	if err != nil {
 		return nil, err
 	}
@@ -136,19 +140,18 @@ func followJetStream(ctx context.Context, servers []string, see func(key, value 
 	if e := <-w.Updates(); e != nil {
 		return nil, fmt.Errorf("the bucket holds %q", e.Key())
 	}
-	return &jetstreamReplica{newTable(), see, w}, nil
+	return &jetstreamReplica{newHeld(p, r), w}, nil
 }
 
-func (r *jetstreamReplica) run(ctx context.Context) error {
+// Run follows the watcher.
+func (r *jetstreamReplica) Run(ctx context.Context) error {
 	for {
 		select {
 		case e, ok := <-r.watch.Updates():
 			if !ok {
 				return errors.New("the watch ended")
 			}
-			key := []byte(e.Key())
-			r.put(key, e.Value())
-			if !r.see(key, e.Value()) {
+			if !r.apply([]byte(e.Key()), e.Value()) {
 				return nil
 			}
 		case <-ctx.Done():

@@ -7,12 +7,12 @@
 //	cd bench/peers && go run ./cmd/kv --systems chp,nats,redis --rounds 3 --json kv.json
 //
 // Publisher, server and each replica are processes of their own, connected over TCP on
-// the loopback interface. A value has 32 bytes: the update's number, the time of sending,
-// the key's number and a check. First each key is set once, then the measured updates
-// follow. A replica checks that every update arrives once and in the order of its key, and
-// in the end compares its map with the one expected; if anything is wrong, the system has
-// no figures. The rate is the measured updates divided by the time from the first one sent
-// to the last one seen by the slowest replica. With --mode latency the publisher sends
+// the loopback interface. A value has 32 bytes: publisher and number of the update, the
+// time of sending, filling, and the number once more. First each key is set once, then the
+// measured updates follow. A replica checks that every update arrives once and in order,
+// and in the end compares its map with the one expected; if anything is wrong, the system
+// has no figures. The rate is the measured updates divided by the time from the first one
+// sent to the last one seen by the slowest replica. With --mode latency the publisher sends
 // --rate updates a second; the latency is the time from there to the replica's check, by
 // a clock that both processes share, and the worst of the replicas counts.
 //
@@ -44,15 +44,20 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"slices"
 	"strings"
 	"time"
+
+	"clustermap/internal/bench/link"
+	"clustermap/internal/bench/pipeline"
+	"clustermap/internal/bench/workload"
 )
 
 func main() {
-	if text, ok := os.LookupEnv(workerVariable); ok {
-		os.Exit(runWorker(text))
+	if os.Getenv(workerVariable) != "" {
+		os.Exit(work())
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, os.Args, os.Stdout, os.Stderr)
@@ -90,7 +95,7 @@ func parse(args []string, stderr io.Writer) (*config, error) {
 	flags.SetOutput(stderr)
 	var known []string
 	for _, s := range systems {
-		known = append(known, s.name)
+		known = append(known, s.Name)
 	}
 	flags.StringVar((*string)(&c.mode), "mode", string(modeRate), "what to measure: rate or latency")
 	flags.IntVar(&c.keys, "keys", 10_000, "keys of the map")
@@ -136,7 +141,7 @@ func parse(args []string, stderr io.Writer) (*config, error) {
 		}
 	}
 	for _, s := range systems {
-		if slices.Contains(wanted, s.name) {
+		if slices.Contains(wanted, s.Name) {
 			c.systems = append(c.systems, s)
 		}
 	}
@@ -151,7 +156,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	r := &result{Machine: thisMachine(), Command: args, Date: time.Now().Format(time.RFC3339), Rounds: c.rounds}
 	for _, s := range c.systems {
 		r.Cases = append(r.Cases, &entry{
-			System: s.name, Mode: c.mode, Keys: c.keys, ValueBytes: valueSize, Updates: c.manner(s).workload.Updates,
+			System: s.Name, Mode: c.mode, Keys: c.keys, ValueBytes: valueSize, Updates: c.spec(s).Updates,
 			Replicas: c.replicas, Conflates: s.conflates, Offered: c.rate,
 		})
 	}
@@ -166,13 +171,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 				continue
 			}
 			fmt.Fprintf(stderr, "round %d of %d: %s\n", round+1, c.rounds, e.System)
-			f, err := measure(ctx, c.systems[i], c.manner(c.systems[i]))
+			f, err := c.measure(ctx, c.systems[i])
 			switch {
 			case ctx.Err() != nil:
 				return ctx.Err()
 			case err != nil:
 				e.fail(err.Error())
-				e.Missing = errors.Is(err, errMissing)
+				e.Missing = errors.Is(err, link.ErrMissing)
 			default:
 				e.add(f)
 			}
@@ -192,11 +197,77 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return err
 }
 
-// manner is how the system is measured. At a given rate all get the same updates.
-func (c *config) manner(s *system) manner {
-	m := manner{workload: s.workload(c.keys, c.updates), replicas: c.replicas, rate: c.rate, patience: c.patience}
+// spec is the work of a system. At a given rate all get the same updates.
+func (c *config) spec(s *system) workload.Spec {
+	w := s.spec(c.keys, c.updates)
 	if c.mode == modeLatency {
-		m.workload.Updates = c.updates
+		w.Updates = c.updates
 	}
-	return m
+	return w
+}
+
+// figure is the result of one measurement.
+type figure struct {
+	rate float64 // updates that the slowest replica saw, a second
+	seen float64 // share of the updates that it saw
+	sent float64 // updates that the publisher sent, a second
+
+	p50, p99, p999 time.Duration // of the worst replica
+}
+
+// measure starts the processes of a system and runs the workload through them once.
+func (c *config) measure(ctx context.Context, s *system) (f figure, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return f, err
+	}
+	w := c.spec(s)
+	run := &pipeline.Run{
+		Command: func() *exec.Cmd {
+			cmd := exec.Command(self)
+			cmd.Env = append(os.Environ(), workerVariable+"=1")
+			cmd.Stderr = os.Stderr
+			return cmd
+		},
+		Pipeline: s.Name, Spec: w, ServerArgs: []any{nil},
+		Publishers: 1, Replicas: c.replicas, Rate: c.rate, Patience: c.patience,
+	}
+	o, err := run.Do(ctx)
+	if err != nil {
+		return f, err
+	}
+	expected := w.Expected()
+	updates := float64(w.Updates)
+	f.sent = updates / o.Sent.Seconds()
+	for i := range o.Reports {
+		r := &o.Reports[i]
+		err = errors.Join(err, r.Fault(w, expected))
+		if rate := float64(r.Delivered) / time.Duration(r.Last-o.First).Seconds(); i == 0 || rate < f.rate {
+			f.rate, f.seen = rate, float64(r.Delivered)/updates
+		}
+		var latency workload.Histogram
+		latency.Merge(r.Latency)
+		at := func(share float64) time.Duration { return time.Duration(latency.Percentile(share)) }
+		f.p50, f.p99, f.p999 = max(f.p50, at(0.5)), max(f.p99, at(0.99)), max(f.p999, at(0.999))
+	}
+	if len(o.Reports) != c.replicas {
+		err = errors.Join(err, fmt.Errorf("%d of %d replicas reported", len(o.Reports), c.replicas))
+	}
+	return f, err
+}
+
+// workerVariable is the environment variable that makes a process one of those of a run.
+const workerVariable = "KV_WORKER"
+
+// work is the whole of such a process. It returns the exit code.
+func work() int {
+	var all []*pipeline.Pipeline
+	for _, s := range systems {
+		all = append(all, &s.Pipeline)
+	}
+	if err := pipeline.Serve(os.Stdin, os.Stdout, all...); err != nil {
+		fmt.Fprintln(os.Stderr, "kv:", err)
+		return 1
+	}
+	return 0
 }

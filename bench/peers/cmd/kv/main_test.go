@@ -8,12 +8,14 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"clustermap/internal/bench/link"
 )
 
 // TestMain makes this binary a worker where it is started as one, like the command.
 func TestMain(m *testing.M) {
-	if text, ok := os.LookupEnv(workerVariable); ok {
-		os.Exit(runWorker(text))
+	if os.Getenv(workerVariable) != "" {
+		os.Exit(work())
 	}
 	os.Exit(m.Run())
 }
@@ -28,7 +30,7 @@ func runKV(t *testing.T, args ...string) result {
 		t.Fatalf("%v\n%s%s", err, &out, &log)
 	}
 	for line := range strings.Lines(out.String()) {
-		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 80 && !strings.Contains(line, errMissing.Error()) {
+		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 80 && !strings.Contains(line, link.ErrMissing.Error()) {
 			t.Errorf("more than 80 columns: %s", line)
 		}
 	}
@@ -46,12 +48,12 @@ func runKV(t *testing.T, args ...string) result {
 // Each system that is installed passes on every update.
 func TestSystems(t *testing.T) {
 	for _, s := range systems {
-		t.Run(s.name, func(t *testing.T) {
-			e := runKV(t, "--systems", s.name, "--replicas", "2").Cases[0]
+		t.Run(s.Name, func(t *testing.T) {
+			e := runKV(t, "--systems", s.Name, "--replicas", "2").Cases[0]
 			if e.Missing {
 				t.Skip(e.Error)
 			}
-			if e.System != s.name || len(e.Rates) != 1 || e.Rates[0] <= 0 || e.Updates != 2000 {
+			if e.System != s.Name || len(e.Rates) != 1 || e.Rates[0] <= 0 || e.Updates != 2000 {
 				t.Errorf("%+v", e)
 			}
 		})

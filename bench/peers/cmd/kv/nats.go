@@ -8,6 +8,9 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"clustermap/internal/bench/link"
+	"clustermap/internal/bench/pipeline"
 )
 
 // natsSystem is NATS core: a server that passes messages on and keeps nothing, so it does
@@ -17,24 +20,24 @@ import (
 // client drops messages that exceed its queue: both limits are lifted, so nothing is
 // lost.
 var natsSystem = system{
-	name: "nats", share: 2, serve: serveNATS,
-	publish: func(ctx context.Context, servers []string, _ workload) (publisher, error) {
-		return publishNATS(ctx, servers, natsSubject)
-	},
-	follow: func(ctx context.Context, servers []string, see func(key, value []byte) bool) (replica, error) {
-		return followNATS(ctx, servers, natsSubject, see)
+	share: 2,
+	Pipeline: pipeline.Pipeline{
+		Name: "nats", Serve: serveNATS,
+		Publish: func(p *link.Peer) (pipeline.Publisher, error) { return publishNATS(p, natsSubject) },
+		Follow: func(p *link.Peer, r *pipeline.Receiver) (pipeline.Replica, error) {
+			return followNATS(p, natsSubject, r)
+		},
 	},
 }
 
 // natsKeysSystem is the same with a subject for each key, by which a subscriber can choose.
 // The server remembers the subscribers of 1,024 subjects, so a map of more keys is slower.
 var natsKeysSystem = system{
-	name: "nats-subjects", share: 2, serve: serveNATS,
-	publish: func(ctx context.Context, servers []string, _ workload) (publisher, error) {
-		return publishNATS(ctx, servers, "")
-	},
-	follow: func(ctx context.Context, servers []string, see func(key, value []byte) bool) (replica, error) {
-		return followNATS(ctx, servers, "*", see)
+	share: 2,
+	Pipeline: pipeline.Pipeline{
+		Name: "nats-subjects", Serve: serveNATS,
+		Publish: func(p *link.Peer) (pipeline.Publisher, error) { return publishNATS(p, "") },
+		Follow:  func(p *link.Peer, r *pipeline.Receiver) (pipeline.Replica, error) { return followNATS(p, "*", r) },
 	},
 }
 
@@ -63,13 +66,13 @@ func startNATS(o *server.Options) (*server.Server, error) {
 	return s, nil
 }
 
-func serveNATS(ctx context.Context, ready func(...string)) error {
+func serveNATS(p *link.Peer, ready func(...string)) error {
 	s, err := startNATS(natsOptions())
 	if err != nil {
 		return err
 	}
 	ready(s.ClientURL())
-	<-ctx.Done()
+	<-p.Context().Done()
 	s.Shutdown()
 	return nil
 }
@@ -89,22 +92,22 @@ type natsPublisher struct {
 	message []byte
 }
 
-func publishNATS(ctx context.Context, servers []string, subject string) (publisher, error) {
-	c, err := dialNATS(ctx, servers)
+func publishNATS(p *link.Peer, subject string) (pipeline.Publisher, error) {
+	c, err := dialNATS(p.Context(), p.Servers)
 	return &natsPublisher{c: c, subject: subject}, err
 }
 
-func (p *natsPublisher) set(u update) error {
+func (p *natsPublisher) Set(_ int, key string, value []byte) error {
 	if p.subject == "" {
-		return p.c.Publish(u.key, u.value)
+		return p.c.Publish(key, value)
 	}
-	p.message = appendMessage(p.message[:0], u.key, u.value)
+	p.message = appendMessage(p.message[:0], key, value)
 	return p.c.Publish(p.subject, p.message)
 }
 
-func (p *natsPublisher) push() error { return nil } // the client sends in the background
+func (p *natsPublisher) Push() error { return nil } // the client sends in the background
 
-func (p *natsPublisher) settle(ctx context.Context) error {
+func (p *natsPublisher) Settle(ctx context.Context) error {
 	return flushNATS(ctx, p.c)
 }
 
@@ -116,19 +119,18 @@ func flushNATS(ctx context.Context, c *nats.Conn) error {
 }
 
 type natsReplica struct {
-	*table
-	see     func(key, value []byte) bool
+	held
 	subject string     // of all keys, if they have one
 	ended   bool       // of take: nothing more is wanted
 	done    chan error // when every update has arrived, or one was malformed
 }
 
-func followNATS(ctx context.Context, servers []string, subject string, see func(key, value []byte) bool) (replica, error) {
-	c, err := dialNATS(ctx, servers)
+func followNATS(p *link.Peer, subject string, to *pipeline.Receiver) (pipeline.Replica, error) {
+	c, err := dialNATS(p.Context(), p.Servers)
 	if err != nil {
 		return nil, err
 	}
-	r := &natsReplica{table: newTable(), see: see, subject: subject, done: make(chan error, 1)}
+	r := &natsReplica{held: newHeld(p, to), subject: subject, done: make(chan error, 1)}
 	s, err := c.Subscribe(subject, r.take)
 	if err != nil {
 		return nil, err
@@ -136,7 +138,7 @@ func followNATS(ctx context.Context, servers []string, subject string, see func(
 	if err := s.SetPendingLimits(-1, -1); err != nil {
 		return nil, err
 	}
-	return r, flushNATS(ctx, c)
+	return r, flushNATS(p.Context(), c)
 }
 
 // take takes one message after the other.
@@ -152,8 +154,7 @@ func (r *natsReplica) take(m *nats.Msg) {
 			return
 		}
 	}
-	r.put(key, value)
-	if !r.see(key, value) {
+	if !r.apply(key, value) {
 		r.end(nil)
 	}
 }
@@ -163,7 +164,8 @@ func (r *natsReplica) end(err error) {
 	r.done <- err
 }
 
-func (r *natsReplica) run(ctx context.Context) error {
+// Run waits for the end of take.
+func (r *natsReplica) Run(ctx context.Context) error {
 	select {
 	case err := <-r.done:
 		return err

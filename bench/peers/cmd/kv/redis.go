@@ -8,6 +8,10 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"clustermap/internal/bench/bare"
+	"clustermap/internal/bench/link"
+	"clustermap/internal/bench/pipeline"
 )
 
 // redisSystem is one Redis server, the program redis-server, in memory only. Each update is
@@ -17,17 +21,18 @@ import (
 // default Redis disconnects a subscriber that is 32 MB behind: that limit is lifted, so
 // nothing is lost. A replica that joins late would have to fetch the map as well, which
 // this one does not.
-var redisSystem = system{name: "redis", share: 4, serve: serveRedis, publish: publishRedis, follow: followRedis}
+var redisSystem = system{Pipeline: pipeline.Pipeline{Name: "redis", Serve: serveRedis, Publish: publishRedis, Follow: followRedis}, share: 4}
 
 const redisChannel = "bench"
 
 // redisTries is how many ports are tried: another program may take one before Redis does.
 const redisTries = 10
 
-func serveRedis(ctx context.Context, ready func(...string)) error {
+func serveRedis(p *link.Peer, ready func(...string)) error {
+	ctx := p.Context()
 	program, err := exec.LookPath("redis-server")
 	if err != nil {
-		return fmt.Errorf("redis-server %w", errMissing)
+		return fmt.Errorf("redis-server %w", link.ErrMissing)
 	}
 	dir, err := os.MkdirTemp("", "kv-redis-")
 	if err != nil {
@@ -92,8 +97,8 @@ func serves(address string, pid int) bool {
 	return err == nil && strings.Contains(string(info), fmt.Sprintf("\nprocess_id:%d\r\n", pid))
 }
 
-func dialRedis(ctx context.Context, servers []string) (*resp, error) {
-	c, err := dial(ctx, servers[0])
+func dialRedis(p *link.Peer) (*resp, error) {
+	c, err := bare.Dial(p.Context(), p.Servers[0])
 	if err != nil {
 		return nil, err
 	}
@@ -106,12 +111,10 @@ type redisPublisher struct {
 	message   []byte
 }
 
-func publishRedis(ctx context.Context, servers []string, _ workload) (publisher, error) {
-	return newRedisPublisher(ctx, servers, true)
-}
+func publishRedis(p *link.Peer) (pipeline.Publisher, error) { return newRedisPublisher(p, true) }
 
-func newRedisPublisher(ctx context.Context, servers []string, publishes bool) (publisher, error) {
-	c, err := dialRedis(ctx, servers)
+func newRedisPublisher(p *link.Peer, publishes bool) (pipeline.Publisher, error) {
+	c, err := dialRedis(p)
 	if err != nil {
 		return nil, err
 	}
@@ -119,27 +122,29 @@ func newRedisPublisher(ctx context.Context, servers []string, publishes bool) (p
 	return &redisPublisher{resp: c, publishes: publishes}, c.push()
 }
 
-func (p *redisPublisher) set(u update) error {
+func (p *redisPublisher) Set(_ int, key string, value []byte) error {
 	start := len(p.out)
 	p.begin(3)
 	p.out = appendBulk(p.out, "SET")
-	p.out = appendBulk(p.out, u.key)
-	p.out = appendBulk(p.out, u.value)
+	p.out = appendBulk(p.out, key)
+	p.out = appendBulk(p.out, value)
 	if p.publishes {
-		p.message = appendMessage(p.message[:0], u.key, u.value)
+		p.message = appendMessage(p.message[:0], key, value)
 		p.begin(3)
 		p.out = appendBulk(p.out, "PUBLISH")
 		p.out = appendBulk(p.out, redisChannel)
 		p.out = appendBulk(p.out, p.message)
 	}
-	if 2*len(p.out)-start > bareBuffer { // another one would not fit
+	if 2*len(p.out)-start > bare.BufferSize { // another one would not fit
 		return p.push()
 	}
 	return nil
 }
 
-// settle switches answers on, and off again: the one answer comes behind every update.
-func (p *redisPublisher) settle(context.Context) error {
+func (p *redisPublisher) Push() error { return p.push() }
+
+// Settle switches answers on, and off again: the one answer comes behind every update.
+func (p *redisPublisher) Settle(context.Context) error {
 	p.command("CLIENT", "REPLY", "ON")
 	p.command("CLIENT", "REPLY", "OFF")
 	if err := p.push(); err != nil {
@@ -150,13 +155,12 @@ func (p *redisPublisher) settle(context.Context) error {
 }
 
 type redisReplica struct {
-	*table
-	c   *resp
-	see func(key, value []byte) bool
+	held
+	c *resp
 }
 
-func followRedis(ctx context.Context, servers []string, see func(key, value []byte) bool) (replica, error) {
-	c, err := dialRedis(ctx, servers)
+func followRedis(p *link.Peer, r *pipeline.Receiver) (pipeline.Replica, error) {
+	c, err := dialRedis(p)
 	if err != nil {
 		return nil, err
 	}
@@ -164,10 +168,11 @@ func followRedis(ctx context.Context, servers []string, see func(key, value []by
 	if err := c.push(); err != nil {
 		return nil, err
 	}
-	return &redisReplica{newTable(), c, see}, c.skip()
+	return &redisReplica{newHeld(p, r), c}, c.skip()
 }
 
-func (r *redisReplica) run(ctx context.Context) error {
+// Run reads messages.
+func (r *redisReplica) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { r.c.Close() })()
 	for {
 		// message, channel, payload
@@ -187,8 +192,7 @@ func (r *redisReplica) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.put(key, value)
-		if !r.see(key, value) {
+		if !r.apply(key, value) {
 			return nil
 		}
 	}

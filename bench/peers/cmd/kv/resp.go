@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+
+	"clustermap/internal/bench/bare"
 )
 
 // resp is a connection that speaks Redis's protocol, RESP 2 or 3, with buffers as large as
@@ -17,7 +19,7 @@ type resp struct {
 }
 
 func newRESP(c net.Conn) *resp {
-	return &resp{Conn: c, in: bufio.NewReaderSize(c, bareBuffer)}
+	return &resp{Conn: c, in: bufio.NewReaderSize(c, bare.BufferSize)}
 }
 
 // command appends a command to the buffer that push sends.

@@ -104,7 +104,7 @@ func (r *result) conclude() {
 	for _, e := range r.Cases {
 		e.Rate, e.Median = e.Rates.summary(), e.P50.summary()
 		ours := r.Cases[0]
-		if ours.System != chpSystem.name || e == ours {
+		if ours.System != chpSystem.Name || e == ours {
 			continue
 		}
 		mine, theirs := ours.Rates, e.Rates

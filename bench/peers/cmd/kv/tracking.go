@@ -1,6 +1,11 @@
 package main
 
-import "context"
+import (
+	"context"
+
+	"clustermap/internal/bench/link"
+	"clustermap/internal/bench/pipeline"
+)
 
 // trackingSystem is Redis with its client-side caching: the publisher only sets, and a
 // replica is told which keys have changed (CLIENT TRACKING ON BCAST) and fetches them with
@@ -8,29 +13,26 @@ import "context"
 // sees the last value of each key, and of those before only some. Server, settings and
 // protocol are those of redisSystem.
 var trackingSystem = system{
-	name: "redis-tracking", share: 4, conflates: true,
-	serve: serveRedis, publish: publishTracking, follow: followTracking,
+	Pipeline: pipeline.Pipeline{Name: "redis-tracking", Serve: serveRedis, Publish: publishTracking, Follow: followTracking},
+	share:    4, conflates: true,
 }
 
 // trackingFetch is how many keys are fetched at a time.
 const trackingFetch = 1000
 
-func publishTracking(ctx context.Context, servers []string, _ workload) (publisher, error) {
-	return newRedisPublisher(ctx, servers, false)
-}
+func publishTracking(p *link.Peer) (pipeline.Publisher, error) { return newRedisPublisher(p, false) }
 
 type trackingReplica struct {
-	*table
-	c   *resp
-	see func(key, value []byte) bool
+	held
+	c *resp
 
 	changed  []string            // keys to fetch, in the order of their first change
 	waiting  map[string]struct{} // the same keys
 	fetching []string            // keys that have been asked for
 }
 
-func followTracking(ctx context.Context, servers []string, see func(key, value []byte) bool) (replica, error) {
-	c, err := dialRedis(ctx, servers)
+func followTracking(p *link.Peer, r *pipeline.Receiver) (pipeline.Replica, error) {
+	c, err := dialRedis(p)
 	if err != nil {
 		return nil, err
 	}
@@ -44,10 +46,11 @@ func followTracking(ctx context.Context, servers []string, see func(key, value [
 			return nil, err
 		}
 	}
-	return &trackingReplica{table: newTable(), c: c, see: see, waiting: map[string]struct{}{}}, nil
+	return &trackingReplica{held: newHeld(p, r), c: c, waiting: map[string]struct{}{}}, nil
 }
 
-func (r *trackingReplica) run(ctx context.Context) error {
+// Run fetches what has changed.
+func (r *trackingReplica) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { r.c.Close() })()
 	for {
 		kind, err := r.c.in.Peek(1)
@@ -122,9 +125,7 @@ func (r *trackingReplica) fetched() (more bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		key := []byte(name)
-		r.put(key, value)
-		if !r.see(key, value) {
+		if !r.apply([]byte(name), value) {
 			return false, nil
 		}
 	}

@@ -5,14 +5,12 @@ package bench
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"os/exec"
 	"time"
 
 	"clustermap/chp/commit"
-	"clustermap/cmd/chp/internal/bench/link"
-	"clustermap/cmd/chp/internal/bench/workload"
+	"clustermap/internal/bench/workload"
 	"clustermap/sockets"
 )
 
@@ -119,6 +117,3 @@ func (c *Config) spec(prefix string) workload.Spec {
 		Publishers: c.Publishers,
 	}
 }
-
-// Serve runs this process in the role that its parent assigns.
-func Serve(in io.Reader, out io.Writer) error { return link.Serve(in, out, roles) }

@@ -7,7 +7,8 @@ import (
 	"runtime"
 	"slices"
 
-	"clustermap/cmd/chp/internal/bench/workload"
+	"clustermap/internal/bench/pipeline"
+	"clustermap/internal/bench/workload"
 )
 
 // Result is the result of a benchmark, in the form that --json prints.
@@ -69,9 +70,7 @@ type Measurement struct {
 	ContentEqual     bool     `json:"content_equal"` // every replica has the content that was sent
 	LatencyUS        *Latency `json:"latency_us,omitempty"`
 
-	foreign uint64
-	short   bool  // a replica did not report, or its counts are inconsistent
-	servers error // why the servers' state is not valid
+	fault error // why the run is not sound
 }
 
 // Latency is the time from sending an update to its arrival at a replica, in
@@ -104,56 +103,41 @@ func newResult(c *Config) *Result {
 
 // newMeasurement checks the reports of the replicas, and computes rates only if they
 // are correct.
-func newMeasurement(c *Config, o outcome, expected workload.Content) *Measurement {
-	m := &Measurement{ContentEqual: len(o.reports) > 0, short: len(o.reports) != c.Replicas, servers: o.fault}
+func newMeasurement(c *Config, o *pipeline.Outcome, expected workload.Content) *Measurement {
+	m := &Measurement{ContentEqual: len(o.Reports) > 0}
+	faults := []error{o.Fault}
 	var latency workload.Histogram
-	for _, r := range o.reports {
+	for i := range o.Reports {
+		r := &o.Reports[i]
 		m.Delivered += r.Delivered
 		m.Lost += r.Lost
 		m.Doubled += r.Doubled
 		m.OutOfOrder += r.OutOfOrder
-		m.foreign += r.Foreign
 		m.ContentEqual = m.ContentEqual && r.Content == expected
 		latency.Merge(r.Latency)
+		if err := r.Fault(c.spec(""), expected); err != nil {
+			faults = append(faults, fmt.Errorf("replica %d: %w", i+1, err))
+		}
 	}
-	m.short = m.short || m.Delivered != uint64(c.Updates)*uint64(c.Replicas) || o.seconds <= 0
-	if m.faults() != nil {
+	if len(o.Reports) != c.Replicas {
+		faults = append(faults, fmt.Errorf("%d of %d replicas reported", len(o.Reports), c.Replicas))
+	}
+	seconds := o.Seconds()
+	m.fault = errors.Join(faults...)
+	if m.fault == nil && seconds <= 0 {
+		m.fault = errors.New("the run took no time")
+	}
+	if m.fault != nil {
 		return m
 	}
-	rate := math.Round(float64(c.Updates) / o.seconds)
-	m.Seconds, m.UpdatesPerSecond = &o.seconds, &rate
+	rate := math.Round(float64(c.Updates) / seconds)
+	m.Seconds, m.UpdatesPerSecond = &seconds, &rate
 	if latency.Max() > 0 {
 		us := func(nanoseconds float64) float64 { return math.Round(nanoseconds/100) / 10 }
 		at := func(p float64) float64 { return us(latency.Percentile(p)) }
 		m.LatencyUS = &Latency{at(0.5), at(0.9), at(0.99), at(0.999), us(float64(latency.Max()))}
 	}
 	return m
-}
-
-// faults returns why the measurement is not sound, or nil.
-func (m *Measurement) faults() error {
-	var list []error
-	for _, f := range []struct {
-		is   bool
-		text string
-	}{
-		{m.Lost > 0, fmt.Sprintf("%d updates were lost", m.Lost)},
-		{m.Doubled > 0, fmt.Sprintf("%d updates came twice", m.Doubled)},
-		{m.OutOfOrder > 0, fmt.Sprintf("%d updates came out of order", m.OutOfOrder)},
-		{m.foreign > 0, fmt.Sprintf("%d values were not as sent", m.foreign)},
-		{!m.ContentEqual, "the replicas did not end with the content that was sent"},
-	} {
-		if f.is {
-			list = append(list, errors.New(f.text))
-		}
-	}
-	if m.servers != nil {
-		list = append(list, m.servers)
-	}
-	if len(list) == 0 && m.short {
-		list = append(list, errors.New("the counts do not add up"))
-	}
-	return errors.Join(list...)
 }
 
 func (r *Result) add(round *Round) {
@@ -261,8 +245,8 @@ func (r *Result) faults() error {
 			if m.Measurement == nil {
 				continue
 			}
-			if err := m.faults(); err != nil {
-				list = append(list, fmt.Errorf("round %d, %s: %w", i+1, m.name, err))
+			if m.fault != nil {
+				list = append(list, fmt.Errorf("round %d, %s: %w", i+1, m.name, m.fault))
 			}
 		}
 	}

@@ -3,10 +3,12 @@ package bench
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
-	"clustermap/cmd/chp/internal/bench/workload"
+	"clustermap/internal/bench/pipeline"
+	"clustermap/internal/bench/workload"
 )
 
 func config() *Config {
@@ -22,11 +24,19 @@ func report() workload.Report {
 	return workload.Report{Delivered: 1000, Content: content, Latency: h.Sparse()}
 }
 
+// took is the outcome of a run of so many seconds.
+func took(seconds float64, reports ...workload.Report) *pipeline.Outcome {
+	for i := range reports {
+		reports[i].Last = 1 + int64(seconds*1e9)
+	}
+	return &pipeline.Outcome{First: 1, Reports: reports}
+}
+
 func TestSoundMeasurement(t *testing.T) {
 	t.Parallel()
-	m := newMeasurement(config(), outcome{seconds: 0.5, reports: []workload.Report{report(), report()}}, content)
-	if m.faults() != nil || *m.UpdatesPerSecond != 2000 || m.Delivered != 2000 || !m.ContentEqual {
-		t.Errorf("%+v, %v", m, m.faults())
+	m := newMeasurement(config(), took(0.5, report(), report()), content)
+	if m.fault != nil || *m.UpdatesPerSecond != 2000 || m.Delivered != 2000 || !m.ContentEqual {
+		t.Errorf("%+v, %v", m, m.fault)
 	}
 	if p50 := m.LatencyUS.P50; p50 < 48 || p50 > 52 {
 		t.Errorf("p50 is %v", p50)
@@ -35,19 +45,19 @@ func TestSoundMeasurement(t *testing.T) {
 
 func TestUnsoundMeasurementHasNoRate(t *testing.T) {
 	t.Parallel()
-	for want, spoil := range map[string]func(o *outcome){
-		"3 updates were lost":         func(o *outcome) { o.reports[1].Lost = 3; o.reports[1].Delivered = 997 },
-		"1 updates came twice":        func(o *outcome) { o.reports[0].Doubled = 1 },
-		"2 updates came out of order": func(o *outcome) { o.reports[0].OutOfOrder = 2 },
-		"1 values were not as sent":   func(o *outcome) { o.reports[0].Foreign = 1 },
-		"content":                     func(o *outcome) { o.reports[1].Content.Mix++ },
-		"do not add up":               func(o *outcome) { o.reports[1].Delivered-- },
+	for want, spoil := range map[string]func(o *pipeline.Outcome){
+		"3 updates were lost":         func(o *pipeline.Outcome) { o.Reports[1].Lost = 3; o.Reports[1].Delivered = 997 },
+		"1 updates came twice":        func(o *pipeline.Outcome) { o.Reports[0].Doubled = 1 },
+		"2 updates came out of order": func(o *pipeline.Outcome) { o.Reports[0].OutOfOrder = 2 },
+		"1 values were not as sent":   func(o *pipeline.Outcome) { o.Reports[0].Foreign = 1 },
+		"content":                     func(o *pipeline.Outcome) { o.Reports[1].Content.Mix++ },
+		"do not add up":               func(o *pipeline.Outcome) { o.Reports[1].Delivered-- },
 	} {
-		o := outcome{seconds: 0.5, reports: []workload.Report{report(), report()}}
-		spoil(&o)
+		o := took(0.5, report(), report())
+		spoil(o)
 		r := newResult(config())
 		m := newMeasurement(config(), o, content)
-		r.add(&Round{CHP: newMeasurement(config(), outcome{seconds: 1, reports: []workload.Report{report(), report()}}, content)})
+		r.add(&Round{CHP: newMeasurement(config(), took(1, report(), report()), content)})
 		r.add(&Round{CHP: m})
 		r.conclude()
 		if err := r.faults(); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "round 2, chp") {
@@ -63,10 +73,10 @@ func TestUnsoundMeasurementHasNoRate(t *testing.T) {
 		}
 	}
 	// A replica that did not report at all.
-	if m := newMeasurement(config(), outcome{seconds: 1, reports: []workload.Report{report()}}, content); m.faults() == nil {
+	if m := newMeasurement(config(), took(1, report()), content); m.fault == nil {
 		t.Error("a missing replica goes unnoticed")
 	}
-	if m := newMeasurement(config(), outcome{}, content); m.faults() == nil || m.ContentEqual {
+	if m := newMeasurement(config(), &pipeline.Outcome{}, content); m.fault == nil || m.ContentEqual {
 		t.Error("a run without reports passes")
 	}
 }
@@ -80,7 +90,7 @@ func TestMedianOfLatency(t *testing.T) {
 	} {
 		r := newResult(config())
 		for i := range rounds {
-			m := newMeasurement(config(), outcome{seconds: float64(i + 1), reports: []workload.Report{report(), report()}}, content)
+			m := newMeasurement(config(), took(float64(i+1), report(), report()), content)
 			m.LatencyUS = &rounds[i]
 			r.add(&Round{CHP: m})
 		}
@@ -90,7 +100,7 @@ func TestMedianOfLatency(t *testing.T) {
 		}
 	}
 	r := newResult(config())
-	m := newMeasurement(config(), outcome{seconds: 1, reports: []workload.Report{report(), report()}}, content)
+	m := newMeasurement(config(), took(1, report(), report()), content)
 	m.LatencyUS = nil
 	r.add(&Round{CHP: m})
 	if r.conclude(); r.LatencyUS != nil || r.UpdatesPerSecond == nil {
@@ -104,8 +114,8 @@ func TestMedians(t *testing.T) {
 	baseline := *config()
 	for _, seconds := range [][2]float64{{1, 0.5}, {4, 1}, {2, 0.4}} { // ratios 0.5, 0.25, 0.2
 		round := &Round{
-			CHP:      newMeasurement(config(), outcome{seconds: seconds[0], reports: []workload.Report{report(), report()}}, content),
-			Baseline: newMeasurement(&baseline, outcome{seconds: seconds[1], reports: []workload.Report{report(), report()}}, content),
+			CHP:      newMeasurement(config(), took(seconds[0], report(), report()), content),
+			Baseline: newMeasurement(&baseline, took(seconds[1], report(), report()), content),
 		}
 		r.add(round)
 	}
@@ -121,5 +131,39 @@ func TestMedians(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
+	}
+}
+
+// A run whose servers differ gives no rate.
+func TestPairThatDiffersHasNoRate(t *testing.T) {
+	t.Parallel()
+	spoiled := took(2, report(), report())
+	spoiled.Fault = errors.New("the servers differ")
+	r := newResult(config())
+	r.add(&Round{
+		CHP:  newMeasurement(config(), took(1, report(), report()), content),
+		Pair: newMeasurement(config(), spoiled, content),
+	})
+	r.conclude()
+	if err := r.faults(); err == nil || !strings.Contains(err.Error(), "round 1, pair: the servers differ") {
+		t.Errorf("%v", err)
+	}
+	if r.UpdatesPerSecond != nil || r.PairRatio != nil || r.Rounds[0].PairRatio != nil {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestRatiosToThePlainServer(t *testing.T) {
+	t.Parallel()
+	at := func(seconds float64) *Measurement {
+		return newMeasurement(config(), took(seconds, report(), report()), content)
+	}
+	r := newResult(config())
+	r.add(&Round{CHP: at(1), Data: at(2), Pair: at(4)})
+	r.add(&Round{CHP: at(1), Data: at(1), Pair: at(5)})
+	r.add(&Round{CHP: at(2), Data: at(8), Pair: at(10)})
+	r.conclude()
+	if *r.DataRatio != 0.5 || *r.PairRatio != 0.2 || r.Ratio != nil || *r.DataUpdatesPerSecond != 500 || *r.PairUpdatesPerSecond != 200 {
+		t.Errorf("data %v at %v, pair %v at %v", *r.DataRatio, *r.DataUpdatesPerSecond, *r.PairRatio, *r.PairUpdatesPerSecond)
 	}
 }
