@@ -172,7 +172,7 @@ func (p *pair) run(ctx context.Context) error {
 			s.examineAll(true)
 			p.forget()
 			if n := p.node.Status().Refused; n > 2*refused {
-				s.log.Warn("refused state messages, or their epochs, that cannot be the other server's", "peer", s.opts.Pair.PeerState, "messages", n)
+				s.log.Warn("refused state messages, or their epochs, that cannot be the other server's", "peer_state", s.opts.Pair.PeerState, "messages", n)
 				refused = n
 			}
 			continue
@@ -240,7 +240,7 @@ func (p *pair) warnRole(same bool) {
 	}
 	if same {
 		p.server.log.Error("the server at the other one's state endpoint has the same role as this one, or is this server itself: a pair needs one primary and one backup",
-			"role", role.String(), "state", p.node.Endpoint(), "peer", o.PeerState)
+			"role", role.String(), "state", p.node.Endpoint(), "peer_state", o.PeerState)
 		return
 	}
 	p.server.log.Info("the other server has the other role")

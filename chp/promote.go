@@ -121,6 +121,7 @@ func (p *pair) waits() {
 	if !p.vigil.look(waits, int(vigilMost/p.lookEvery())) {
 		return
 	}
+	o := p.server.opts.Pair
 	p.server.log.Warn("waits for the primary, which has not been heard since this server started and may have newer updates; if it is gone for good, chp promote makes this server active",
-		"peer", p.server.opts.Pair.PeerState, "waited", time.Duration(p.vigil.looks)*p.lookEvery(), "keys", p.server.Len())
+		"peer", o.Peer, "peer_state", o.PeerState, "waited", time.Duration(p.vigil.looks)*p.lookEvery(), "keys", p.server.Len())
 }

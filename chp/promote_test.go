@@ -59,7 +59,7 @@ func TestPromote(t *testing.T) {
 	})
 	eventually(t, "it logs that it waits", func() bool {
 		text := told.String()
-		return strings.Contains(text, "level=WARN") && strings.Contains(text, "waits for the primary") && strings.Contains(text, "chp promote") && strings.Contains(text, "peer="+bo.Pair.PeerState)
+		return strings.Contains(text, "level=WARN") && strings.Contains(text, "waits for the primary") && strings.Contains(text, "chp promote")
 	})
 	if backup.active() {
 		t.Fatal("the backup serves by itself")
@@ -90,6 +90,20 @@ func TestPromote(t *testing.T) {
 			t.Errorf("the log has no %s:\n%s", want, text)
 		}
 	}
+}
+
+// TestLogNamesPeerByItsFirstPort: what the log calls the peer is what --peer names, and not
+// the endpoint where the other server tells its state, which has a name of its own.
+func TestLogNamesPeerByItsFirstPort(t *testing.T) {
+	t.Parallel()
+	var told lockedLog
+	_, _, bo := lonelyBackup(t, func(o *ServerOptions) {
+		o.Logger = told.logger()
+		o.Pair.Timeout = 200 * time.Millisecond
+	})
+	eventually(t, "it logs for whom it waits", func() bool {
+		return strings.Contains(told.String(), " peer="+bo.Pair.Peer+" peer_state="+bo.Pair.PeerState+" ")
+	})
 }
 
 // A server is promoted only if it is of a pair, not active, complete, asked by an

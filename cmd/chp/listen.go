@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"strconv"
@@ -42,26 +43,34 @@ func (f *serveFlags) checkEndpoints(cmd *cobra.Command) error {
 	return nil
 }
 
-// listenError adds advice to the error of an endpoint that cannot be bound.
-func (f *serveFlags) listenError(err error) error {
+// listenError adds advice to the error of an endpoint that cannot be bound. pair is nil for
+// a server alone.
+func (f *serveFlags) listenError(err error, pair *chp.PairOptions) error {
 	var which *chp.ListenError
 	if !errors.As(err, &which) {
 		return fail(exitRefused, "%s", plain(err))
 	}
-	// How to choose another endpoint.
-	port, host, other := "other ports with --port (0 for any free ones)", "another with --host", "another address with --host, or other ports with --port"
-	if len(f.endpoints) > 0 {
-		port, host, other = "another --endpoint", "another --endpoint", "another --endpoint"
-	}
 	local := strings.HasPrefix(which.Endpoint, schemeIPC)
+	// How to choose another endpoint, and why the server needs one that nobody has named.
+	port, host, other := "other ports with --port (0 for any free ones)", "another with --host", "another address with --host, or other ports with --port"
+	instead, needed := "", ""
+	switch {
+	case pair != nil && which.Endpoint == pair.State:
+		instead, needed = "another --state, and name it to the other server as --peer-state", ", and this server publishes its state there"
+	case len(f.endpoints) > 0:
+		instead = "another --endpoint"
+	case !local && f.port > 0 && !strings.HasSuffix(which.Endpoint, ":"+strconv.Itoa(f.port)) && f.model > 1:
+		needed = fmt.Sprintf(", and a server needs the ports %d, %d and %d", f.port, f.port+1, f.port+2)
+	}
+	if instead != "" {
+		port, host, other = instead, instead, instead
+	}
 	path := strings.TrimPrefix(which.Endpoint, schemeIPC)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE) && local && otherFile(path):
 		return fail(exitRefused, "%s exists and is not a socket; remove it, or choose %s", path, other)
-	case errors.Is(err, syscall.EADDRINUSE) && !local && f.port > 0 && !strings.HasSuffix(which.Endpoint, ":"+strconv.Itoa(f.port)) && len(f.endpoints) == 0 && f.model > 1:
-		return fail(exitRefused, "%s is in use, and a server needs the ports %d, %d and %d; stop the program that uses it, or choose %s", which.Endpoint, f.port, f.port+1, f.port+2, port)
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fail(exitRefused, "%s is in use; stop the program that uses it, or choose %s", which.Endpoint, port)
+		return fail(exitRefused, "%s is in use%s; stop the program that uses it, or choose %s", which.Endpoint, needed, port)
 	case errors.Is(err, syscall.EACCES) && local:
 		return fail(exitRefused, "no permission to create %s; choose %s", which.Endpoint, other)
 	case errors.Is(err, fs.ErrNotExist) && local:

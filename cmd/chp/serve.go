@@ -291,7 +291,7 @@ func (f *serveFlags) start(ctx context.Context, cmd *cobra.Command, o chp.Server
 		if ctx.Err() != nil {
 			return nil, nil
 		}
-		return nil, f.listenError(err)
+		return nil, f.listenError(err, o.Pair)
 	}
 	return server, nil
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"clustermap/chp"
+	"clustermap/internal/loopback"
 )
 
 func TestServeEndsCleanly(t *testing.T) {
@@ -94,11 +95,30 @@ func TestServeNeedsThreePorts(t *testing.T) {
 		41102: "tcp://127.0.0.1:41102 is in use, and a server needs the ports 41100, 41101 and 41102; stop",
 	} {
 		f := serveFlags{port: 41100, model: maxModel}
-		err := f.listenError(&chp.ListenError{Endpoint: fmt.Sprintf("tcp://127.0.0.1:%d", port), Err: syscall.EADDRINUSE})
+		err := f.listenError(&chp.ListenError{Endpoint: fmt.Sprintf("tcp://127.0.0.1:%d", port), Err: syscall.EADDRINUSE}, nil)
 		if !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
+}
+
+// TestServeNamesTakenStatePort: if the port is in use at which a server of a pair publishes
+// its state, the text says so, and which flag chooses another one.
+func TestServeNamesTakenStatePort(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", loopback.Own()+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	state := "tcp://" + taken.Addr().String()
+	want := state + " is in use, and this server publishes its state there; stop the program that uses it, or choose another --state, and name it to the other server as --peer-state\n"
+	for _, at := range [][]string{{"--port", "0"}, {"--endpoint", "tcp://127.0.0.1:0", "--peer", "tcp://127.0.0.1:5566", "--peer-state", "tcp://127.0.0.1:5004"}} {
+		try(t, append([]string{"serve", "--primary", "--state", state}, at...)...).expect(t, exitRefused, want)
+	}
+	// The ports are of a server whose first port was chosen.
+	port := strconv.Itoa(taken.Addr().(*net.TCPAddr).Port - 10)
+	try(t, "serve", "--primary", "--host", loopback.Own(), "--port", port, "--state", state).expect(t, exitRefused, want)
 }
 
 func TestServeOnForeignAddress(t *testing.T) {
