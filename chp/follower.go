@@ -17,6 +17,7 @@ import (
 	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/lograte"
+	"clustermap/internal/mutate"
 	"clustermap/internal/timer"
 	"clustermap/sockets"
 )
@@ -71,7 +72,7 @@ func (s *Server) outranks(h *baseHead) bool {
 	theirs.Set(h.reigns)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return state.Compare(q.order.reigns.Accepted(), theirs.Accepted()) > 0
+	return state.Compare(q.order.reigns.Accepted(), theirs.Accepted()) > 0 && !mutate.CopyAnyMap
 }
 
 // follow follows the active server until ctx ends, and reconnects when the connection

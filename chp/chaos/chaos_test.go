@@ -302,9 +302,9 @@ func (c *cluster) startServers(ctx context.Context, args ...string) {
 // The links between the servers of a pair, in cluster.between.
 const (
 	_           = iota // by which the primary follows
-	_                  // of the backup's states
+	linkStates         // by which the primary hears the backup
 	linkUpdates        // by which the backup follows
-	_                  // of the primary's states
+	_                  // by which the backup hears the primary
 )
 
 // join makes a server one of a pair. It reaches the other one through proxies.

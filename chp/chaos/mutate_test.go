@@ -38,6 +38,7 @@ var mutations = []struct {
 	{name: "accept-cut-off", run: "^TestReturn$/^isolated$", checks: discards},
 	{name: "count-starts", run: "^TestReturn$/^several_restarts,_primary_written$", checks: discards},
 	{name: "count-expiry", run: "^TestReturn$/^alone,_key_expires$", checks: discards},
+	{name: "copy-any-map", run: "^TestReturn$/^with_nothing,_and_is_followed$", checks: discards},
 }
 
 // discards are the checks that notice a pair that prefers the wrong map.

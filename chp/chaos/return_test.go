@@ -67,6 +67,10 @@ func TestReturn(t *testing.T) {
 		{"alone, the other one cut off", func(r *reunion) { r.cutOff(); r.returns() }, 0, interval},
 		{"alone, key expires", func(r *reunion) { r.lease(); r.alone(); r.away(); r.expiresAt(1); r.comesBack() }, 0, interval},
 
+		// The active server comes back with nothing, and the other one, which does not hear
+		// it and takes it for what it was, is sent that.
+		{"with nothing, and is followed", func(r *reunion) { r.withNothing(); r.followed(); r.meet() }, 1, interval},
+
 		// The active server is cut off from everybody.
 		{"isolated", func(r *reunion) { r.isolate(true); r.heal(false) }, 1, isolatedInterval},
 		{"isolated, newcomer", func(r *reunion) { r.isolate(true); r.heal(true) }, 1, isolatedInterval},
@@ -129,9 +133,10 @@ func newReunion(ctx context.Context, t *testing.T, interval time.Duration) *reun
 		route.lead(s.host, s.port)
 		r.routes = append(r.routes, route)
 	}
-	both := r.client(0, 1)
-	defer both.Close()
-	r.set(both, "/before", -1)
+	// Not of both servers: the other one could count its request as a vote after they parted.
+	c := r.client(r.active)
+	defer c.Close()
+	r.set(c, "/before", -1)
 	r.settle()
 	return r
 }
@@ -267,7 +272,7 @@ func (r *reunion) restartServer(server, n int) {
 func (r *reunion) meet() {
 	r.t.Helper()
 	for _, link := range r.between {
-		link.refuse(-1)
+		link.change(func() { link.refuses = 0 })
 	}
 	for _, s := range r.servers {
 		r.must(s.start(r.ctx))
@@ -283,6 +288,9 @@ func (r *reunion) alone() {
 
 // updates returns the link by which the passive server follows.
 func (r *reunion) updates() *proxy { return r.between[r.passive()*linkUpdates] }
+
+// states returns the link by which a server hears the other one.
+func (r *reunion) states(server int) *proxy { return r.between[server*linkUpdates+linkStates] }
 
 // stall has links carry nothing: what comes waits.
 func (r *reunion) stall(links ...*proxy) {
@@ -314,6 +322,33 @@ func (r *reunion) away() {
 func (r *reunion) comesBack() { r.t.Helper(); r.must(r.servers[r.active].start(r.ctx)) }
 
 func (r *reunion) returns() { r.t.Helper(); r.away(); r.comesBack() }
+
+// withNothing: the active server is killed and comes back without its data, while neither
+// server hears the other one's states. It serves a reader an empty map.
+func (r *reunion) withNothing() {
+	r.t.Helper()
+	r.servers[r.active].kill()
+	for i := range r.servers {
+		r.states(i).refuse(1)
+		r.states(i).each((*pipe).reset)
+	}
+	r.must(r.servers[r.active].forget())
+	r.must(r.servers[r.active].start(r.ctx))
+	r.read(r.active)
+}
+
+// followed lets the active server hear the other one, so that it knows who follows it, and
+// waits until it has sent that one its map. No client asks the other one meanwhile: it
+// would take over.
+func (r *reunion) followed() {
+	r.t.Helper()
+	offered := func() int {
+		return r.logged(r.passive(), "the active server has an older map than this one") + r.logged(r.passive(), "copied the active server's map")
+	}
+	before := offered()
+	r.states(r.active).refuse(-1)
+	r.until("the passive server is sent a map", func() bool { return offered() > before })
+}
 
 // isolate cuts the active server off from everybody, while a client waits for an update.
 // If a client asks the other one, that accepts updates meanwhile.

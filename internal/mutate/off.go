@@ -21,6 +21,7 @@ const (
 	AcceptCutOff = false // a server that may be cut off from everybody accepts updates, and goes on alone
 	CountStarts  = false // the number of starts decides which map continues
 	CountExpiry  = false // an expired key counts as an update of a client
+	CopyAnyMap   = false // a server that follows replaces its map by any that it is sent
 )
 
 // SlowDisk waits as long as a slow disk takes to write, if PublishEarly is set. With a

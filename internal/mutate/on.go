@@ -29,6 +29,7 @@ var (
 	AcceptCutOff = off("accept-cut-off")
 	CountStarts  = off("count-starts")
 	CountExpiry  = off("count-expiry")
+	CopyAnyMap   = off("copy-any-map")
 )
 
 // SlowDisk is described in off.go.
