@@ -14,7 +14,7 @@ import (
 
 // A full map refuses only updates that would make it larger: updates that do not grow a
 // key and deletions pass, and after those there is room again.
-func TestH16_MapFull(t *testing.T) {
+func TestMapFull(t *testing.T) {
 	t.Parallel()
 	const bound = 100_000
 	s := startServer(t, ServerOptions{MaxMapBytes: bound})
@@ -44,7 +44,7 @@ func TestH16_MapFull(t *testing.T) {
 }
 
 // A preload that does not fit ends NewServer.
-func TestH16_PreloadBeyondTheBound(t *testing.T) {
+func TestPreloadBeyondTheBound(t *testing.T) {
 	t.Parallel()
 	preload := func(yield func(Entry, error) bool) {
 		for i := range 100 {
@@ -60,7 +60,7 @@ func TestH16_PreloadBeyondTheBound(t *testing.T) {
 }
 
 // Beyond MaxClients a connection is closed at once, and those that are there stay.
-func TestH16_MaxClients(t *testing.T) {
+func TestMaxClients(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{MaxClients: 2})
 	c := newPlainClient(t, s)
@@ -86,7 +86,7 @@ func TestH16_MaxClients(t *testing.T) {
 
 // A writer goes on at its rate beside subscribers that do not read, each with topics
 // of its own, and their queues together are bounded.
-func TestH21_StuckSubscribersWithTopicsOfTheirOwn(t *testing.T) {
+func TestStuckSubscribersWithTopicsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	const n, total = 20, 8 << 20
 	s := startServer(t, ServerOptions{SubscriberMemory: total})

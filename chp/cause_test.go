@@ -40,7 +40,7 @@ func wantLeft(t *testing.T, what string, left, given time.Duration) {
 
 // A watch tells apart an update, a deletion, an expiry and the differences that a
 // new snapshot brings, and how long keys have left to live.
-func TestH10_Causes(t *testing.T) {
+func TestCausesOfEvents(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	s := startServer(t, ServerOptions{})
@@ -67,7 +67,7 @@ func TestH10_Causes(t *testing.T) {
 }
 
 // Changes by a new snapshot have the cause resync.
-func TestH10_CauseResync(t *testing.T) {
+func TestCauseResync(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asOurs)
 	c := follow(t, ClientOptions{}, s)
@@ -86,7 +86,7 @@ func TestH10_CauseResync(t *testing.T) {
 
 // Expiries at the guide's servers are recognised by their absolute ttl, in
 // milliseconds or seconds.
-func TestH10_CausesAtForeignServers(t *testing.T) {
+func TestCausesAtForeignServers(t *testing.T) {
 	t.Parallel()
 	for _, style := range cloneStyles {
 		t.Run(style, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestH10_CausesAtForeignServers(t *testing.T) {
 
 // A replica knows how much time a key has left, also when the key was set before
 // the replica joined.
-func TestH10_RemainingTTL(t *testing.T) {
+func TestRemainingTTL(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	s := startServer(t, ServerOptions{})

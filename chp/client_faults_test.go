@@ -14,9 +14,9 @@ import (
 	"clustermap/sockets"
 )
 
-// H3: when the connection to the collector breaks, the session ends: updates in flight
+// When the connection to the collector breaks, the session ends: updates in flight
 // are uncertain, and the client connects again.
-func TestH3_CollectorBreaks(t *testing.T) {
+func TestCollectorBreaks(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	for _, calling := range []string{"SetSync", "Flush"} {
@@ -42,9 +42,9 @@ func TestH3_CollectorBreaks(t *testing.T) {
 	}
 }
 
-// H3: a collector that is no SUB socket, as those of the guide's first models, is
+// A collector that is no SUB socket, as those of the guide's first models, is
 // reported to the caller and to OnFailure. The client goes on reading.
-func TestH3_CollectorOfWrongType(t *testing.T) {
+func TestCollectorOfWrongType(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	s := newScripted(t, asPlain)
@@ -68,9 +68,9 @@ func TestH3_CollectorOfWrongType(t *testing.T) {
 	wantContents(t, c, 11, map[string]string{"k": "x"})
 }
 
-// H4: an update whose error was reported is never sent afterwards, whether it had been
+// An update whose error was reported is never sent afterwards, whether it had been
 // handed to the old connection or not.
-func TestH4_ReportedIsNeverSent(t *testing.T) {
+func TestReportedIsNeverSent(t *testing.T) {
 	t.Parallel()
 	for _, collector := range []string{"gone", "stuck"} {
 		t.Run(collector, func(t *testing.T) {
@@ -121,8 +121,8 @@ func TestH4_ReportedIsNeverSent(t *testing.T) {
 	}
 }
 
-// H17: after any fault of the server's ports the client writes again once they work.
-func TestH17_WritesAgainAfterAnyFault(t *testing.T) {
+// After any fault of the server's ports the client writes again once they work.
+func TestWritesAgainAfterAnyFault(t *testing.T) {
 	t.Parallel()
 	serverCurve, clientCurve := curve()
 	denying := serverCurve
@@ -177,9 +177,9 @@ func TestH17_WritesAgainAfterAnyFault(t *testing.T) {
 	}
 }
 
-// H17: one answer of HTTP at the collector's port is no reason never to write
+// One answer of HTTP at the collector's port is no reason never to write
 // again.
-func TestH17_WritesAgainAfterHTTP(t *testing.T) {
+func TestWritesAgainAfterHTTP(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	server := startServer(t, ServerOptions{})
@@ -210,9 +210,9 @@ func TestH17_WritesAgainAfterHTTP(t *testing.T) {
 	}
 }
 
-// H18: a peer that sends a guess of a client's next UUID, made from the published ones,
+// A peer that sends a guess of a client's next UUID, made from the published ones,
 // does not have the client's SetSync return.
-func TestH18_UUIDsCannotBeGuessed(t *testing.T) {
+func TestUUIDsCannotBeGuessed(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	server := startServer(t, ServerOptions{})

@@ -20,9 +20,9 @@ func forgetLimit(c *Client) {
 	c.writer.session.maxValue = 1 << 30
 }
 
-// H3: an update that the server refuses ends with ErrRefused and the reason: at
+// An update that the server refuses ends with ErrRefused and the reason: at
 // once, and independently of the updates before and behind it.
-func TestH3_RefusedUpdate(t *testing.T) {
+func TestRefusedUpdate(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	server := startServer(t, ServerOptions{MaxValueSize: 1000, HeartbeatInterval: hang})
@@ -67,8 +67,8 @@ func TestH3_RefusedUpdate(t *testing.T) {
 	}
 }
 
-// H3: so does one that a full map has no room for.
-func TestH3_MapFull(t *testing.T) {
+// An update that a full map has no room for ends with ErrRefused, too.
+func TestUpdateThatAFullMapRefuses(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	server := startServer(t, ServerOptions{MaxMapBytes: 1000, HeartbeatInterval: hang})
@@ -80,9 +80,9 @@ func TestH3_MapFull(t *testing.T) {
 	must(t, err)
 }
 
-// H24: the server announces its maximum value size: a larger value is refused at once,
+// The server announces its maximum value size: a larger value is refused at once,
 // and is not sent.
-func TestH24_ServerAnnouncesItsLimit(t *testing.T) {
+func TestServerAnnouncesItsLimit(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	server := startServer(t, ServerOptions{MaxValueSize: 1000})
@@ -102,9 +102,9 @@ func TestH24_ServerAnnouncesItsLimit(t *testing.T) {
 	}
 }
 
-// H24: a client with default options follows a server that takes larger values
+// A client with default options follows a server that takes larger values
 // than usual, and can send them.
-func TestH24_DefaultClientTakesLargeValues(t *testing.T) {
+func TestDefaultClientTakesLargeValues(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	const size = DefaultMaxValueSize + 1<<20
@@ -124,9 +124,9 @@ func TestH24_DefaultClientTakesLargeValues(t *testing.T) {
 	}
 }
 
-// H19: an update that a former connection to the collector delivers late does not
+// An update that a former connection to the collector delivers late does not
 // overwrite later updates of the client.
-func TestH19_FormerConnectionIsRefused(t *testing.T) {
+func TestFormerConnectionIsRefused(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	server := startServer(t, ServerOptions{})
@@ -154,8 +154,8 @@ func TestH19_FormerConnectionIsRefused(t *testing.T) {
 	}
 }
 
-// H19: the server remembers a bounded number of clients.
-func TestH19_MembersAreBounded(t *testing.T) {
+// The server remembers a bounded number of clients.
+func TestMembersAreBounded(t *testing.T) {
 	t.Parallel()
 	var m members
 	m.init()
@@ -207,9 +207,9 @@ func TestMembersOfPlainClients(t *testing.T) {
 	}
 }
 
-// H13: a server that accepts connections and says nothing, as a stopped process
+// A server that accepts connections and says nothing, as a stopped process
 // does, does not hold up the next one.
-func TestH13_StoppedServerIsPassed(t *testing.T) {
+func TestStoppedServerIsPassed(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	stopped := stoppedServer(t)

@@ -8,7 +8,7 @@ import (
 )
 
 // While a server is away the log says so once, not with every attempt.
-func TestH15_LogOfAServerThatIsAway(t *testing.T) {
+func TestLogOfAServerThatIsAway(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asOurs)
 	var log lockedLog

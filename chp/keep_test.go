@@ -67,7 +67,7 @@ func entries(list ...Entry) iter.Seq2[Entry, error] {
 
 // A server that restarts with an empty map does not empty a replica with
 // KeepOnEmpty.
-func TestH8_KeepOnEmpty(t *testing.T) {
+func TestKeepOnEmpty(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	s := newRestartable(t)
@@ -125,7 +125,7 @@ func TestH8_KeepOnEmpty(t *testing.T) {
 }
 
 // A map whose keys have all been deleted is empty but not new.
-func TestH8_EmptyIsNotNew(t *testing.T) {
+func TestEmptyIsNotNew(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	s := startServer(t, ServerOptions{})
@@ -157,7 +157,7 @@ func TestH8_EmptyIsNotNew(t *testing.T) {
 }
 
 // The keys of Preload are there before the server is, with their times to live.
-func TestH8_Preload(t *testing.T) {
+func TestPreload(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	s := startServer(t, ServerOptions{Preload: entries(
@@ -183,7 +183,7 @@ func TestH8_Preload(t *testing.T) {
 }
 
 // A preload that fails ends NewServer with its error.
-func TestH8_PreloadErrors(t *testing.T) {
+func TestPreloadErrors(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	for want, seq := range map[error]iter.Seq2[Entry, error]{

@@ -7,10 +7,10 @@ import (
 	"clustermap/sockets"
 )
 
-// H19: a client's session dials the collectors of the servers that it does not follow
+// A client's session dials the collectors of the servers that it does not follow
 // again by itself. Updates that the earlier connection delivers late are refused there
 // too.
-func TestH19_FormerConnectionOfTheSameSession(t *testing.T) {
+func TestFormerConnectionOfTheSameSession(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, ServerOptions{})
 	c := newPlainClient(t, server)

@@ -13,7 +13,7 @@ import (
 
 // Nobody waits while queues are at most half full. Beyond that the wait grows to
 // that of the slowest rate, and it is bounded.
-func TestH5_PacerWaits(t *testing.T) {
+func TestPacerWaits(t *testing.T) {
 	t.Parallel()
 	level := 0.0
 	now := time.Unix(0, 0)
@@ -49,7 +49,7 @@ func TestH5_PacerWaits(t *testing.T) {
 }
 
 // Only the part of a large chunk that is in a batch counts, not the chunk.
-func TestH5_PacerCountsMessages(t *testing.T) {
+func TestPacerCountsMessages(t *testing.T) {
 	t.Parallel()
 	if n := extent(nil); n != 0 {
 		t.Error(n)
@@ -63,7 +63,7 @@ func TestH5_PacerCountsMessages(t *testing.T) {
 // is slowed down. (Without SlowestIntake it does, at any speed of the machine: the
 // queue is much smaller than the burst.) It runs beside no other test: a subscriber
 // that gets no processor for a tenth of a second looks like one that has stopped.
-func TestH5_BurstDoesNotDisconnectWhoReads(t *testing.T) {
+func TestBurstDoesNotDisconnectWhoReads(t *testing.T) {
 	stays := func(slowest int) bool {
 		s := startServer(t, ServerOptions{SubscriberQueue: 16 << 20, SlowestIntake: slowest})
 		var lost atomic.Bool
@@ -119,7 +119,7 @@ func TestH5_BurstDoesNotDisconnectWhoReads(t *testing.T) {
 
 // A replica that is disconnected again and again soon after it has joined waits
 // longer each time; one that follows for a while begins anew.
-func TestH5_RelapsesWaitLonger(t *testing.T) {
+func TestRelapsesWaitLonger(t *testing.T) {
 	t.Parallel()
 	var r relapses
 	if d := r.ended(time.Second, relapseBytes, nil); d != 0 {
@@ -144,9 +144,9 @@ func TestH5_RelapsesWaitLonger(t *testing.T) {
 	}
 }
 
-// H5: a client whose server is restarted again and again, or whose connections break
+// A client whose server is restarted again and again, or whose connections break
 // as often, is no slow replica: it is ACTIVE again at once, the last time as the first.
-func TestH5_BreaksAreNoRelapses(t *testing.T) {
+func TestBreaksAreNoRelapses(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(testContext(t), time.Minute)
 	t.Cleanup(cancel)

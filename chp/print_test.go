@@ -17,7 +17,7 @@ import (
 // them shows a secret key or a password. A holder with unexported fields is the hardest:
 // package fmt prints those without asking their types. Nothing runs here, since that
 // reads fields without their locks.
-func TestH23_PrintingShowsNoSecret(t *testing.T) {
+func TestPrintingShowsNoSecret(t *testing.T) {
 	t.Parallel()
 	pair, other := zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair()
 	curve := sockets.Security{CurveSecretKey: pair.Secret, CurveServerKey: other.Public}
@@ -70,7 +70,7 @@ func TestH23_PrintingShowsNoSecret(t *testing.T) {
 }
 
 // A client and a server print their type and endpoints, also while they run.
-func TestH23_PrintingWhatRuns(t *testing.T) {
+func TestPrintingWhatRuns(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{})
 	c := followServer(t, s.Endpoints().Snapshot)

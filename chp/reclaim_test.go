@@ -14,7 +14,7 @@ import (
 
 // A server whose context has ended before it begins ends as cleanly as one whose
 // context ends later, and one that is closed still says so.
-func TestH25_ServeWithEndedContext(t *testing.T) {
+func TestServeWithEndedContext(t *testing.T) {
 	t.Parallel()
 	s, err := NewServer(ServerOptions{Logger: quiet()})
 	must(t, err)
@@ -29,7 +29,7 @@ func TestH25_ServeWithEndedContext(t *testing.T) {
 
 // After a purge that leaves a little in every segment, the log shrinks to its live part
 // although no update comes any more: of a server and of its replica.
-func TestH25_MemoryComesBackWhileIdle(t *testing.T) {
+func TestMemoryComesBackWhileIdle(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{HeartbeatInterval: 10 * time.Millisecond})
 	c := startClient(t, s, ClientOptions{})
@@ -69,7 +69,7 @@ func TestH25_MemoryComesBackWhileIdle(t *testing.T) {
 
 // While very many keys expire, heartbeats go on, and so do updates; and a portion of
 // them is published as one batch.
-func TestH9_HeartbeatsDuringMassExpiry(t *testing.T) {
+func TestHeartbeatsDuringMassExpiry(t *testing.T) {
 	t.Parallel()
 	s, err := NewServer(ServerOptions{Logger: quiet(), HeartbeatInterval: time.Millisecond})
 	must(t, err)

@@ -13,7 +13,7 @@ import (
 
 // A guide's server whose publisher has dropped updates for a client that was too
 // slow: the client sees the jump and takes a new snapshot.
-func TestH12_GapAtForeignServer(t *testing.T) {
+func TestGapAtForeignServer(t *testing.T) {
 	t.Parallel()
 	for _, style := range cloneStyles {
 		t.Run(style, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestH12_GapAtForeignServer(t *testing.T) {
 
 // The last updates before a pause are missing: the guide's heartbeats have the
 // server's sequence, and show it.
-func TestH12_LostTailAtForeignServer(t *testing.T) {
+func TestLostTailAtForeignServer(t *testing.T) {
 	t.Parallel()
 	for _, style := range cloneStyles {
 		t.Run(style, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestH12_LostTailAtForeignServer(t *testing.T) {
 
 // At a server that counts in steps every update is a jump. The client takes a
 // snapshot for it at first, and then less and less often; updates go on.
-func TestH12_ResyncsAreLimited(t *testing.T) {
+func TestResyncsAreLimited(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asPlain)
 	c := follow(t, ClientOptions{}, s)
@@ -93,7 +93,7 @@ func TestH12_ResyncsAreLimited(t *testing.T) {
 
 // Waits between resynchronisations double up to a minute, and begin anew after a
 // time without any.
-func TestH12_ResyncLimit(t *testing.T) {
+func TestResyncLimit(t *testing.T) {
 	t.Parallel()
 	var l resyncLimit
 	now := time.Now()
@@ -110,7 +110,7 @@ func TestH12_ResyncLimit(t *testing.T) {
 }
 
 // A HUGZ of a server that is not ours counts only once one has been right.
-func TestH12_HeartbeatsOfOthers(t *testing.T) {
+func TestHeartbeatsOfOthers(t *testing.T) {
 	t.Parallel()
 	all := subtree.New(nil)
 	s := newStream(&all, false)

@@ -129,9 +129,9 @@ func idle(t testing.TB, s *Server) {
 	})
 }
 
-// H1: more distinct subtrees at once than there is memory for parcels of the usual
+// More distinct subtrees at once than there is memory for parcels of the usual
 // size. Nobody reads before all have asked, and everybody is served.
-func TestH1_ManyDistinctSubtrees(t *testing.T) {
+func TestManyDistinctSubtrees(t *testing.T) {
 	t.Parallel()
 	const each = 12
 	clients := testenv.Rounds(250)
@@ -199,9 +199,9 @@ func slowLink(t testing.TB, endpoint string, rate int) string {
 	return "tcp://" + l.Addr().String()
 }
 
-// H2: a client that reads all the time is served to the end, though that takes
+// A client that reads all the time is served to the end, though that takes
 // several times SnapshotTimeout and the snapshot does not fit SnapshotMemory.
-func TestH2_SteadySlowReader(t *testing.T) {
+func TestSteadySlowReader(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{SnapshotMemory: 1 << 20, SnapshotTimeout: 4 * time.Second})
 	const keys = 192
@@ -246,9 +246,9 @@ func stopped(t testing.TB, s *Server, clients int, ours bool) (all []*asker) {
 	return all
 }
 
-// H20: clients that ask for a large map and stop do not hold up others: not one key, not
+// Clients that ask for a large map and stop do not hold up others: not one key, not
 // a subtree, not the whole map, and not each other.
-func TestH20_StoppedReadersHoldUpNobody(t *testing.T) {
+func TestStoppedReadersHoldUpNobody(t *testing.T) {
 	t.Parallel()
 	const keys, clients = 1200, 8
 	s := startServer(t, ServerOptions{SnapshotMemory: 512 << 10, SnapshotTimeout: 2 * hang})
@@ -283,9 +283,9 @@ func TestH20_StoppedReadersHoldUpNobody(t *testing.T) {
 	idle(t, s)
 }
 
-// H20: values larger than a parcel, which our clients are sent from the log and
+// Values larger than a parcel, which our clients are sent from the log and
 // others by copy.
-func TestH20_LargeValues(t *testing.T) {
+func TestLargeValues(t *testing.T) {
 	t.Parallel()
 	const keys = 12
 	s := startServer(t, ServerOptions{SnapshotMemory: 1 << 20, SnapshotTimeout: 2 * hang})
@@ -302,9 +302,9 @@ func TestH20_LargeValues(t *testing.T) {
 	}
 }
 
-// H7: a client of a hundred subtrees does not make the server walk a hundred times
+// A client of a hundred subtrees does not make the server walk a hundred times
 // through the map.
-func TestH7_ManySubtreesOfOneClient(t *testing.T) {
+func TestManySubtreesOfOneClient(t *testing.T) {
 	t.Parallel()
 	const trees = 100
 	s := startServer(t, ServerOptions{})
@@ -325,9 +325,9 @@ func TestH7_ManySubtreesOfOneClient(t *testing.T) {
 	}
 }
 
-// H6: keys that are deleted while a snapshot comes are remembered up to a bound,
+// Keys that are deleted while a snapshot comes are remembered up to a bound,
 // beyond which the client begins anew.
-func TestH6_DeletionsDuringJoin(t *testing.T) {
+func TestDeletionsDuringJoin(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asOurs)
 	c := follow(t, ClientOptions{deletedBytes: 100 * (deletionBytes + len("/key/100"))}, s)
@@ -357,8 +357,8 @@ func TestH6_DeletionsDuringJoin(t *testing.T) {
 	}
 }
 
-// H6: the count of remembered deletions is right after any updates of the keys.
-func TestH6_DeletionsAreCounted(t *testing.T) {
+// The count of remembered deletions is right after any updates of the keys.
+func TestDeletionsAreCounted(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(6, 6))
 	during := newInterim(store.New(store.Options{}), nil)

@@ -3,7 +3,7 @@ package chp
 import "testing"
 
 // A key with a time to live that is above 0 ends, however short it is.
-func TestH25_TinyTTLEnds(t *testing.T) {
+func TestTinyTTLEnds(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{})
 	c := newPlainClient(t, s)

@@ -7,7 +7,7 @@ import (
 
 // The guide's C server gives a key without a ttl the time to live of another one:
 // updates for servers that did not announce themselves say ttl=0 instead.
-func TestH14_NoTTLIsSaidToForeignServers(t *testing.T) {
+func TestNoTTLIsSaidToForeignServers(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	for _, test := range []struct {
@@ -36,7 +36,7 @@ func TestH14_NoTTLIsSaidToForeignServers(t *testing.T) {
 }
 
 // Servers in the styles of the guide take it, and the key stays.
-func TestH14_InteropNoTTL(t *testing.T) {
+func TestInteropNoTTL(t *testing.T) {
 	t.Parallel()
 	for _, style := range cloneStyles {
 		t.Run(style, func(t *testing.T) {

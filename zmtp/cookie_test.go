@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestS19_CookieLifetime: a CURVE server accepts INITIATE for at most 60 seconds
+// TestCookieLifetime: a CURVE server accepts INITIATE for at most 60 seconds
 // after its WELCOME, even if configured with more; then it erases the cookie's key.
-func TestS19_CookieLifetime(t *testing.T) {
+func TestCookieLifetime(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		configured, late time.Duration

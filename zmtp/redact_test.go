@@ -44,7 +44,7 @@ func shows(text string, secret []byte) bool {
 }
 
 // No way to format a type of this package shows a secret key or a password.
-func TestH23_PrintingShowsNoSecret(t *testing.T) {
+func TestPrintingShowsNoSecret(t *testing.T) {
 	t.Parallel()
 	pair, server := GenerateKeyPair(), GenerateKeyPair()
 	client := NewCurveClient(CurveClientConfig{Keys: pair, Server: server.Public})

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestS8_SizesBeyondAnInt: where an int has 32 bits, every framing refuses a frame
+// TestSizesBeyondAnInt: where an int has 32 bits, every framing refuses a frame
 // whose size needs more than 31 bits, and never takes it for a smaller one.
-func TestS8_SizesBeyondAnInt(t *testing.T) {
+func TestSizesBeyondAnInt(t *testing.T) {
 	t.Parallel()
 	none := Limits{MaxMessage: -1, MaxFrames: -1, MaxCommand: -1}
 	long := func(size uint64, lead ...byte) []byte { return binary.BigEndian.AppendUint64(lead, size) }

@@ -14,7 +14,7 @@ import (
 
 // A server whose standard error is a full pipe goes on: connections that fail at its
 // ports leave nothing behind, it serves, and SIGTERM ends it.
-func TestH22_ServeWithStandardErrorFull(t *testing.T) {
+func TestServeWithStandardErrorFull(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()
 	if err != nil {

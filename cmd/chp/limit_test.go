@@ -8,7 +8,7 @@ import (
 )
 
 // A value over the server's limit is refused, at once and with this reason.
-func TestH24_ValueOverTheServersLimit(t *testing.T) {
+func TestValueOverTheServersLimit(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--max-value-size", "1KiB")
 	big := strings.Repeat("v", 2000)
@@ -28,7 +28,7 @@ func TestH24_ValueOverTheServersLimit(t *testing.T) {
 
 // Values that the server was told to take reach every client, with no option of
 // its own.
-func TestH24_LargeValues(t *testing.T) {
+func TestLargeValues(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--max-value-size", "64MiB")
 	value := bytes.Repeat([]byte("0123456789abcdef"), 17<<20/16)

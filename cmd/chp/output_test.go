@@ -11,7 +11,7 @@ import (
 
 // Output that cannot be written ends every command with exit code 1, the help
 // texts too, which cobra prints without a look at the outcome.
-func TestH25_OutputThatCannotBeWritten(t *testing.T) {
+func TestOutputThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	must(t, "set", "k", "v", "--server", s.endpoint)

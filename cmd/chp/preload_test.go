@@ -11,7 +11,7 @@ import (
 
 // A server that begins with a dump is ready when its keys are in the map, and a
 // watch that goes on sees no deletion of a key in the dump.
-func TestH8_ServeLoad(t *testing.T) {
+func TestServeLoad(t *testing.T) {
 	t.Parallel()
 	s := serveApart(t)
 	must(t, "set", "/a", "1", "--server", s.endpoint)
@@ -41,7 +41,7 @@ func TestH8_ServeLoad(t *testing.T) {
 }
 
 // A dump that cannot be used ends the server before it is ready, with the line.
-func TestH8_ServeLoadRefusesBadLines(t *testing.T) {
+func TestServeLoadRefusesBadLines(t *testing.T) {
 	t.Parallel()
 	const good = `{"key":"good","value":"1"}` + "\n\n"
 	for _, c := range []struct{ line, want string }{
@@ -55,7 +55,7 @@ func TestH8_ServeLoadRefusesBadLines(t *testing.T) {
 }
 
 // A signal ends a server that is still loading.
-func TestH8_ServeLoadIsInterrupted(t *testing.T) {
+func TestServeLoadIsInterrupted(t *testing.T) {
 	t.Parallel()
 	p := start(t, "serve", "--port", "0", "--load", "-")
 	// More than a pipe holds: when it is written, the command reads, and so it has
@@ -71,7 +71,7 @@ func TestH8_ServeLoadIsInterrupted(t *testing.T) {
 
 // watch --keep-on-empty prints no deletions when a server starts anew without its
 // map, but for keys with a time to live; without the flag they come, as a resync.
-func TestH8_WatchKeepOnEmpty(t *testing.T) {
+func TestWatchKeepOnEmpty(t *testing.T) {
 	t.Parallel()
 	s := serveApart(t)
 	must(t, "set", "/a", "1", "--server", s.endpoint)

@@ -15,7 +15,7 @@ import (
 // A host that does not exist ends a command as soon as that is certain, with this
 // reason, and not after the whole time-out with the text for a server that is not
 // there.
-func TestH15_NoSuchHost(t *testing.T) {
+func TestNoSuchHost(t *testing.T) {
 	t.Parallel()
 	host := strings.Repeat("a", 64) + ".invalid" // no resolver asks for such a name
 	for _, args := range [][]string{
@@ -33,7 +33,7 @@ func TestH15_NoSuchHost(t *testing.T) {
 
 // A refused connection may be a server that is starting: the command says so at
 // once and goes on trying, and names the reason at the end.
-func TestH15_ConnectionRefused(t *testing.T) {
+func TestConnectionRefused(t *testing.T) {
 	t.Parallel()
 	o := try(t, "get", "k", "--server", "tcp://127.0.0.1:1", "--timeout", "2s")
 	o.expect(t, exitNoServer, "within 2s: connection refused")
@@ -114,7 +114,7 @@ func TestServeCommand(t *testing.T) {
 }
 
 // With several servers each has its reason.
-func TestH15_EachServerHasItsReason(t *testing.T) {
+func TestEachServerHasItsReason(t *testing.T) {
 	t.Parallel()
 	host := strings.Repeat("a", 64) + ".invalid"
 	o := try(t, "get", "k", "--server", "tcp://127.0.0.1:1", "--server", "tcp://"+host+":5556", "--timeout", "2s")
@@ -183,8 +183,8 @@ func sshBanner(t *testing.T, address string) string {
 	return l.Addr().String()
 }
 
-// TestH15_WatchHelp: watch --help says that "synced" is printed once, as it is.
-func TestH15_WatchHelp(t *testing.T) {
+// TestWatchHelp: watch --help says that "synced" is printed once, as it is.
+func TestWatchHelp(t *testing.T) {
 	t.Parallel()
 	if text := strings.Join(strings.Fields(must(t, "watch", "--help")), " "); !strings.Contains(text, "\"synced\" is not printed again") {
 		t.Error(text)
@@ -193,7 +193,7 @@ func TestH15_WatchHelp(t *testing.T) {
 
 // A server that is stopped does not use up the time of a command that was given
 // another one.
-func TestH13_StoppedServerAndABackup(t *testing.T) {
+func TestStoppedServerAndABackup(t *testing.T) {
 	t.Parallel()
 	stopped, backup := serveApart(t), serve(t)
 	stopped.signal(syscall.SIGSTOP)

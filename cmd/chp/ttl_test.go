@@ -7,7 +7,7 @@ import (
 
 // A dump has the remaining times to live of keys, and a load sets them: no key becomes
 // permanent on the way.
-func TestH11_DumpAndLoadKeepTimesToLive(t *testing.T) {
+func TestDumpAndLoadKeepTimesToLive(t *testing.T) {
 	t.Parallel()
 	a, b := serve(t), serve(t)
 	must(t, "set", "/session", "1", "--ttl", "1h", "--server", a.endpoint)
@@ -41,7 +41,7 @@ func TestH11_DumpAndLoadKeepTimesToLive(t *testing.T) {
 
 // A line whose time to live is over is skipped, and one with a time to live that no
 // server accepts is refused.
-func TestH11_LoadOfTimesThatAreOver(t *testing.T) {
+func TestLoadOfTimesThatAreOver(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	o := tryInput(t, `{"key":"a","value":"1","ttl":0}
@@ -58,7 +58,7 @@ func TestH11_LoadOfTimesThatAreOver(t *testing.T) {
 }
 
 // watch --json tells why a key changed and how long it lives.
-func TestH10_WatchPrintsCauseAndTTL(t *testing.T) {
+func TestWatchPrintsCauseAndTTL(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	w := start(t, "watch", "--json", "--server", s.endpoint)
@@ -82,7 +82,7 @@ func TestH10_WatchPrintsCauseAndTTL(t *testing.T) {
 }
 
 // The name of a subtree without its slash is a key; the text says so at once.
-func TestH15_DumpWithoutTheSlash(t *testing.T) {
+func TestDumpWithoutTheSlash(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	must(t, "set", "/config/a", "1", "--server", s.endpoint)

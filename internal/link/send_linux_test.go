@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestS17_NoSignal: no write to a peer that has gone raises SIGPIPE.
-func TestS17_NoSignal(t *testing.T) {
+// TestNoSignal: no write to a peer that has gone raises SIGPIPE.
+func TestNoSignal(t *testing.T) {
 	testenv.NoSignal(t, map[string]func(nc *net.UnixConn) error{
 		"one piece": func(nc *net.UnixConn) error {
 			var s Stream

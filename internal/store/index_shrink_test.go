@@ -6,7 +6,7 @@ import (
 )
 
 // The index gets smaller when most of the keys have gone.
-func TestH16_IndexShrinks(t *testing.T) {
+func TestIndexShrinks(t *testing.T) {
 	t.Parallel()
 	const n = 120_000
 	st := New(Options{})

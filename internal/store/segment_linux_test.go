@@ -133,7 +133,7 @@ func readMappings(t *testing.T) mappings {
 }
 
 // The memory of a segment goes back to the system at once: its pages read as zero.
-func TestH25_ReleasedSegmentsGoBackToTheSystem(t *testing.T) {
+func TestReleasedSegmentsGoBackToTheSystem(t *testing.T) {
 	t.Parallel()
 	b := allocate(1 << 20)
 	for i := range b {

@@ -12,9 +12,9 @@ import (
 
 // The tests have the numbers of the requirements of RFC 10, in the order of its text.
 
-// TestF1_ClientsAddressServers: a client sends a request to one server, and a server
+// TestClientsAddressServers: a client sends a request to one server, and a server
 // sends nothing to a client that has sent nothing.
-func TestF1_ClientsAddressServers(t *testing.T) {
+func TestClientsAddressServers(t *testing.T) {
 	t.Parallel()
 	first, second := startRaw(t), startRaw(t)
 	c := startClient(t, ClientOptions{Servers: []string{first.endpoint, second.endpoint}}).alive(t)
@@ -37,9 +37,9 @@ func TestF1_ClientsAddressServers(t *testing.T) {
 	silent.want("PONG") // its first message
 }
 
-// TestF2_Ping: a ping is a single frame. PING followed by a body is a request with that
+// TestPingIsASingleFrame: a ping is a single frame. PING followed by a body is a request with that
 // control frame.
-func TestF2_Ping(t *testing.T) {
+func TestPingIsASingleFrame(t *testing.T) {
 	t.Parallel()
 	raw := startRaw(t)
 	startClient(t, ClientOptions{Servers: []string{raw.endpoint}, PingInterval: short})
@@ -57,9 +57,9 @@ func TestF2_Ping(t *testing.T) {
 	}
 }
 
-// TestF3_Pong: a server answers each ping with one frame, also while all handlers are
+// TestPongWhileBusy: a server answers each ping with one frame, also while all handlers are
 // busy and its queue is full.
-func TestF3_Pong(t *testing.T) {
+func TestPongWhileBusy(t *testing.T) {
 	t.Parallel()
 	begun, release := make(chan bool, 1), make(chan bool)
 	s := startServer(t, ServerOptions{Concurrency: 1, MaxWaiting: 1, Handler: func(_ context.Context, r [][]byte) ([][]byte, error) {
@@ -83,9 +83,9 @@ func TestF3_Pong(t *testing.T) {
 	}
 }
 
-// TestF4_Request: a request is a control frame and at least one frame of body. The
+// TestRequestNeedsABody: a request is a control frame and at least one frame of body. The
 // client refuses one without a body; the server drops and counts it.
-func TestF4_Request(t *testing.T) {
+func TestRequestNeedsABody(t *testing.T) {
 	t.Parallel()
 	raw := startRaw(t)
 	c := startClient(t, ClientOptions{Servers: []string{raw.endpoint}})
@@ -112,9 +112,9 @@ func TestF4_Request(t *testing.T) {
 	}
 }
 
-// TestF5_ControlFrameReturned: any control frame comes back unchanged, followed by at
+// TestControlFrameReturned: any control frame comes back unchanged, followed by at
 // least one frame.
-func TestF5_ControlFrameReturned(t *testing.T) {
+func TestControlFrameReturned(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{Handler: func(_ context.Context, r [][]byte) ([][]byte, error) {
 		if string(r[0]) == "nothing" {
@@ -137,9 +137,9 @@ func TestF5_ControlFrameReturned(t *testing.T) {
 	c.want("8", "")
 }
 
-// TestF6_ControlFrameNumbers: the client numbers its requests in the control frame,
+// TestControlFrameNumbers: the client numbers its requests in the control frame,
 // and matches replies by it, in any order.
-func TestF6_ControlFrameNumbers(t *testing.T) {
+func TestControlFrameNumbers(t *testing.T) {
 	t.Parallel()
 	raw := startRaw(t)
 	c := startClient(t, ClientOptions{Servers: []string{raw.endpoint}}).alive(t)
@@ -168,8 +168,8 @@ func TestF6_ControlFrameNumbers(t *testing.T) {
 	}
 }
 
-// TestF7_Routers: both sides are ROUTER sockets.
-func TestF7_Routers(t *testing.T) {
+// TestBothSidesAreRouters: both sides are ROUTER sockets.
+func TestBothSidesAreRouters(t *testing.T) {
 	t.Parallel()
 	types := make(chan string, 2)
 	monitor := func(e sockets.Event) {
@@ -186,9 +186,9 @@ func TestF7_Routers(t *testing.T) {
 	}
 }
 
-// TestF8_ClientHasNoIdentity: a client announces no identity, so the server makes
+// TestClientHasNoIdentity: a client announces no identity, so the server makes
 // one up.
-func TestF8_ClientHasNoIdentity(t *testing.T) {
+func TestClientHasNoIdentity(t *testing.T) {
 	t.Parallel()
 	raw := startRaw(t)
 	c := startClient(t, ClientOptions{Servers: []string{raw.endpoint}})
@@ -204,9 +204,9 @@ func TestF8_ClientHasNoIdentity(t *testing.T) {
 	<-done
 }
 
-// TestF9_ServerHasIdentity: a server announces an identity, and does not start without
+// TestServerHasIdentity: a server announces an identity, and does not start without
 // a valid one.
-func TestF9_ServerHasIdentity(t *testing.T) {
+func TestServerHasIdentity(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{})
 	c := startRawClient(t, s.Endpoint(), sockets.Options{})
@@ -234,9 +234,9 @@ func TestF9_ServerHasIdentity(t *testing.T) {
 	}
 }
 
-// TestF10_IdentityIsEndpoint: the identity is exactly the text to which clients
+// TestIdentityIsEndpoint: the identity is exactly the text to which clients
 // connect: Bind, with the chosen port, or Advertise.
-func TestF10_IdentityIsEndpoint(t *testing.T) {
+func TestIdentityIsEndpoint(t *testing.T) {
 	t.Parallel()
 	chosen := startServer(t, ServerOptions{Bind: "tcp://127.0.0.1:0"})
 	if e := chosen.Endpoint(); strings.HasSuffix(e, ":0") || e != chosen.Bound() {
@@ -270,8 +270,8 @@ func TestF10_IdentityIsEndpoint(t *testing.T) {
 	}
 }
 
-// TestF11_PingsAtIntervals: a client without requests pings its servers at intervals.
-func TestF11_PingsAtIntervals(t *testing.T) {
+// TestPingsAtIntervals: a client without requests pings its servers at intervals.
+func TestPingsAtIntervals(t *testing.T) {
 	t.Parallel()
 	first, second := startRaw(t), startServer(t, ServerOptions{})
 	c := startClient(t, ClientOptions{Servers: []string{first.endpoint, second.Endpoint()}, PingInterval: short, ServerTTL: hang})
@@ -282,9 +282,9 @@ func TestF11_PingsAtIntervals(t *testing.T) {
 	}
 }
 
-// TestF12_SilentServer: a server that sends no PONG for three intervals is silent
+// TestSilentServer: a server that sends no PONG for three intervals is silent
 // and gets no request, until it is heard again.
-func TestF12_SilentServer(t *testing.T) {
+func TestSilentServer(t *testing.T) {
 	t.Parallel()
 	raw := startRaw(t)
 	c := startClient(t, ClientOptions{Servers: []string{raw.endpoint}, PingInterval: short}).alive(t)
@@ -303,9 +303,9 @@ func TestF12_SilentServer(t *testing.T) {
 	}
 }
 
-// TestF12_NoRequestWhileSilent: a request that waits keeps the connection to a
+// TestNoRequestWhileSilent: a request that waits keeps the connection to a
 // silent server. Requests that come later are not sent before the server is heard.
-func TestF12_NoRequestWhileSilent(t *testing.T) {
+func TestNoRequestWhileSilent(t *testing.T) {
 	t.Parallel()
 	raw := startRaw(t)
 	raw.setDeaf(true) // from the start, so that no PONG is in flight

@@ -22,7 +22,7 @@ import (
 )
 
 // TestMMI: the services of RFC 8, in both versions. A worker cannot register for them
-// (TestM9_OutOfTurn).
+// (TestUnexpectedCommand).
 func TestMMI(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)

@@ -16,8 +16,8 @@ import (
 
 // Each requirement of RFC 7 and RFC 18 has one or more tests.
 
-// TestM1_OneRouter: clients and workers use the same ROUTER socket of the broker.
-func TestM1_OneRouter(t *testing.T) {
+// TestOneRouter: clients and workers use the same ROUTER socket of the broker.
+func TestOneRouter(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
 	w := newRaw(t, endpoint, sockets.Options{})
@@ -32,8 +32,8 @@ func TestM1_OneRouter(t *testing.T) {
 	}
 }
 
-// TestM2_Fair: a client with many requests does not delay another one by all of them.
-func TestM2_Fair(t *testing.T) {
+// TestClientsShareAService: a client with many requests does not delay another one by all of them.
+func TestClientsShareAService(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
 	greedy := newRaw(t, endpoint, sockets.Options{})
@@ -62,9 +62,9 @@ func TestM2_Fair(t *testing.T) {
 	modest.await("", client01, "s", "done")
 }
 
-// TestM2_LongestIdle: of several workers, the one that has been idle longest gets the
+// TestLongestIdle: of several workers, the one that has been idle longest gets the
 // next request.
-func TestM2_LongestIdle(t *testing.T) {
+func TestLongestIdle(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
 	var workers [3]*raw
@@ -82,8 +82,8 @@ func TestM2_LongestIdle(t *testing.T) {
 	}
 }
 
-// TestM3_ExactName: a request goes only to workers of exactly the same name.
-func TestM3_ExactName(t *testing.T) {
+// TestExactName: a request goes only to workers of exactly the same name.
+func TestExactName(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
 	w := newRaw(t, endpoint, sockets.Options{})
@@ -101,8 +101,8 @@ func TestM3_ExactName(t *testing.T) {
 	}
 }
 
-// TestM4_Waits: a request for a service without workers waits for one.
-func TestM4_Waits(t *testing.T) {
+// TestRequestWaitsForAWorker: a request for a service without workers waits for one.
+func TestRequestWaitsForAWorker(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
 	c := startClient(t, endpoint, ClientOptions{})
@@ -118,9 +118,9 @@ func TestM4_Waits(t *testing.T) {
 	must(t, <-done)
 }
 
-// TestM4_Expires: a request that has waited for Expiry is dropped with its service. A
+// TestWaitingRequestExpires: a request that has waited for Expiry is dropped with its service. A
 // client of this package gets an error; one of another implementation gets nothing.
-func TestM4_Expires(t *testing.T) {
+func TestWaitingRequestExpires(t *testing.T) {
 	t.Parallel()
 	o := lasting
 	o.Expiry = 30 * time.Millisecond
@@ -139,9 +139,9 @@ func TestM4_Expires(t *testing.T) {
 	r.await("", client01, serviceLookup, "404")
 }
 
-// TestM4_Bounds: waiting requests are bounded in number and bytes, for a service and in
+// TestWaitingRequestsAreBounded: waiting requests are bounded in number and bytes, for a service and in
 // total. One client cannot use all of the room.
-func TestM4_Bounds(t *testing.T) {
+func TestWaitingRequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
@@ -186,9 +186,9 @@ func TestM4_Bounds(t *testing.T) {
 	}
 }
 
-// TestM4_ManyNames: requests for many names do not exceed MaxServices, and do not prevent
+// TestServiceNamesAreBounded: requests for many names do not exceed MaxServices, and do not prevent
 // a worker from registering.
-func TestM4_ManyNames(t *testing.T) {
+func TestServiceNamesAreBounded(t *testing.T) {
 	t.Parallel()
 	o := lasting
 	o.MaxServices = 20
@@ -217,8 +217,8 @@ func TestM4_ManyNames(t *testing.T) {
 	}
 }
 
-// TestM4_MaxWorkers: a worker beyond MaxWorkers is sent DISCONNECT.
-func TestM4_MaxWorkers(t *testing.T) {
+// TestWorkersAreBounded: a worker beyond MaxWorkers is sent DISCONNECT.
+func TestWorkersAreBounded(t *testing.T) {
 	t.Parallel()
 	o := lasting
 	o.MaxWorkers = 1
@@ -229,8 +229,8 @@ func TestM4_MaxWorkers(t *testing.T) {
 	two.await("", worker01, cDisconnect)
 }
 
-// TestM5_SecondReady: a worker that sends READY again is sent DISCONNECT.
-func TestM5_SecondReady(t *testing.T) {
+// TestSecondReady: a worker that sends READY again is sent DISCONNECT.
+func TestSecondReady(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
 	w := newRaw(t, endpoint, sockets.Options{})
@@ -242,8 +242,8 @@ func TestM5_SecondReady(t *testing.T) {
 	}
 }
 
-// TestM6_ReadyHasNoAnswer: after READY the broker sends only heartbeats.
-func TestM6_ReadyHasNoAnswer(t *testing.T) {
+// TestReadyHasNoAnswer: after READY the broker sends only heartbeats.
+func TestReadyHasNoAnswer(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
 	w := newRaw(t, endpoint, sockets.Options{})
@@ -257,9 +257,9 @@ func TestM6_ReadyHasNoAnswer(t *testing.T) {
 	}
 }
 
-// TestM7_Disconnect: after a worker's DISCONNECT, before or after READY, the broker sends
+// TestWorkerDisconnects: after a worker's DISCONNECT, before or after READY, the broker sends
 // it nothing more, and its requests go to others.
-func TestM7_Disconnect(t *testing.T) {
+func TestWorkerDisconnects(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
 	watch := newRaw(t, endpoint, sockets.Options{})
@@ -285,9 +285,9 @@ func TestM7_Disconnect(t *testing.T) {
 	c.await("", client01, "s", "done")
 }
 
-// TestM8_BrokerDisconnects: a broker that ends sends DISCONNECT to its workers, which
+// TestBrokerDisconnects: a broker that ends sends DISCONNECT to its workers, which
 // connect to the next one at once.
-func TestM8_BrokerDisconnects(t *testing.T) {
+func TestBrokerDisconnects(t *testing.T) {
 	t.Parallel()
 	o := lasting
 	o.Socket.Linger = hang
@@ -298,9 +298,9 @@ func TestM8_BrokerDisconnects(t *testing.T) {
 	w.await("", worker01, cDisconnect)
 }
 
-// TestM9_OutOfTurn: a valid but unexpected command is answered with DISCONNECT, and that
+// TestUnexpectedCommand: a valid but unexpected command is answered with DISCONNECT, and that
 // worker is sent nothing else, even if it sends more.
-func TestM9_OutOfTurn(t *testing.T) {
+func TestUnexpectedCommand(t *testing.T) {
 	t.Parallel()
 	for _, v := range []Version{Version01, Version02} {
 		head, code := []string{"", worker01}, func(c command) string { return string(workerCode(v, c)) }
@@ -342,9 +342,9 @@ func TestM9_OutOfTurn(t *testing.T) {
 	}
 }
 
-// TestM10_Malformed: an invalid message is dropped and counted, and its sender is
+// TestMalformedMessage: an invalid message is dropped and counted, and its sender is
 // disconnected. Others are not affected.
-func TestM10_Malformed(t *testing.T) {
+func TestMalformedMessage(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("n", MaxServiceName+1)
 	for _, m := range [][]string{
@@ -411,8 +411,8 @@ func TestM10_Malformed(t *testing.T) {
 	}
 }
 
-// TestM11_NewSocket: a worker that is sent DISCONNECT reconnects with a new socket.
-func TestM11_NewSocket(t *testing.T) {
+// TestNewSocket: a worker that is sent DISCONNECT reconnects with a new socket.
+func TestNewSocket(t *testing.T) {
 	t.Parallel()
 	f := newFakeBroker(t)
 	begun, ended := make(chan struct{}), make(chan struct{})
@@ -433,10 +433,10 @@ func TestM11_NewSocket(t *testing.T) {
 	<-ended
 }
 
-// TestM12_Address: between broker and worker there is exactly one address and an empty
+// TestOneAddress: between broker and worker there is exactly one address and an empty
 // frame. A reply without them, or to another client, is invalid, and the request goes to
 // another worker.
-func TestM12_Address(t *testing.T) {
+func TestOneAddress(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
@@ -469,9 +469,9 @@ func TestM12_Address(t *testing.T) {
 	}
 }
 
-// TestM13_Partial: in version 0.2 a client gets the parts of a reply as they arrive, then
+// TestPartialReplies: in version 0.2 a client gets the parts of a reply as they arrive, then
 // the final one, and nothing after that.
-func TestM13_Partial(t *testing.T) {
+func TestPartialReplies(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
 	w := newRaw(t, endpoint, sockets.Options{})
@@ -498,9 +498,9 @@ func TestM13_Partial(t *testing.T) {
 	}
 }
 
-// TestM13_Parts: a handler sends parts, and a client gets them one by one or in one
+// TestHandlerSendsParts: a handler sends parts, and a client gets them one by one or in one
 // reply; a client of version 0.1 gets them in one reply.
-func TestM13_Parts(t *testing.T) {
+func TestHandlerSendsParts(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
 	late := make(chan context.Context, 100)
@@ -537,9 +537,9 @@ func TestM13_Parts(t *testing.T) {
 	}
 }
 
-// TestM13_LostAfterPart: if a worker is lost that has sent a part of a reply, the request
+// TestLostAfterPart: if a worker is lost that has sent a part of a reply, the request
 // is not passed to another one, since the client would get that part twice.
-func TestM13_LostAfterPart(t *testing.T) {
+func TestLostAfterPart(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
 	w := newRaw(t, endpoint, sockets.Options{})
@@ -564,9 +564,9 @@ func TestM13_LostAfterPart(t *testing.T) {
 	}
 }
 
-// TestM14_AnyCommandCounts: a worker that sends replies but no heartbeats is alive; one
+// TestAnyCommandCounts: a worker that sends replies but no heartbeats is alive; one
 // that sends nothing is removed.
-func TestM14_AnyCommandCounts(t *testing.T) {
+func TestAnyCommandCounts(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, BrokerOptions{Heartbeat: 100 * time.Millisecond, Liveness: 10})
 	w := newRaw(t, endpoint, sockets.Options{})
@@ -590,8 +590,8 @@ func TestM14_AnyCommandCounts(t *testing.T) {
 	eventually(t, "it is given up", func() bool { return workersOf(b, "s") == 0 })
 }
 
-// TestM15_NoIdleHeartbeats: while requests are sent, heartbeats are not.
-func TestM15_NoIdleHeartbeats(t *testing.T) {
+// TestNoIdleHeartbeats: while requests are sent, heartbeats are not.
+func TestNoIdleHeartbeats(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, BrokerOptions{Heartbeat: time.Second})
 	w := newRaw(t, endpoint, sockets.Options{})
@@ -620,9 +620,9 @@ func TestM15_NoIdleHeartbeats(t *testing.T) {
 	}
 }
 
-// TestM16_SilentWorker: a worker that sends nothing for its liveness, idle or busy, is
+// TestSilentWorker: a worker that sends nothing for its liveness, idle or busy, is
 // removed, and its request goes to another one.
-func TestM16_SilentWorker(t *testing.T) {
+func TestSilentWorker(t *testing.T) {
 	t.Parallel()
 	o := quick
 	o.MaxDeliveries = 1000 // on a slow machine, the other worker may also be removed
@@ -645,8 +645,8 @@ func TestM16_SilentWorker(t *testing.T) {
 	}
 }
 
-// TestM16_SilentBroker: a worker reconnects with a new socket if the broker sends nothing.
-func TestM16_SilentBroker(t *testing.T) {
+// TestSilentBroker: a worker reconnects with a new socket if the broker sends nothing.
+func TestSilentBroker(t *testing.T) {
 	t.Parallel()
 	f := newFakeBroker(t)
 	w := startWorker(t, "s", f.endpoint, echo, WorkerOptions{Heartbeat: 10 * time.Millisecond, Liveness: 3, Reconnect: time.Millisecond})
@@ -657,9 +657,9 @@ func TestM16_SilentBroker(t *testing.T) {
 	eventually(t, "it is counted", func() bool { return w.Stats().Silent > 0 })
 }
 
-// TestM16_BusyWorkerBeats: a worker of this package sends heartbeats while its handler
+// TestBusyWorkerBeats: a worker of this package sends heartbeats while its handler
 // runs, so it is not removed however long that takes.
-func TestM16_BusyWorkerBeats(t *testing.T) {
+func TestBusyWorkerBeats(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, BrokerOptions{Heartbeat: 100 * time.Millisecond, Liveness: 30})
 	startWorker(t, "slow", endpoint, func(context.Context, [][]byte) ([][]byte, error) {
@@ -673,9 +673,9 @@ func TestM16_BusyWorkerBeats(t *testing.T) {
 	}
 }
 
-// TestM16_BusyWithGuideBroker: a broker of the guide sends nothing to a busy worker, which
+// TestBusyWithGuideBroker: a broker of the guide sends nothing to a busy worker, which
 // keeps the connection nevertheless.
-func TestM16_BusyWithGuideBroker(t *testing.T) {
+func TestBusyWithGuideBroker(t *testing.T) {
 	t.Parallel()
 	f := newFakeBroker(t)
 	startWorker(t, "s", f.endpoint, func(context.Context, [][]byte) ([][]byte, error) {
@@ -697,9 +697,9 @@ func TestM16_BusyWithGuideBroker(t *testing.T) {
 	}
 }
 
-// TestM17_Lost: a worker whose connection ends is lost at once: nothing more is sent to
+// TestLostWorker: a worker whose connection ends is lost at once: nothing more is sent to
 // it, and its requests go to others. It registers again when it reconnects.
-func TestM17_Lost(t *testing.T) {
+func TestLostWorker(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
 	w := newRaw(t, endpoint, sockets.Options{})
@@ -720,9 +720,9 @@ func TestM17_Lost(t *testing.T) {
 	}
 }
 
-// TestM17_Bound: a request that loses MaxDeliveries workers is dropped, and the client
+// TestDeliveriesAreBounded: a request that loses MaxDeliveries workers is dropped, and the client
 // gets an error.
-func TestM17_Bound(t *testing.T) {
+func TestDeliveriesAreBounded(t *testing.T) {
 	t.Parallel()
 	o := lasting
 	o.MaxDeliveries = 4
@@ -747,9 +747,9 @@ func TestM17_Bound(t *testing.T) {
 	}
 }
 
-// TestM18_OneAtATime: a worker handles one request at a time on each connection, also when
+// TestOneAtATime: a worker handles one request at a time on each connection, also when
 // more are sent ahead.
-func TestM18_OneAtATime(t *testing.T) {
+func TestOneAtATime(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -789,9 +789,9 @@ func TestM18_OneAtATime(t *testing.T) {
 	}
 }
 
-// TestM18_ClientRepeats: if a broker does not answer, a client repeats a request on a new
+// TestClientRepeats: if a broker does not answer, a client repeats a request on a new
 // connection, up to a number of attempts.
-func TestM18_ClientRepeats(t *testing.T) {
+func TestClientRepeats(t *testing.T) {
 	t.Parallel()
 	f := newFakeBroker(t)
 	// A request sent just before the timeout is written nevertheless.

@@ -15,7 +15,7 @@ import (
 	"clustermap/patterns/majordomo"
 )
 
-// These tests are named after the rows of RFC 9, T1 to T14. They talk to the server
+// These tests show the requirements of RFC 9, in its order. They talk to the server
 // through a broker, in frames.
 
 // A system is a broker, a server and a client.
@@ -133,8 +133,8 @@ func (y *system) reply(id string) (answer [][]byte) {
 	return answer
 }
 
-// TestT1_Services: the server has the three services.
-func TestT1_Services(t *testing.T) {
+// TestThreeServices: the server has the three services.
+func TestThreeServices(t *testing.T) {
 	t.Parallel()
 	y := newSystem(t, nil)
 	for _, service := range []string{"titanic.request", "titanic.reply", "titanic.close"} {
@@ -145,10 +145,10 @@ func TestT1_Services(t *testing.T) {
 	}
 }
 
-// TestT2_RequestBody: a request is a printable name of a service and one or more frames,
+// TestRequestBody: a request is a printable name of a service and one or more frames,
 // which the worker gets unchanged: any bytes, and empty frames. Other requests are
 // answered 400 and not stored.
-func TestT2_RequestBody(t *testing.T) {
+func TestRequestBody(t *testing.T) {
 	t.Parallel()
 	y := newSystem(t, func(o *Options) { o.MaxRequestBytes = 100_000 })
 	y.work("été 1", func(_ context.Context, body [][]byte) ([][]byte, error) { return body, nil })
@@ -171,9 +171,9 @@ func TestT2_RequestBody(t *testing.T) {
 	}
 }
 
-// TestT3_Stored: the answer to a request is 200 and a UUID, and the request is then stored:
+// TestAcceptedRequestIsStored: the answer to a request is 200 and a UUID, and the request is then stored:
 // a server that is started with a copy of the file has it.
-func TestT3_Stored(t *testing.T) {
+func TestAcceptedRequestIsStored(t *testing.T) {
 	t.Parallel()
 	y := newSystem(t, nil)
 	for i := range 5 {
@@ -191,9 +191,9 @@ func TestT3_Stored(t *testing.T) {
 	}
 }
 
-// TestT4_Status, and T14: each of the three services always answers one of the four codes,
+// TestAnswersAreCodes: each of the three services always answers one of the four codes,
 // as three digits without text.
-func TestT4_Status(t *testing.T) {
+func TestAnswersAreCodes(t *testing.T) {
 	t.Parallel()
 	y := newSystem(t, func(o *Options) { o.MaxRequests = 1 })
 	id := y.submit("nobody's", "x") // and now the store is full
@@ -213,9 +213,9 @@ func TestT4_Status(t *testing.T) {
 	}
 }
 
-// TestT5_UUID: a UUID is 32 hexadecimal characters in upper or lower case, and no two are
+// TestUUIDForm: a UUID is 32 hexadecimal characters in upper or lower case, and no two are
 // equal. Paths, shorter or longer text, and other letters are not accepted.
-func TestT5_UUID(t *testing.T) {
+func TestUUIDForm(t *testing.T) {
 	t.Parallel()
 	y := newSystem(t, nil)
 	form := regexp.MustCompile(`^[0-9a-f]{32}$`)
@@ -240,9 +240,9 @@ func TestT5_UUID(t *testing.T) {
 	y.want(y.ask("titanic.reply", id), "400")
 }
 
-// TestT6_ReplyBody: titanic.reply accepts one frame, a UUID; other requests are answered
+// TestReplyBody: titanic.reply accepts one frame, a UUID; other requests are answered
 // 400.
-func TestT6_ReplyBody(t *testing.T) {
+func TestReplyBody(t *testing.T) {
 	t.Parallel()
 	y := newSystem(t, nil)
 	id := y.submit("nobody's", "x")
@@ -252,17 +252,17 @@ func TestT6_ReplyBody(t *testing.T) {
 	y.want(y.ask("titanic.reply"), "400")
 }
 
-// TestT7_Reply: titanic.reply answers 200 and the unchanged frames of the worker's reply.
-func TestT7_Reply(t *testing.T) {
+// TestReplyIsUnchanged: titanic.reply answers 200 and the unchanged frames of the worker's reply.
+func TestReplyIsUnchanged(t *testing.T) {
 	t.Parallel()
 	y := newSystem(t, nil)
 	y.work("make", func(context.Context, [][]byte) ([][]byte, error) { return frames("", "\x00\x01", "", "end"), nil })
 	y.want(y.reply(y.submit("make", "x")), "200", "", "\x00\x01", "", "end")
 }
 
-// TestT8_Idempotent: a reply can be fetched repeatedly and is always the same; the request
+// TestReplyCanBeFetchedAgain: a reply can be fetched repeatedly and is always the same; the request
 // is executed once.
-func TestT8_Idempotent(t *testing.T) {
+func TestReplyCanBeFetchedAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	y := newSystem(t, func(o *Options) { o.Dir = dir })
@@ -280,8 +280,8 @@ func TestT8_Idempotent(t *testing.T) {
 	y.want(y.ask("titanic.reply", id), "200", "1")
 }
 
-// TestT9_Close: titanic.close deletes the request and the reply permanently.
-func TestT9_Close(t *testing.T) {
+// TestCloseDeletes: titanic.close deletes the request and the reply permanently.
+func TestCloseDeletes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	y := newSystem(t, func(o *Options) { o.Dir = dir })
@@ -309,8 +309,8 @@ func TestT9_Close(t *testing.T) {
 	}
 }
 
-// TestT10_CloseAnswer: titanic.close answers one frame.
-func TestT10_CloseAnswer(t *testing.T) {
+// TestCloseAnswer: titanic.close answers one frame.
+func TestCloseAnswer(t *testing.T) {
 	t.Parallel()
 	y := newSystem(t, nil)
 	for _, body := range [][]string{{y.submit("nobody's", "x")}, {newUUID().String()}, {"x"}, {"x", "y"}, nil} {
@@ -320,8 +320,8 @@ func TestT10_CloseAnswer(t *testing.T) {
 	}
 }
 
-// TestT11_CloseUnknown: closing an unknown or deleted request is answered 200.
-func TestT11_CloseUnknown(t *testing.T) {
+// TestCloseUnknown: closing an unknown or deleted request is answered 200.
+func TestCloseUnknown(t *testing.T) {
 	t.Parallel()
 	y := newSystem(t, nil)
 	y.want(y.ask("titanic.close", newUUID().String()), "200")
@@ -331,9 +331,9 @@ func TestT11_CloseUnknown(t *testing.T) {
 	}
 }
 
-// TestT12_Asynchronous: requests wait for their service, are executed when it has a worker,
+// TestRequestsWaitForTheirService: requests wait for their service, are executed when it has a worker,
 // and go to another worker if one is lost.
-func TestT12_Asynchronous(t *testing.T) {
+func TestRequestsWaitForTheirService(t *testing.T) {
 	t.Parallel()
 	y := newSystem(t, nil)
 	id := y.submit("late", "x")
@@ -351,9 +351,9 @@ func TestT12_Asynchronous(t *testing.T) {
 	y.want(y.reply(id), "200", "x")
 }
 
-// TestT13_Text: a client ignores text after the code, and rejects codes that RFC 9 does not
+// TestTextAfterTheCodeIsIgnored: a client ignores text after the code, and rejects codes that RFC 9 does not
 // have.
-func TestT13_Text(t *testing.T) {
+func TestTextAfterTheCodeIsIgnored(t *testing.T) {
 	t.Parallel()
 	endpoint := startBroker(t, "tcp://127.0.0.1:0")
 	y := &system{t: t, endpoint: endpoint}
@@ -399,10 +399,10 @@ func TestT13_Text(t *testing.T) {
 	}
 }
 
-// TestT14_Codes: 200 means that the request was executed; 300 that there is no reply yet;
+// TestMeaningOfCodes: 200 means that the request was executed; 300 that there is no reply yet;
 // 400 that the UUID is unknown or invalid; 500 that the server cannot handle the request,
 // or that the worker replied with an error.
-func TestT14_Codes(t *testing.T) {
+func TestMeaningOfCodes(t *testing.T) {
 	t.Parallel()
 	y := newSystem(t, func(o *Options) { o.MaxRequests = 3 })
 	y.work("refuse", func(context.Context, [][]byte) ([][]byte, error) {

@@ -3,7 +3,7 @@ package kvmsg
 import "testing"
 
 // A time to live that is above 0 never means for ever, however short it is.
-func TestH25_TinyTTL(t *testing.T) {
+func TestTinyTTL(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"0.0000000001", "0.0000000000000000001", "0.000000001", ".0000000009"} {
 		if ttl, ok := ParseTTL([]byte(text)); !ok || ttl != 1 {
