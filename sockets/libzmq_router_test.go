@@ -51,17 +51,34 @@ func TestLibzmq_router_mandatory(t *testing.T) {
 	}
 }
 
-// TestLibzmq_router_mandatory_hwm: a full queue and a missing peer are different errors.
+// TestLibzmq_router_mandatory_hwm: a ROUTER takes only a few messages for a DEALER that
+// does not receive. A full queue and a missing peer are different errors.
 func TestLibzmq_router_mandatory_hwm(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
 	router := bind(t, NewRouter, Options{
-		Mandatory: true, SendHWM: 1, SendTimeout: time.Millisecond, Linger: LingerNone, Monitor: seen.tell,
+		Mandatory: true, SendHWM: 1, SendTimeout: time.Millisecond, Linger: LingerNone, Monitor: seen.tell, SendBuffer: 16 << 10,
 	})
-	r := attached(t, router.LastEndpoint(), "DEALER", "X")
+	dealer := open(t, NewDealer, Options{Identity: []byte("idle"), RecvHWM: 1, RecvBuffer: 16 << 10})
+	must(t, dealer.Connect(router.LastEndpoint()))
+	must(t, dealer.Send(ctx, []byte("Hello")))
+	wantRecv(t, func() (Message, error) { return router.Recv(ctx) }, "idle", "Hello")
+	taken := 0
 	var err error
-	for err == nil {
+	for _, send := range []func(...[]byte) error{router.TrySend, func(m ...[]byte) error { return router.Send(ctx, m...) }} {
+		for err = nil; err == nil; taken++ {
+			err = send([]byte("idle"), make([]byte, 64<<10))
+		}
+	}
+	if taken -= 2; taken >= 10 || !errors.Is(err, ErrTimeout) {
+		t.Errorf("%d messages are taken, then %v", taken, err)
+	}
+	must(t, dealer.Close())
+	seen.await(t, EventDisconnected)
+
+	r := attached(t, router.LastEndpoint(), "DEALER", "X")
+	for err = nil; err == nil; {
 		err = router.TrySend([]byte("X"), plug)
 	}
 	if !errors.Is(err, ErrWouldBlock) {

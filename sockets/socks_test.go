@@ -2,6 +2,7 @@ package sockets
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -21,9 +22,10 @@ import (
 // proxyServer is a SOCKS 5 server (RFC 1928) that knows CONNECT.
 type proxyServer struct {
 	t              testing.TB
-	address        string
+	address        string // where it listens; startProxy finds one, if ""
 	user, password string // wanted, if not ""
 	silent         bool   // it takes connections and says nothing
+	onlyIPv4       bool   // it takes ::1 for 127.0.0.1
 
 	mu    sync.Mutex
 	asked []string // the addresses that it was asked to connect to
@@ -32,7 +34,7 @@ type proxyServer struct {
 
 func startProxy(t testing.TB, p *proxyServer) *proxyServer {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", cmp.Or(p.address, "127.0.0.1:0"))
 	must(t, err)
 	p.t, p.address = t, l.Addr().String()
 	var wg sync.WaitGroup
@@ -125,7 +127,7 @@ func (p *proxyServer) serve(nc net.Conn) {
 		_, _ = nc.Write([]byte{5, 2, 0, 1, 0, 0, 0, 0, 0, 0})
 		return
 	}
-	if host == "service.invalid" {
+	if host == "service.invalid" || host == "::1" && p.onlyIPv4 {
 		host = "127.0.0.1"
 	}
 	far, err := net.Dial("tcp", net.JoinHostPort(host, fmt.Sprint(port)))
@@ -136,8 +138,9 @@ func (p *proxyServer) serve(nc net.Conn) {
 	defer far.Close()
 	stop := context.AfterFunc(p.t.Context(), func() { far.Close() })
 	defer stop()
-	// An address of the longest form, so that it is read in full.
-	_, _ = nc.Write(append([]byte{5, 0, 0, 3, 255}, make([]byte, 257)...))
+	// The address has the form of the one that was asked for: with a name, the longest.
+	form := map[byte][]byte{1: make([]byte, 6), 3: append([]byte{255}, make([]byte, 257)...), 4: make([]byte, 18)}[head[3]]
+	_, _ = nc.Write(append([]byte{5, 0, 0, head[3]}, form...))
 	go func() {
 		_, _ = io.Copy(far, in)
 		_ = far.(*net.TCPConn).CloseWrite()
