@@ -24,12 +24,9 @@ func (c *Client) Backup(ctx context.Context, begin func(sequence int64) (commit.
 	if err := c.WaitActive(ctx); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	replica, sequence := c.state.Load(), c.sequence.Load()
-	now := state.Cut{Cut: replica.Cut(), Deadlines: replica.deadlines}
-	c.mu.Unlock()
+	now := c.replica.Cut()
 	defer now.Release()
-	to, err := begin(sequence)
+	to, err := begin(now.Sequence)
 	if err != nil {
 		return err
 	}

@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"clustermap/chp/internal/replica"
 	"clustermap/chp/internal/subtree"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/lograte"
-	"clustermap/internal/store"
 	"clustermap/sockets"
 )
 
@@ -55,17 +54,10 @@ type Client struct {
 	generation uint64 // of the last session; owned by run
 	maxValue   int    // ClientOptions.MaxValueSize as the caller set it
 
-	// Read by any goroutine, written by the session under mu.
-	state    atomic.Pointer[replica] // nil until the first snapshot is complete
-	sequence atomic.Int64
+	replica replica.Replica
 
-	// mu makes applying a batch atomic for cuts and watches. Writers of the
-	// replica's store hold it; readers do not.
-	mu      sync.Mutex
-	watches []*Watch
-	closed  bool
-	pieces  []store.Piece // scratch
-
+	mu     sync.Mutex
+	closed bool
 	leases sync.WaitGroup // their goroutines; grows under mu
 
 	writing atomic.Bool // the client sends updates, so sessions open an uplink
@@ -75,7 +67,6 @@ type Client struct {
 	gaps    atomic.Uint64
 	updates atomic.Uint64
 	stale   atomic.Uint64
-	lagged  atomic.Uint64
 	kept    atomic.Int64
 
 	attempts atomic.Uint64 // to connect; for tests
@@ -118,6 +109,7 @@ func newClient(o ClientOptions) (*Client, error) {
 	c.security, c.opts.Security = func() sockets.Security { return o.Security }, sockets.Security{}
 	c.log = c.logs.Logger()
 	c.id = wire.NewID()
+	c.replica.SetUp(o.WatchQueue)
 	c.maxValue = maxValue
 	c.writer.uuids.uuidSecret = newUUIDSecret()
 	c.writer.init(c)
@@ -137,12 +129,9 @@ func (c *Client) Close() error {
 	<-c.ended
 	c.mu.Lock()
 	c.closed = true
-	watches := slices.Clone(c.watches)
 	c.mu.Unlock()
 	c.leases.Wait()
-	for _, w := range watches {
-		w.stop(ErrClosed)
-	}
+	c.replica.Close()
 	c.logs.Close()
 	return nil
 }
@@ -189,25 +178,25 @@ func (c *Client) Get(key string) ([]byte, bool) { return c.AppendGet(nil, key) }
 // AppendGet appends the value of key to dst and reports whether the key exists. It
 // takes no lock, and allocates only to grow dst.
 func (c *Client) AppendGet(dst []byte, key string) ([]byte, bool) {
-	state := c.state.Load()
-	if state == nil {
+	now := c.replica.Now()
+	if now == nil {
 		return dst, false
 	}
-	value, _, ok := state.Get(bytesOf(key), dst)
+	value, _, ok := now.Get(bytesOf(key), dst)
 	return value, ok
 }
 
 // Len returns the number of keys.
 func (c *Client) Len() int {
-	if state := c.state.Load(); state != nil {
-		return state.Len()
+	if now := c.replica.Now(); now != nil {
+		return now.Len()
 	}
 	return 0
 }
 
 // Sequence returns the sequence of the last applied update, or of the snapshot if no
 // update has followed it. It can decrease when the client changes to another server.
-func (c *Client) Sequence() int64 { return c.sequence.Load() }
+func (c *Client) Sequence() int64 { return c.replica.Sequence() }
 
 // ClientStats holds a client's counters at one moment.
 type ClientStats struct {
@@ -231,13 +220,11 @@ type ClientStats struct {
 // Stats returns the current counters.
 func (c *Client) Stats() ClientStats {
 	state, server := c.status.get()
-	c.mu.Lock()
-	watches := len(c.watches)
-	c.mu.Unlock()
+	watches, lagged := c.replica.Watches()
 	return ClientStats{
 		State: state, Server: server, Keys: c.Len(), Sequence: c.Sequence(),
 		Syncs: c.syncs.Load(), Gaps: c.gaps.Load(), Updates: c.updates.Load(), Stale: c.stale.Load(),
-		Lagged: c.lagged.Load(), Watches: watches, Refused: c.refused.counts(), Kept: int(c.kept.Load()),
+		Lagged: lagged, Watches: watches, Refused: c.refused.counts(), Kept: int(c.kept.Load()),
 	}
 }
 

@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-
-	"clustermap/chp/internal/subtree"
-	"clustermap/internal/store"
 )
 
 // benchBatch is 1000 updates of keys out of the given number, as one batch of
@@ -52,9 +49,7 @@ func BenchmarkClientApply(b *testing.B) {
 					c.apply(s, wire, accepted)
 				}
 				b.StopTimer()
-				for _, w := range append([]*Watch(nil), c.watches...) {
-					w.Close()
-				}
+				c.replica.Close()
 				reading.Wait()
 			})
 		}
@@ -114,29 +109,5 @@ func BenchmarkClientSet(b *testing.B) {
 	}
 	if _, err := c.SetSync(ctx, "/flush", value); err != nil {
 		b.Fatal(err)
-	}
-}
-
-// BenchmarkResynchronise is the difference of two states of which 1 in 100 keys
-// has changed, per key.
-func BenchmarkResynchronise(b *testing.B) {
-	const keys = 1_000_000
-	before, after := newReplica(store.Options{}, nil), newReplica(store.Options{}, nil)
-	for from := 0; from < keys; from += 1000 {
-		batch := benchBatch(b, keys, from)
-		applyTo(b, &before.Map, batch...)
-		batch[1].value, batch[2].value, batch[500].value = "new", "new", ""
-		applyTo(b, &after.Map, batch...)
-	}
-	all := subtree.New(nil)
-	b.ReportAllocs()
-	b.ResetTimer()
-	for i := 0; i < b.N; i += keys {
-		d := &change{before: newStateView(&before.Map, before.deadlines, 0), after: newStateView(&after.Map, after.deadlines, 0)}
-		d.open()
-		var e Event
-		for d.next(&e, &all) {
-		}
-		d.release()
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/subtree"
+	"clustermap/chp/internal/watch"
 	"clustermap/internal/closed"
 	"clustermap/internal/option"
 )
@@ -15,14 +16,14 @@ var (
 	// ErrClosed is returned by all methods of a closed client, server or watch,
 	// including calls that were blocked when it was closed. errors.Is(ErrClosed,
 	// net.ErrClosed) is true.
-	ErrClosed = closed.Error("chp: closed")
+	ErrClosed = closed.CHP
 
 	// ErrServing is returned by Server.Serve if another call is serving.
 	ErrServing = errors.New("chp: the server is already serving")
 
 	// ErrLagged ends a watch whose queue overflowed because events were not read fast
 	// enough. Events were lost; start a new watch to continue from a complete state.
-	ErrLagged = errors.New("chp: the watch was not read fast enough")
+	ErrLagged = watch.ErrLagged
 
 	// ErrUncertain is returned for an update of which the client cannot know whether it
 	// was applied. With servers of this package that happens only when the map that the

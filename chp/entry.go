@@ -103,12 +103,12 @@ func (c *Client) Lookup(key string) (Entry, Presence) {
 	if !c.subtrees.Contains(bytesOf(key)) {
 		return Entry{}, PresenceOutside
 	}
-	now := c.state.Load()
+	now := c.replica.Now()
 	if now == nil {
 		return Entry{}, PresenceUnsynced
 	}
 	var e Entry
-	if !now.View(bytesOf(key), func(r kvmsg.Record) { e = copyEntry(r, now.deadlines) }) {
+	if !now.View(bytesOf(key), func(r kvmsg.Record) { e = copyEntry(r, now.Deadlines) }) {
 		return Entry{}, PresenceAbsent
 	}
 	return e, PresenceFound
@@ -117,7 +117,7 @@ func (c *Client) Lookup(key string) (Entry, Presence) {
 // Range calls f for every key, in no particular order, until f returns false. It is
 // [Client.All] for keys and values alone.
 func (c *Client) Range(f func(key, value []byte) bool) {
-	now := c.cut()
+	now := c.replica.Cut()
 	if now.Cut == nil {
 		return
 	}
@@ -138,7 +138,7 @@ func (c *Client) All() iter.Seq[Entry] { return c.Prefix("") }
 // It reads all keys of the replica.
 func (c *Client) Prefix(prefix string) iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
-		if now := c.cut(); now.Cut != nil {
+		if now := c.replica.Cut(); now.Cut != nil {
 			defer now.Release()
 			eachEntry(now, prefix, yield)
 		}
@@ -150,23 +150,11 @@ func (c *Client) Prefix(prefix string) iter.Seq[Entry] {
 // memory for each of them until the loop ends. It does not copy keys or values.
 func (c *Client) Sorted(prefix string) iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
-		if now := c.cut(); now.Cut != nil {
+		if now := c.replica.Cut(); now.Cut != nil {
 			defer now.Release()
 			eachSorted(now, prefix, yield)
 		}
 	}
-}
-
-// cut returns a cut of the replica, which the caller must release. Its Cut is nil before the
-// first snapshot.
-func (c *Client) cut() state.Cut {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.state.Load()
-	if now == nil {
-		return state.Cut{}
-	}
-	return state.Cut{Cut: now.Cut(), Deadlines: now.deadlines}
 }
 
 // eachEntry calls f for the entries of a cut whose keys begin with prefix, until f returns

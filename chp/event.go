@@ -1,98 +1,44 @@
 package chp
 
 import (
-	"bytes"
-	"encoding/binary"
-	"fmt"
 	"time"
 
-	"clustermap/internal/kvmsg"
+	"clustermap/chp/internal/watch"
 )
 
-// Op is the kind of an [Event].
-type Op uint8
+// Op is the kind of an [Event]. String returns set, delete or synced.
+type Op = watch.Op
 
 // Kinds of events.
 const (
 	// OpSet: the key now has the value.
-	OpSet Op = iota + 1
+	OpSet Op = watch.OpSet
 	// OpDelete: the key is gone. Event.Cause says whether it was deleted or expired.
-	OpDelete
+	OpDelete Op = watch.OpDelete
 	// OpSynced: the events so far are a complete, consistent state; changes follow. It
 	// occurs once in a watch and has no key.
-	OpSynced
+	OpSynced Op = watch.OpSynced
 )
 
-func (o Op) String() string {
-	switch o {
-	case OpSet:
-		return "set"
-	case OpDelete:
-		return "delete"
-	case OpSynced:
-		return "synced"
-	}
-	return fmt.Sprintf("Op(%d)", uint8(o))
-}
-
-// MarshalText returns the text of String.
-func (o Op) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
-
-// Cause is the reason for an [Event].
-type Cause uint8
+// Cause is the reason for an [Event]. String returns none (for 0), set, deleted, expired or
+// resync.
+type Cause = watch.Cause
 
 // Causes of events. [OpSynced] has none: its Cause is 0.
 const (
 	// CauseSet: an update set the key, or the key existed when the watch began.
-	CauseSet Cause = iota + 1
+	CauseSet Cause = watch.CauseSet
 	// CauseDeleted: an update deleted the key.
-	CauseDeleted
+	CauseDeleted Cause = watch.CauseDeleted
 	// CauseExpired: the server deleted the key because its time to live ended. Servers
 	// of this package mark such deletions. The guide's servers can be recognized too,
 	// because their deletions carry an absolute time. With other servers an expiry is
 	// reported as CauseDeleted.
-	CauseExpired
+	CauseExpired Cause = watch.CauseExpired
 	// CauseResync: the client fetched a new snapshot, in which the key differs from
 	// the last reported event. The time and the cause of the change are unknown.
-	CauseResync
+	CauseResync Cause = watch.CauseResync
 )
-
-// String returns none (for 0), set, deleted, expired or resync.
-func (c Cause) String() string {
-	switch c {
-	case 0:
-		return "none"
-	case CauseSet:
-		return "set"
-	case CauseDeleted:
-		return "deleted"
-	case CauseExpired:
-		return "expired"
-	case CauseResync:
-		return "resync"
-	}
-	return fmt.Sprintf("Cause(%d)", uint8(c))
-}
-
-// MarshalText returns the text of String.
-func (c Cause) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
-
-// causeOfDeletion returns why a KVPUB deletes its key.
-func causeOfDeletion(uuid, props []byte) Cause {
-	if len(props) == 0 {
-		return CauseDeleted
-	}
-	if cause, _ := kvmsg.Property(props, kvmsg.PropertyCause); len(uuid) == 0 && string(cause) == "expired" {
-		return CauseExpired
-	}
-	// The guide's servers repeat the properties of the update, but replace its ttl by
-	// the absolute time of expiry: milliseconds or seconds since 1970.
-	ttl, _ := kvmsg.Property(props, "ttl")
-	if _, ok := kvmsg.ParseTTL(ttl); !ok && len(ttl) >= len("1000000000") && len(bytes.Trim(ttl, "0123456789.")) == 0 {
-		return CauseExpired
-	}
-	return CauseDeleted
-}
 
 // Event is one change that a [Watch] reports. Its slices point into the client's log
 // and are valid until the next call on the watch; the caller must not change them. To keep
@@ -131,22 +77,7 @@ func (e Event) Clone() Event {
 	return e
 }
 
-// readEvent decodes the record at the start of b into e, in one pass, and returns its
-// size. It leaves the TTL at 0.
-func readEvent(e *Event, b []byte) (size int) {
-	r := kvmsg.Record(b)
-	start, at := kvmsg.FrameBounds(r, 0)
-	e.Key = r[start:at:at]
-	e.Sequence = int64(binary.BigEndian.Uint64(r[at+2:]))
-	start, at = kvmsg.FrameBounds(r, at+2+kvmsg.SequenceSize)
-	e.UUID = r[start:at:at]
-	start, at = kvmsg.FrameBounds(r, at)
-	e.Properties = Properties(r[start:at:at])
-	start, at = kvmsg.FrameBounds(r, at)
-	e.Value = r[start:at:at]
-	e.Op, e.Cause, e.TTL = OpSet, CauseSet, 0
-	if start == at {
-		e.Op, e.Cause = OpDelete, causeOfDeletion(e.UUID, e.Properties)
-	}
-	return at
+// eventOf returns an event with the memory of e.
+func eventOf(e *watch.Event) Event {
+	return Event{Op: e.Op, Cause: e.Cause, Key: e.Key, Value: e.Value, Sequence: e.Sequence, UUID: e.UUID, Properties: e.Properties, TTL: e.TTL}
 }

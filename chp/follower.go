@@ -389,7 +389,7 @@ func (q *sequencer) followed(h state.Head, wire []byte, spans []sockets.Span) er
 	out := q.state.Apply(&e)
 	q.order.follow(&h)
 	q.arm(out, h.At)
-	q.watches.push(out.Pieces)
+	q.watches.Push(out.Pieces)
 	q.linked = q.journal.Append(h, out.Pieces, 0)
 	if h.Counter == 0 { // not from a client of this package
 		q.early.Published(wire, spans, timer.Now())
@@ -415,7 +415,7 @@ func (s *Server) install(ctx context.Context, b *base) error {
 		return err
 	}
 	q.mu.Lock()
-	q.watches.restart(q.state, b.state)
+	q.restartWatches(q.state, b.state)
 	q.setState(b.state)
 	q.alarm.at = timer.Now()
 	s.pair.source, q.base = b.run, 0

@@ -150,7 +150,7 @@ func (q *sequencer) linkHeld() {
 	for !q.held.empty() {
 		b := q.held.oldest()
 		q.link(b)
-		q.watches.push(b.pieces)
+		q.watches.Push(b.pieces)
 		q.held.drop()
 	}
 	q.noteWaits()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"clustermap/chp/internal/replica"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/mutate"
@@ -36,7 +37,7 @@ const requestWindow = 128
 // never a mixture, and keys that were deleted while the client was away disappear.
 func (s *session) join() error {
 	s.expectSnapshot()
-	next := newReplica(store.Options{}, s.deadlines)
+	next := replica.NewMap(store.Options{}, s.deadlines)
 	merged := s.ours && s.stream.counted
 	var during *interim
 	var snapshot func(wire []byte, spans []sockets.Span) (bytes int)
@@ -90,7 +91,7 @@ func (s *session) join() error {
 		s.keep(&next.Map)
 		during.mergeInto(&next.Map, s.stream.covered)
 	case s.keeps():
-		next = newReplica(store.Options{}, s.deadlines)
+		next = replica.NewMap(store.Options{}, s.deadlines)
 		s.keep(&next.Map)
 		during.mergeInto(&next.Map, func([]byte, int64) bool { return false })
 	}

@@ -17,14 +17,10 @@ func (s *session) keep(next *store.Map) {
 		return
 	}
 	c := s.client
-	c.mu.Lock()
-	before := c.state.Load()
-	if before == nil || before.Len() == 0 {
-		c.mu.Unlock()
+	if c.Len() == 0 {
 		return
 	}
-	cut := before.Cut()
-	c.mu.Unlock()
+	cut := c.replica.Cut()
 	defer cut.Release()
 	cut.Records(func(r kvmsg.Record) bool {
 		if kvmsg.TTLOf(r.Props()) == 0 {

@@ -228,10 +228,10 @@ func (l *Lease) delete(seq int64) {
 	}
 	if seq > 0 {
 		replaced, found := false, false
-		if state := c.state.Load(); state != nil {
+		if now := c.replica.Now(); now != nil {
 			// A server with another map may have lower sequences, and one of another
 			// implementation no UUIDs in its snapshots.
-			found = state.View(bytesOf(l.key), func(r kvmsg.Record) { replaced = r.Seq() != seq && !l.made(r) })
+			found = now.View(bytesOf(l.key), func(r kvmsg.Record) { replaced = r.Seq() != seq && !l.made(r) })
 		}
 		if replaced || !found && !l.pending {
 			return

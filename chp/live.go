@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"clustermap/internal/timer"
 	"clustermap/sockets"
 )
 
@@ -61,7 +60,7 @@ func (s *session) update(wire []byte, spans []sockets.Span) error {
 			err = s.fits(s.replica.LiveBytes())
 		}
 	} else {
-		c.tidy(s) // a HUGZ: there is time
+		c.tidy() // a HUGZ: there is time
 	}
 	s.countStale()
 	return err
@@ -158,12 +157,9 @@ func (s *session) hearInproc() (stop func()) {
 
 // tidy lets the store free memory that it no longer needs. Work that remains after a
 // few portions waits for the next HUGZ, so that it does not delay updates.
-func (c *Client) tidy(s *session) {
+func (c *Client) tidy() {
 	for range tidyPortions {
-		c.mu.Lock()
-		more := s.replica.Tidy(tidyPortion)
-		c.mu.Unlock()
-		if !more {
+		if !c.replica.Tidy(tidyPortion) {
 			return
 		}
 	}
@@ -180,28 +176,10 @@ func (s *session) countStale() {
 	}
 }
 
-// install makes a session's store the client's state and lets updates be sent. Watches
-// get a cut of both states and compute the differences later, in their own goroutines.
+// install makes a session's map the client's and lets updates be sent.
 func (c *Client) install(s *session) {
-	c.mu.Lock()
-	old := c.state.Load()
-	c.state.Store(s.replica)
-	c.sequence.Store(s.stream.sequence())
+	c.replica.Replace(s.replica, s.stream.sequence())
 	c.kept.Store(int64(s.kept))
-	if len(c.watches) > 0 {
-		after := newStateView(&s.replica.Map, s.deadlines, s.stream.sequence())
-		var before *stateView
-		if old != nil {
-			before = newStateView(&old.Map, old.deadlines, 0)
-		}
-		for _, w := range c.watches {
-			w.restart(before, after)
-		}
-		before.release()
-		after.release()
-	}
-	c.mu.Unlock()
-
 	c.syncs.Add(1)
 	c.writer.begin(s)
 	c.setState(StateActive, s.server.name)
@@ -218,17 +196,10 @@ func (c *Client) uninstall(s *session) {
 	}
 }
 
-// apply applies a batch of KVPUBs, queues it for the watches, and recognizes the
-// client's own updates. It does not allocate.
+// apply applies a batch of KVPUBs, and recognizes the client's own updates. It does not
+// allocate.
 func (c *Client) apply(s *session, wire []byte, spans []sockets.Span) {
-	c.mu.Lock()
-	s.deadlines.Apply(wire, spans, 0, timer.Now())
-	c.pieces = s.replica.Apply(wire, spans, 0, c.pieces[:0])
-	c.sequence.Store(s.stream.sequence())
-	for _, w := range c.watches {
-		w.push(c.pieces)
-	}
-	c.mu.Unlock()
+	c.replica.Apply(wire, spans, s.stream.sequence())
 	c.updates.Add(uint64(len(spans)))
 
 	// After the update is applied: Get must find it when SetSync returns.

@@ -46,7 +46,7 @@ func (v *View[T]) String() string { return fmt.Sprintf("chp.View(%q, keys: %d)",
 func (v *View[T]) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, v.String()) }
 
 // String returns the subtrees that the watch reports; "" is the whole map.
-func (w *Watch) String() string { return fmt.Sprintf("chp.Watch(%q)", w.subtrees.List) }
+func (w *Watch) String() string { return fmt.Sprintf("chp.Watch(%q)", w.feed.Subtrees()) }
 
 // Format prints the result of String for every verb: other fields of a watch change
 // while it is in use.

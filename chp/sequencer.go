@@ -10,6 +10,7 @@ import (
 
 	"clustermap/chp/internal/journal"
 	"clustermap/chp/internal/state"
+	"clustermap/chp/internal/watch"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/mutate"
@@ -63,7 +64,7 @@ type sequencer struct {
 	progress chan struct{} // closed when some were published; nil if no goroutine waits
 	ends     ends          // of the terms of this server
 	closed   bool          // updates of this process are refused
-	watches  watchers      // of this process
+	watches  watch.List    // of this process
 
 	base     int64 // sequence before the first update: that of the last one, while the map is new
 	restored int64 // sequence of the last update from the log or Preload
@@ -248,7 +249,7 @@ func (q *sequencer) arm(out state.Outcome, at time.Duration) {
 // send passes pieces of the log, which are in the map, to the publisher and to the watches
 // of this process. spans are their messages, in order. mu must be held.
 func (q *sequencer) send(pieces []store.Piece, spans []sockets.Span) {
-	q.watches.push(pieces)
+	q.watches.Push(pieces)
 	for _, p := range pieces {
 		// The publisher's policy is to disconnect, so this does not wait; it
 		// fails only once the publisher is closed.

@@ -148,6 +148,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	}
 	hooks.Scan(s.collector, s.scanUpdate)
 	s.sequencer.init(s.dialect.NewPublisher(s.publisher), o.MaxMapBytes, &s.refused)
+	s.sequencer.watches.SetUp(&s.sequencer.mu, o.WatchQueue, s.remaining)
 	if !s.dialect.Full {
 		s.sequencer.hugz = nil
 	}
@@ -374,7 +375,7 @@ func (s *Server) Stats() ServerStats {
 	defer q.mu.Unlock()
 	st.Keys, st.MapBytes, st.Sequence = q.state.Store.Len(), int64(q.state.Store.LiveBytes()), q.state.Last()
 	st.Updates, st.Repeated, st.Expired = q.counts.updates.Load(), q.counts.repeated.Load(), q.counts.expired.Load()
-	st.Lagged, st.Refused = q.watches.lagged.Load(), s.refused.counts()
+	st.Lagged, st.Refused = q.watches.Lagged(), s.refused.counts()
 	return st
 }
 

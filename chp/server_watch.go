@@ -1,14 +1,12 @@
 package chp
 
 import (
-	"slices"
-	"sync/atomic"
 	"time"
 
 	"clustermap/chp/internal/state"
 	"clustermap/chp/internal/subtree"
+	"clustermap/chp/internal/watch"
 	"clustermap/internal/kvmsg"
-	"clustermap/internal/store"
 )
 
 // Watch begins to watch some subtrees of the map in the server's own process; without
@@ -33,72 +31,22 @@ func (s *Server) Watch(subtrees ...string) (*Watch, error) {
 			return nil, err
 		}
 	}
-	w := newWatch(s, subtrees, s.opts.WatchQueue)
-	q := &s.sequencer
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return nil, ErrClosed
-	}
-	now := newStateView(q.state.Store, &q.state.Deadlines, q.state.Last())
-	w.restart(nil, now)
-	now.release()
-	q.watches.list = append(q.watches.list, w)
-	return w, nil
+	return newWatch(s.sequencer.watches.Watch(subtrees, s.sequencer.watchState))
 }
 
-// watchers are the watches of a server's own process. The sequencer's mutex guards
-// them, except for lagged.
-type watchers struct {
-	list   []*Watch
-	lagged atomic.Uint64 // watches that ended with ErrLagged
+// watchState returns the map for a watch that begins. mu must be held.
+func (q *sequencer) watchState() *watch.State { return watchStateOf(q.state) }
+
+func watchStateOf(s *state.State) *watch.State {
+	return watch.NewState(s.Store, &s.Deadlines, s.Last())
 }
 
-// push queues a batch of updates that are published now.
-func (l *watchers) push(pieces []store.Piece) {
-	for _, w := range l.list {
-		w.push(pieces)
-	}
+// restartWatches queues the replacement of the map old, which has no writer any more, by
+// another one. mu must be held.
+func (q *sequencer) restartWatches(old, now *state.State) {
+	q.watches.Restart(func() *watch.State { return watchStateOf(old) }, func() *watch.State { return watchStateOf(now) })
 }
 
-// restart queues the replacement of the map old, which has no writer any more, by
-// another one.
-func (l *watchers) restart(old, now *state.State) {
-	if len(l.list) == 0 {
-		return
-	}
-	before, after := newStateView(old.Store, &old.Deadlines, 0), newStateView(now.Store, &now.Deadlines, now.Last())
-	for _, w := range l.list {
-		w.restart(before, after)
-	}
-	before.release()
-	after.release()
-}
-
-// remove removes a watch, if it is there.
-func (l *watchers) remove(w *Watch) {
-	if i := slices.Index(l.list, w); i >= 0 {
-		l.list = slices.Delete(l.list, i, i+1)
-	}
-}
-
-// stop ends all watches with ErrClosed.
-func (l *watchers) stop() {
-	for _, w := range l.list {
-		w.queue.stop(ErrClosed)
-	}
-	l.list = nil
-}
-
-// unwatch, lag and remaining make a Server a watchSource.
-func (s *Server) unwatch(w *Watch) {
-	s.sequencer.mu.Lock()
-	defer s.sequencer.mu.Unlock()
-	s.sequencer.watches.remove(w)
-}
-
-func (s *Server) lag() { s.sequencer.watches.lagged.Add(1) }
-
-func (s *Server) remaining(r kvmsg.Record) (ttl time.Duration) {
+func (s *Server) remaining(r kvmsg.Record) time.Duration {
 	return s.sequencer.current.Load().Deadlines.Remaining(r)
 }

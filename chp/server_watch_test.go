@@ -221,7 +221,7 @@ func TestServerWatchLagged(t *testing.T) {
 		t.Errorf("%d watches counted as lagged", n)
 	}
 	s.sequencer.mu.Lock()
-	n := len(s.sequencer.watches.list)
+	n := s.sequencer.watches.Len()
 	s.sequencer.mu.Unlock()
 	if n != 1 {
 		t.Errorf("the server has %d watches, want 1", n)

@@ -402,5 +402,5 @@ func (q *sequencer) shut() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	q.watches.stop()
+	q.watches.Close()
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/replica"
 	"clustermap/chp/internal/subtree"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/hooks"
@@ -83,7 +84,7 @@ type session struct {
 	// Owned by run, and while it follows the server guarded by live.
 	batch     sockets.Batch // always owned by run
 	stream    *stream
-	replica   *replica
+	replica   *replica.Map
 	resyncing *time.Timer // ends the session because of a gap
 	fresh     bool        // the server's map is new and empty; set by fetch
 	kept      int         // keys of the old state that were kept because of fresh

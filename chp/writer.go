@@ -555,7 +555,7 @@ func (w *writer) hear(s *session, reply *ledger.Reply, uuid []byte, reason Reaso
 		w.account.Refuse(uuidNumber(uuid, first), reason)
 	} else if w.account.Reply(reply) {
 		w.awaited.Store(w.account.Waiting()) // before the sequence is loaded: see seen
-		w.account.Seen(w.client.sequence.Load())
+		w.account.Seen(w.client.Sequence())
 	}
 	w.awaited.Store(w.account.Waiting())
 	w.reclaim()
@@ -569,7 +569,7 @@ func (w *writer) seen() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.account.Seen(w.client.sequence.Load())
+	w.account.Seen(w.client.Sequence())
 	w.awaited.Store(w.account.Waiting())
 	w.reclaim()
 }

@@ -13,3 +13,6 @@ func (f *failure) Error() string { return f.text }
 
 // Unwrap returns net.ErrClosed.
 func (f *failure) Unwrap() error { return net.ErrClosed }
+
+// CHP is chp.ErrClosed, which the packages below chp return, too.
+var CHP = Error("chp: closed")

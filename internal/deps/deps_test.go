@@ -14,6 +14,8 @@
 //	internal/kvmsg ◀── internal/timer ◀── chp/internal/state ◀── chp
 //	internal/kvmsg, sockets ◀── chp/internal/wire ◀── chp
 //	internal/kvmsg ◀── chp/internal/subtree ◀── chp
+//	chp/internal/subtree, internal/store, internal/timer ◀── chp/internal/watch ◀── chp
+//	chp/internal/watch, chp/internal/state ◀── chp/internal/replica ◀── chp
 //	chp/internal/wire, chp/internal/state ◀── chp/internal/snapshot ◀── chp
 //	internal/kvmsg ◀── chp/internal/ledger ◀── chp/internal/state
 //	chp/internal/state ◀── chp/internal/journal ◀── chp/internal/journal/disk, chp/internal/journal/pair ◀── chp
@@ -175,6 +177,18 @@ var rules = []struct {
 		path: "chp/internal/subtree",
 		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg"},
 		std:  []string{"net", "os/exec"},
+	},
+	{
+		path: "chp/internal/watch",
+		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "internal/wake", "chp/internal/subtree"},
+		std:  []string{"net/http", "os/exec"},
+		out:  []string{"golang.org/x/sys", "github.com/klauspost/cpuid/v2"}, // the store's
+	},
+	{
+		path: "chp/internal/replica",
+		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "internal/wake", "chp/internal/ledger", "chp/internal/state", "chp/internal/subtree", "chp/internal/watch", "zmtp"},
+		std:  []string{"net/http", "os/exec"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2"}, // the state's
 	},
 	{
 		path: "chp/internal/wire",

@@ -1,45 +1,12 @@
-package chp
+package watch
 
 import (
 	"bytes"
-	"sync/atomic"
 
 	"clustermap/chp/internal/subtree"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
-	"clustermap/internal/timer"
 )
-
-// stateView is a client's or server's map at one moment, shared by the watches that
-// report it. The last release releases the cut.
-type stateView struct {
-	state     *store.Map
-	deadlines *timer.Deadlines
-	cut       *store.Cut
-	seq       int64
-	refs      atomic.Int32
-}
-
-// newStateView makes a cut of a map. The caller must hold the lock of the map; using
-// the view needs none.
-func newStateView(m *store.Map, d *timer.Deadlines, seq int64) *stateView {
-	f := &stateView{state: m, deadlines: d, cut: m.Cut(), seq: seq}
-	f.refs.Store(1)
-	return f
-}
-
-func (f *stateView) retain() *stateView {
-	if f != nil {
-		f.refs.Add(1)
-	}
-	return f
-}
-
-func (f *stateView) release() {
-	if f != nil && f.refs.Add(-1) == 0 {
-		f.cut.Release()
-	}
-}
 
 // change lists the events that turn one state into another. A watch reports them first,
 // and after each resynchronization.
@@ -57,8 +24,8 @@ func (f *stateView) release() {
 // The marks take one bit for 16 bytes of log. Equal sequences do not mean equal values:
 // two servers, or two runs of one, may give the same sequence to different updates.
 type change struct {
-	before *stateView // nil at the beginning of a watch
-	after  *stateView
+	before *State // nil at the beginning of a watch
+	after  *State
 	synced bool // the last event is OpSynced
 
 	sets    *store.Walk  // of after
@@ -72,7 +39,7 @@ func (d *change) open() {
 	d.sets = store.NewWalk(d.after.cut)
 	if d.before != nil {
 		d.deletes = store.NewWalk(d.before.cut)
-		d.marks = store.NewMarks(d.before.state, d.before.cut)
+		d.marks = store.NewMarks(d.before.of, d.before.cut)
 	}
 }
 
@@ -90,7 +57,7 @@ func (d *change) next(e *Event, of *subtree.Set) bool {
 			continue
 		}
 		if d.before == nil || d.differs(r) {
-			readEvent(e, r)
+			e.read(r)
 			if d.before != nil {
 				e.Cause = CauseResync
 			}
@@ -107,12 +74,12 @@ func (d *change) next(e *Event, of *subtree.Set) bool {
 			continue
 		}
 		if key := p.Record.Key(); of.All() || of.Contains(key) {
-			*e = Event{Op: OpDelete, Cause: CauseResync, Key: key, Sequence: d.after.seq}
+			*e = Event{Op: OpDelete, Cause: CauseResync, Key: key, Sequence: d.after.sequence}
 			return true
 		}
 	}
 	if d.pass++; d.pass == 2 && d.synced {
-		*e = Event{Op: OpSynced, Sequence: d.after.seq}
+		*e = Event{Op: OpSynced, Sequence: d.after.sequence}
 		return true
 	}
 	return false
@@ -126,7 +93,7 @@ func (d *change) differs(r kvmsg.Record) bool {
 }
 
 func (d *change) release() {
-	d.before.release()
-	d.after.release()
+	d.before.Release()
+	d.after.Release()
 	*d = change{}
 }

@@ -1,18 +1,19 @@
-package chp
+package watch
 
 import (
 	"errors"
 	"testing"
 
+	"clustermap/internal/closed"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
 )
 
 // Pieces that lie side by side in a segment become one, which is retained once.
-func TestWatchQueueJoinsNeighbours(t *testing.T) {
+func TestQueueJoinsNeighbours(t *testing.T) {
 	t.Parallel()
 	one, two := store.New(store.Options{}), store.New(store.Options{})
-	q := &watchQueue{limit: 1000}
+	q := &queue{limit: 1000}
 	size := 0
 	put := func(s *store.Map, key string) store.Piece {
 		p := s.Put([]byte(key), 1, nil, nil, []byte("v"))
@@ -57,13 +58,13 @@ func TestWatchQueueJoinsNeighbours(t *testing.T) {
 }
 
 // The array of a queue that is never quite empty does not grow for ever.
-func TestWatchQueueReusesItsArray(t *testing.T) {
+func TestQueueReusesItsArray(t *testing.T) {
 	t.Parallel()
 	pieces := []store.Piece{
 		store.New(store.Options{}).Put([]byte("a"), 1, nil, nil, []byte("v")),
 		store.New(store.Options{}).Put([]byte("b"), 1, nil, nil, []byte("v")),
 	}
-	q := &watchQueue{limit: 1000}
+	q := &queue{limit: 1000}
 	for i := range 10_000 {
 		q.push(pieces[i%2 : i%2+1])
 		if i < 5 {
@@ -80,11 +81,11 @@ func TestWatchQueueReusesItsArray(t *testing.T) {
 	}
 }
 
-func TestWatchQueueOverflows(t *testing.T) {
+func TestQueueOverflows(t *testing.T) {
 	t.Parallel()
 	s := store.New(store.Options{})
 	size := kvmsg.RecordSize(1, 0, 0, 1)
-	q := &watchQueue{limit: 2*size + size/2}
+	q := &queue{limit: 2*size + size/2}
 	for i, want := range []bool{true, true, false, true} { // the last is not told twice
 		if got := q.push([]store.Piece{s.Put([]byte{byte('a' + i)}, 1, nil, nil, []byte("v"))}); got != want {
 			t.Errorf("push %d: %v, want %v", i, got, want)
@@ -93,7 +94,7 @@ func TestWatchQueueOverflows(t *testing.T) {
 	if _, _, err := q.pop(); !errors.Is(err, ErrLagged) {
 		t.Errorf("error %v", err)
 	}
-	q.stop(ErrClosed)
+	q.stop(closed.CHP)
 	if _, _, err := q.pop(); !errors.Is(err, ErrLagged) {
 		t.Errorf("the first reason stays: %v", err)
 	}

@@ -1,23 +1,24 @@
-package chp
+package watch
 
 import (
 	"sync"
 
 	"clustermap/internal/store"
+	"clustermap/internal/wake"
 )
 
-// watchQueue is the queue of a watch: pieces of the log, and changes of state. The
-// client's session pushes, the watch pops.
+// queue is the queue of a watch: pieces of the log, and changes of state. The map's writer
+// pushes, the watch pops.
 //
 // A piece that continues the previous one in the same segment is joined to it. So the
 // queue is short even if every update arrives alone, and a batch costs a few
 // instructions.
-type watchQueue struct {
+type queue struct {
 	limit int           // bound of bytes
 	wake  chan struct{} // capacity 1; wakes the watch
 
 	mu      sync.Mutex
-	items   []watchItem // in order, from first on
+	items   []item // in order, from first on
 	first   int
 	bytes   int
 	changes int   // number of items that are changes
@@ -25,8 +26,8 @@ type watchQueue struct {
 	over    error // why the queue has ended; it is then empty
 }
 
-// watchItem is a change of state if change is set, otherwise a piece of the log.
-type watchItem struct {
+// item is a change of state if change is set, otherwise a piece of the log.
+type item struct {
 	piece  store.Piece
 	change *change
 }
@@ -35,19 +36,19 @@ type watchItem struct {
 // falls further behind ends with ErrLagged.
 const maxChanges = 4
 
-func (it *watchItem) release() {
+func (it *item) release() {
 	switch {
 	case it.change != nil:
 		it.change.release()
 	case it.piece.Segment != nil:
 		it.piece.Segment.Release()
 	}
-	*it = watchItem{}
+	*it = item{}
 }
 
 // push adds pieces. If the queue is full, it ends the queue with ErrLagged and returns
 // false.
-func (q *watchQueue) push(pieces []store.Piece) bool {
+func (q *queue) push(pieces []store.Piece) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.over != nil {
@@ -66,14 +67,14 @@ func (q *watchQueue) push(pieces []store.Piece) bool {
 			}
 		}
 		p.Segment.Retain()
-		q.add(watchItem{piece: p})
+		q.add(item{piece: p})
 	}
-	q.rouse()
+	q.signal()
 	return true
 }
 
 // pushChange adds a change of state, as push does.
-func (q *watchQueue) pushChange(d *change) bool {
+func (q *queue) pushChange(d *change) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.over != nil {
@@ -86,14 +87,14 @@ func (q *watchQueue) pushChange(d *change) bool {
 		return false
 	}
 	q.changes++
-	q.add(watchItem{change: d})
-	q.rouse()
+	q.add(item{change: d})
+	q.signal()
 	return true
 }
 
 // add appends an item. If the array is full it first moves the items to its start, if
 // that makes room.
-func (q *watchQueue) add(it watchItem) {
+func (q *queue) add(it item) {
 	if len(q.items) == cap(q.items) && q.first > len(q.items)/2 {
 		n := copy(q.items, q.items[q.first:])
 		clear(q.items[n:])
@@ -102,28 +103,25 @@ func (q *watchQueue) add(it watchItem) {
 	q.items = append(q.items, it)
 }
 
-func (q *watchQueue) rouse() {
+func (q *queue) signal() {
 	if q.waits {
 		q.waits = false
-		select {
-		case q.wake <- struct{}{}:
-		default:
-		}
+		wake.Signal(q.wake)
 	}
 }
 
 // end ends the queue and drops its items. mu must be held.
-func (q *watchQueue) end(reason error) {
+func (q *queue) end(reason error) {
 	q.over = reason
 	for i := q.first; i < len(q.items); i++ {
 		q.items[i].release()
 	}
 	q.items, q.first, q.bytes, q.changes = nil, 0, 0, 0
-	q.rouse()
+	q.signal()
 }
 
 // stop ends the queue unless it has ended already.
-func (q *watchQueue) stop(reason error) {
+func (q *queue) stop(reason error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.over == nil {
@@ -133,19 +131,19 @@ func (q *watchQueue) stop(reason error) {
 
 // pop removes and returns the first item, which the caller must release. If the queue
 // is empty, it returns false and wake is signaled when that changes.
-func (q *watchQueue) pop() (it watchItem, ok bool, err error) {
+func (q *queue) pop() (it item, ok bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.over != nil {
-		return watchItem{}, false, q.over
+		return item{}, false, q.over
 	}
 	if q.first == len(q.items) {
 		q.items, q.first = q.items[:0], 0
 		q.waits = true
-		return watchItem{}, false, nil
+		return item{}, false, nil
 	}
 	it = q.items[q.first]
-	q.items[q.first] = watchItem{}
+	q.items[q.first] = item{}
 	q.first++
 	if it.change != nil {
 		q.changes--

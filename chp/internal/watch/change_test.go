@@ -1,4 +1,4 @@
-package chp
+package watch
 
 import (
 	"fmt"
@@ -7,9 +7,34 @@ import (
 	"testing"
 
 	"clustermap/chp/internal/subtree"
+	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
 	"clustermap/internal/testenv"
 )
+
+// pub is an update; without a value it deletes its key.
+type pub struct {
+	key   string
+	seq   int64
+	value string
+}
+
+func put(s *store.Map, updates ...pub) {
+	for _, p := range updates {
+		s.Put([]byte(p.key), p.seq, nil, nil, []byte(p.value))
+	}
+}
+
+func contents(s *store.Map) map[string]string {
+	m := map[string]string{}
+	c := s.Cut()
+	defer c.Release()
+	c.Records(func(r kvmsg.Record) bool {
+		m[string(r.Key())] = string(r.Value())
+		return true
+	})
+	return m
+}
 
 // replay applies the events of a change to the map that a watch has seen, and checks that
 // none is superfluous.
@@ -37,8 +62,8 @@ func replay(t *testing.T, seen map[string]string, d *change, of subtree.Set) (sy
 			if !had {
 				t.Errorf("told of the end of %s, which there was not", key)
 			}
-			if e.Sequence != d.after.seq {
-				t.Errorf("deletion of %s has sequence %d, want the snapshot's %d", key, e.Sequence, d.after.seq)
+			if e.Sequence != d.after.sequence {
+				t.Errorf("deletion of %s has sequence %d, want the snapshot's %d", key, e.Sequence, d.after.sequence)
 			}
 			delete(seen, key)
 		case OpSynced:
@@ -49,17 +74,17 @@ func replay(t *testing.T, seen map[string]string, d *change, of subtree.Set) (sy
 
 // randomStore has some of 200 keys, written in several turns, so that its log
 // has records that are dead.
-func randomStore(t *testing.T, random *rand.Rand, values int) *replica {
-	s := newReplica(store.Options{MinSegment: 1 << 10}, nil)
+func randomStore(t *testing.T, random *rand.Rand, values int) *store.Map {
+	s := store.New(store.Options{MinSegment: 1 << 10})
 	for turn := range 1 + random.IntN(3) {
 		for i := range 200 {
 			key := fmt.Sprintf("/%c/%d", "ab"[i%2], i)
 			switch random.IntN(4) {
 			case 0:
-				applyTo(t, &s.Map, pub{key, int64(turn), ""})
+				put(s, pub{key, int64(turn), ""})
 			case 1:
 			default:
-				applyTo(t, &s.Map, pub{key, int64(turn), fmt.Sprint("value ", random.IntN(values))})
+				put(s, pub{key, int64(turn), fmt.Sprint("value ", random.IntN(values))})
 			}
 		}
 	}
@@ -71,17 +96,17 @@ func TestChangeAgainstModel(t *testing.T) {
 	for round := range testenv.Rounds(100) {
 		random := rand.New(rand.NewPCG(3, uint64(round)))
 		of := subtree.New([][]string{nil, {"/a/"}, {"/b/3", "/b/5"}}[round%3])
-		within := func(s *replica) map[string]string {
-			m := contents(&s.Map)
+		within := func(s *store.Map) map[string]string {
+			m := contents(s)
 			maps.DeleteFunc(m, func(key, _ string) bool { return !of.Contains([]byte(key)) })
 			return m
 		}
 		before, after := randomStore(t, random, 3), randomStore(t, random, 3)
-		beforeView, afterView := newStateView(&before.Map, before.deadlines, 10), newStateView(&after.Map, after.deadlines, 20)
+		beforeView, afterView := NewState(before, nil, 10), NewState(after, nil, 20)
 		want, middle := within(after), within(before)
 		// The new state moves on before the watch looks.
 		for i := range 200 {
-			applyTo(t, &after.Map, pub{fmt.Sprintf("/a/%d", i), 30, []string{"", "late"}[i%2]})
+			put(after, pub{fmt.Sprintf("/a/%d", i), 30, []string{"", "late"}[i%2]})
 		}
 
 		seen := map[string]string{}
@@ -96,16 +121,16 @@ func TestChangeAgainstModel(t *testing.T) {
 
 func TestChangeReleasesItsCuts(t *testing.T) {
 	t.Parallel()
-	before, after := newReplica(store.Options{}, nil), newReplica(store.Options{}, nil)
-	applyTo(t, &before.Map, pub{"a", 1, "x"}, pub{"b", 2, "y"})
-	applyTo(t, &after.Map, pub{"a", 1, "z"})
-	b, a := newStateView(&before.Map, before.deadlines, 2), newStateView(&after.Map, after.deadlines, 1)
+	before, after := store.New(store.Options{}), store.New(store.Options{})
+	put(before, pub{"a", 1, "x"}, pub{"b", 2, "y"})
+	put(after, pub{"a", 1, "z"})
+	b, a := NewState(before, nil, 2), NewState(after, nil, 1)
 	d := &change{before: b.retain(), after: a.retain()}
-	b.release()
-	a.release()
+	b.Release()
+	a.Release()
 	d.open()
 	d.release()
-	for _, s := range []*replica{before, after} {
+	for _, s := range []*store.Map{before, after} {
 		if refs := s.References(); refs != 0 {
 			t.Errorf("%d references are left", refs)
 		}
@@ -113,13 +138,13 @@ func TestChangeReleasesItsCuts(t *testing.T) {
 }
 
 func TestChangeAllocatesNothingPerEvent(t *testing.T) {
-	s := newReplica(store.Options{}, nil)
+	s := store.New(store.Options{})
 	for i := range 2000 { // for three attempts
-		applyTo(t, &s.Map, pub{fmt.Sprint("key", i), int64(i), "value"})
+		put(s, pub{fmt.Sprint("key", i), int64(i), "value"})
 	}
 	all := subtree.New(nil)
-	empty := newReplica(store.Options{}, nil)
-	d := &change{before: newStateView(&empty.Map, empty.deadlines, 0), after: newStateView(&s.Map, s.deadlines, 2000)}
+	empty := store.New(store.Options{})
+	d := &change{before: NewState(empty, nil, 0), after: NewState(s, nil, 2000)}
 	d.open()
 	var e Event
 	if n := testenv.Allocs(0, 500, func() {

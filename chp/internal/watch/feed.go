@@ -1,0 +1,208 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"clustermap/chp/internal/subtree"
+	"clustermap/internal/closed"
+	"clustermap/internal/kvmsg"
+)
+
+// ErrLagged is chp.ErrLagged.
+var ErrLagged = errors.New("chp: the watch was not read fast enough")
+
+// errBusy is returned to the second of two goroutines.
+var errBusy = errors.New("chp: another goroutine is fetching events of this watch")
+
+// Feed is one watch. Only one goroutine at a time may fetch events; any goroutine may call
+// Close.
+type Feed struct {
+	list     *List
+	subtrees subtree.Set
+	queue    queue
+	fresh    bool // nothing was reported or queued yet; guarded by the map's lock
+
+	use atomic.Uint32 // idle, used or ended: says whether a goroutine owns item and bytes
+
+	// Owned by the fetching goroutine while use is used.
+	item  item
+	bytes []byte // of a piece, not yet reported
+	event Event  // of NextBatch
+}
+
+// States of Feed.use.
+const (
+	idle  uint32 = iota
+	used         // a goroutine is fetching
+	ended        // no goroutine may begin to fetch; one that is fetching cleans up
+)
+
+func newFeed(l *List, subtrees []string) *Feed {
+	f := &Feed{list: l, subtrees: subtree.New(subtrees), fresh: true}
+	f.queue.limit = l.limit
+	f.queue.wake = make(chan struct{}, 1)
+	return f
+}
+
+// Subtrees returns the subtrees that the watch reports.
+func (f *Feed) Subtrees() []string { return f.subtrees.List }
+
+// restart queues the replacement of the state before by the state after. The map's lock
+// must be held.
+func (f *Feed) restart(before, after *State) {
+	d := &change{after: after.retain()}
+	if f.fresh {
+		f.fresh = false
+		d.synced = true
+	} else {
+		d.before = before.retain()
+	}
+	if !f.queue.pushChange(d) {
+		f.list.lagged.Add(1)
+	}
+}
+
+// Next stores the next event in e and waits for it. The event is valid until the next call
+// of Next, NextBatch or Close. If the context has ended, Next still returns an event that is
+// queued. Other errors than the context's are permanent.
+func (f *Feed) Next(ctx context.Context, e *Event) error {
+	if err := f.begin(); err != nil {
+		return err
+	}
+	defer f.finish()
+	for !f.step(e) {
+		if more, err := f.advance(); err != nil {
+			return err
+		} else if !more {
+			if err := f.wait(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// NextBatch waits for events and calls do for each one that is queued, until do returns
+// false; the others stay queued. The event is the same each time, and valid during the
+// call.
+func (f *Feed) NextBatch(ctx context.Context, do func(*Event) bool) error {
+	if err := f.begin(); err != nil {
+		return err
+	}
+	defer f.finish()
+	for any := false; ; {
+		for f.step(&f.event) {
+			any = true
+			if !do(&f.event) {
+				return nil
+			}
+		}
+		more, err := f.advance()
+		switch {
+		case err != nil:
+			return err
+		case more:
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+		case any:
+			return nil
+		default:
+			if err := f.wait(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// Close ends the watch and frees its memory. A blocked call returns the error of a closed
+// map. Close may be called more than once.
+func (f *Feed) Close() {
+	f.stop(closed.CHP)
+	if f.use.Swap(ended) == idle {
+		f.drop()
+	}
+}
+
+// stop ends the queue and removes the watch from its list.
+func (f *Feed) stop(reason error) {
+	f.list.remove(f)
+	f.queue.stop(reason)
+}
+
+// begin acquires the right to fetch, and finish releases it. If the watch was closed in
+// between, finish cleans up.
+func (f *Feed) begin() error {
+	switch {
+	case f.use.CompareAndSwap(idle, used):
+		return nil
+	case f.use.Load() == ended:
+		return closed.CHP
+	}
+	return errBusy
+}
+
+func (f *Feed) finish() {
+	if !f.use.CompareAndSwap(used, idle) {
+		f.drop()
+	}
+}
+
+// drop releases the current item.
+func (f *Feed) drop() {
+	f.item.release()
+	f.bytes, f.event = nil, Event{}
+}
+
+// step stores the next event of the current item in e, and reports whether there was
+// one.
+func (f *Feed) step(e *Event) bool {
+	if d := f.item.change; d != nil {
+		return d.next(e, &f.subtrees)
+	}
+	for len(f.bytes) > 0 {
+		r := kvmsg.Record(f.bytes)
+		f.bytes = f.bytes[e.read(f.bytes):]
+		if f.subtrees.All() || f.subtrees.Contains(e.Key) {
+			if e.Op == OpSet && len(e.Properties) > 0 {
+				e.TTL = f.list.remaining(r)
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// advance replaces the current item, which is used up, by the next one, if there is one.
+func (f *Feed) advance() (more bool, err error) {
+	f.drop()
+	it, ok, err := f.queue.pop()
+	if err != nil {
+		if errors.Is(err, ErrLagged) {
+			f.stop(err) // so that nothing is pushed to it
+		}
+		return false, err
+	}
+	if !ok {
+		return false, nil
+	}
+	f.item = it
+	if it.change != nil {
+		it.change.open()
+	} else {
+		f.bytes = it.piece.Wire()
+	}
+	return true, nil
+}
+
+// wait waits until the queue may have an item.
+func (f *Feed) wait(ctx context.Context) error {
+	select {
+	case <-f.queue.wake:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
