@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clustermap/internal/mutate"
+	"clustermap/internal/wake"
 )
 
 // DefaultGroupBytes is the default of GroupOptions.Bytes.
@@ -213,7 +214,7 @@ func (g *Group) add(e Entry) uint64 {
 	g.staged.bytes += n
 	g.credit -= n + EntrySpace
 	if len(g.staged.entries) == 1 {
-		wake(g.stage)
+		wake.Signal(g.stage)
 	}
 	return e.Index
 }
@@ -243,7 +244,7 @@ func (g *Group) reserved(n int, err error) {
 	g.credit = n - g.staged.bytes - EntrySpace*len(g.staged.entries)
 	if err != nil && g.full == nil {
 		g.full, g.closed = err, true
-		wake(g.stage)
+		wake.Signal(g.stage)
 	}
 }
 
@@ -262,7 +263,7 @@ func (g *Group) Flush(ctx context.Context) error {
 	index := g.last
 	if index > g.durable && index > g.asked {
 		g.asked = index
-		wake(g.flush)
+		wake.Signal(g.flush)
 	}
 	return g.until(ctx, index)
 }
@@ -307,7 +308,7 @@ func (g *Group) Failed() <-chan struct{} { return g.failed }
 func (g *Group) Close() error {
 	g.mu.Lock()
 	g.closed = true
-	wake(g.stage)
+	wake.Signal(g.stage)
 	g.mu.Unlock()
 	g.running.Wait()
 	return g.Err()
@@ -355,14 +356,6 @@ func (g *Group) wait(ctx context.Context, ready func() bool) error {
 	}
 }
 
-// wake wakes one of the goroutines.
-func wake(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // wakeWaiters wakes all goroutines that wait. The caller holds g.mu.
 func (g *Group) wakeWaiters() {
 	if g.changed != nil {
@@ -380,8 +373,8 @@ func (g *Group) end(err error) {
 			close(g.failed)
 		}
 	}
-	wake(g.stage)
-	wake(g.flush)
+	wake.Signal(g.stage)
+	wake.Signal(g.flush)
 	g.wakeWaiters()
 }
 
@@ -431,11 +424,11 @@ func (g *Group) writeAll() {
 			g.waiting += size
 		}
 		if len(g.staged.entries) > 0 {
-			wake(g.stage)
+			wake.Signal(g.stage)
 		}
 		g.drained = closed // nothing was appended since
 		g.wakeWaiters()
-		wake(g.flush)
+		wake.Signal(g.flush)
 		g.mu.Unlock()
 		if closed {
 			return

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"clustermap/internal/command"
+	"clustermap/internal/wake"
 	"clustermap/patterns/espresso"
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -264,10 +265,7 @@ func (r *replay) count(ctx context.Context, s *sockets.Dealer) {
 		defer b.Release()
 		for s.RecvBatch(ctx, &b) == nil {
 			r.replies.Add(int64(b.Len()))
-			select {
-			case r.replied <- struct{}{}:
-			default:
-			}
+			wake.Signal(r.replied)
 		}
 	}()
 }

@@ -102,10 +102,7 @@ func (q *Queue) put(e queued) {
 		q.ended = make(chan struct{})
 		go q.run()
 	}
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	wake.Signal(q.wake)
 }
 
 // allow reports whether a record is within the rate of its kind. mu must be held.
@@ -223,10 +220,7 @@ func (q *Queue) Close() {
 	q.mu.Lock()
 	q.closed = true
 	ended := q.ended
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	wake.Signal(q.wake)
 	q.mu.Unlock()
 	if ended == nil {
 		return

@@ -14,6 +14,7 @@ import (
 
 	"clustermap/internal/closed"
 	"clustermap/internal/election"
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
 
@@ -451,10 +452,7 @@ func (n *Node) admit() {
 		for _, topic := range topics(ours, string(m[0][1:])) {
 			_ = change(peer, topic) // the peer may have gone
 		}
-		select {
-		case n.joined <- struct{}{}:
-		default:
-		}
+		wake.Signal(n.joined)
 	}
 }
 

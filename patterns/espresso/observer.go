@@ -6,6 +6,7 @@ import (
 	"io"
 	"sync"
 
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
 
@@ -80,10 +81,7 @@ func (o *Observer) end() {
 }
 
 func (o *Observer) wakeUp() {
-	select {
-	case o.wake <- struct{}{}:
-	default:
-	}
+	wake.Signal(o.wake)
 }
 
 // offer queues the messages that pass the filter, and counts those for which there is no

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
 
@@ -75,10 +76,7 @@ func (k *call) release() {
 // wakeUp makes the call's goroutine call plan again. Client.mu must be held, and the
 // call must be pending.
 func (k *call) wakeUp() {
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
+	wake.Signal(k.wake)
 }
 
 // waitsFor returns the connection over which a reply is expected, or nil.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clustermap/internal/hooks"
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
 
@@ -70,10 +71,7 @@ func (l *ready) add(j *joiner) {
 	l.mu.Lock()
 	l.list = append(l.list, j)
 	l.mu.Unlock()
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
+	wake.Signal(l.wake)
 }
 
 // drain returns the list and replaces it with an empty one.

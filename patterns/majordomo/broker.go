@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"clustermap/internal/list"
 	"clustermap/internal/peerlog"
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -31,12 +32,12 @@ type Broker struct {
 	drain    uint64 // counts drains
 	conns    map[*sockets.Peer]*conn
 	services map[string]*service
-	orphans  list[service] // those without a worker, oldest first
-	workers  list[worker]  // registered, in the order in which they did
+	orphans  list.List[service] // those without a worker, oldest first
+	workers  list.List[worker]  // registered, in the order in which they did
 	lanes    map[laneKey]*lane
 
-	deadlines list[job] // all requests, in the order in which they came
-	bytes     int       // of all requests
+	deadlines list.List[job] // all requests, in the order in which they came
+	bytes     int            // of all requests
 	stats     BrokerStats
 	peerLog   *peerlog.Log
 
@@ -79,9 +80,9 @@ type conn struct {
 	gone      bool // the connection has ended
 	dismissed bool // nothing more is accepted from it or sent to it
 
-	worker *worker    // the worker that it is registered as, or nil
-	lanes  list[lane] // its waiting requests
-	last   *lane      // the lane of its last waiting request, if that still exists
+	worker *worker         // the worker that it is registered as, or nil
+	lanes  list.List[lane] // its waiting requests
+	last   *lane           // the lane of its last waiting request, if that still exists
 
 	stage    []byte // messages to be sent at the end of this drain, in wire form
 	messages int
@@ -140,7 +141,7 @@ func (b *Broker) Stats() BrokerStats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.stats
-	s.Services, s.Workers, s.Bytes = len(b.services), b.workers.n, b.bytes
+	s.Services, s.Workers, s.Bytes = len(b.services), b.workers.Len(), b.bytes
 	return s
 }
 
@@ -155,8 +156,8 @@ func (b *Broker) Close() error {
 		return nil
 	}
 	b.closed = true
-	for w := b.workers.front(); w != nil; w = b.workers.front() {
-		w.inBroker.remove()
+	for w := b.workers.Front(); w != nil; w = b.workers.Front() {
+		w.inBroker.Remove()
 		b.dismiss(w.conn, w.version)
 	}
 	b.flush()
@@ -216,8 +217,8 @@ func (b *Broker) tick() {
 		b.now = int64(now)
 		if late := now - last - period; late > period {
 			// This process did not run, which is not the workers' fault.
-			for e := b.workers.head; e != nil; e = e.next {
-				e.of.heard += int64(late)
+			for w := range b.workers.All() {
+				w.heard += int64(late)
 			}
 		}
 		last = now
@@ -233,9 +234,7 @@ func (b *Broker) tick() {
 func (b *Broker) purge() {
 	silent := b.now - int64(b.opts.Heartbeat)*int64(b.opts.Liveness)
 	idle := b.now - int64(b.opts.Heartbeat)*7/8
-	for e := b.workers.head; e != nil; {
-		w := e.of
-		e = e.next
+	for w := range b.workers.All() {
 		if w.heard <= silent {
 			b.stats.Lost++
 			// It may come back.
@@ -251,8 +250,8 @@ func (b *Broker) purge() {
 
 // expire drops requests that have waited too long.
 func (b *Broker) expire() {
-	for j := b.deadlines.front(); j != nil && j.expiry <= b.now; j = b.deadlines.front() {
-		j.inTime.remove()
+	for j := b.deadlines.Front(); j != nil && j.expiry <= b.now; j = b.deadlines.Front() {
+		j.inTime.Remove()
 		if j.lane == nil {
 			continue // a worker has it
 		}
@@ -300,8 +299,8 @@ func (b *Broker) end(c *conn) {
 		b.stats.Lost++
 		b.remove(w)
 	}
-	for l := c.lanes.front(); l != nil; l = c.lanes.front() {
-		j := l.jobs.front()
+	for l := c.lanes.Front(); l != nil; l = c.lanes.Front() {
+		j := l.jobs.Front()
 		s := j.service
 		b.unwait(j) // the lane ends with its last job
 		b.stats.Abandoned++
@@ -368,11 +367,11 @@ func (b *Broker) handleCommand(c *conn, p *packet) {
 			b.outOfTurn(c, p.version)
 		}
 	case reply, partial:
-		if w == nil || w.jobs.n == 0 {
+		if w == nil || w.jobs.Len() == 0 {
 			b.outOfTurn(c, p.version)
 			return
 		}
-		j := w.jobs.front()
+		j := w.jobs.Front()
 		if string(p.address) != string(j.client.peer.Identity()) {
 			b.invalid(c)
 			return

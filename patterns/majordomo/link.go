@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -177,10 +178,7 @@ func ownFrames(body zmtp.WireMessage) [][]byte {
 }
 
 func (c *call) wakeUp() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
+	wake.Signal(c.wake)
 }
 
 // do sends a request and waits for its reply. It returns errLost if the request may be

@@ -1,6 +1,7 @@
 package majordomo
 
 import (
+	"clustermap/internal/list"
 	"clustermap/zmtp"
 )
 
@@ -9,15 +10,15 @@ type job struct {
 	client  *conn
 	version Version // the client's
 	service *service
-	worker  *worker      // the worker that has it, or nil
-	lane    *lane        // the lane in which it waits, or nil
-	place   element[job] // in the lane or in the worker's jobs
-	inTime  element[job] // in Broker.deadlines
-	data    []byte       // the envelope of the reply, and the body
-	split   int          // where the body begins in data
-	expiry  int64        // when it is dropped if it still waits
-	sent    int64        // when it was sent to the worker
-	kept    []byte       // frames of partial replies for a client of 0.1, in wire form
+	worker  *worker           // the worker that has it, or nil
+	lane    *lane             // the lane in which it waits, or nil
+	place   list.Element[job] // in the lane or in the worker's jobs
+	inTime  list.Element[job] // in Broker.deadlines
+	data    []byte            // the envelope of the reply, and the body
+	split   int               // where the body begins in data
+	expiry  int64             // when it is dropped if it still waits
+	sent    int64             // when it was sent to the worker
+	kept    []byte            // frames of partial replies for a client of 0.1, in wire form
 
 	deliveries int  // number of workers that were lost with it
 	returned   bool // a worker was lost that had it, so it is not sent ahead any more
@@ -34,10 +35,10 @@ func (j *job) size() int              { return len(j.data) }
 type lane struct {
 	client    *conn
 	service   *service
-	jobs      list[job]
+	jobs      list.List[job]
 	bytes     int
-	inService element[lane] // in service.lanes
-	inClient  element[lane] // in conn.lanes
+	inService list.Element[lane] // in service.lanes
+	inClient  list.Element[lane] // in conn.lanes
 }
 
 type laneKey struct {
@@ -62,7 +63,7 @@ func (b *Broker) newJob(c *conn, s *service, p *packet) *job {
 		b.spareBytes -= cap(j.data)
 	} else {
 		j = &job{}
-		j.place.of, j.inTime.of = j, j
+		j.place.Of, j.inTime.Of = j, j
 	}
 	j.client, j.version, j.service = c, p.version, s
 	j.data = append(append(j.data[:0], p.envelope...), p.body...)
@@ -70,7 +71,7 @@ func (b *Broker) newJob(c *conn, s *service, p *packet) *job {
 	b.bytes += j.size()
 	if b.opts.Expiry > 0 {
 		j.expiry = b.now + int64(b.opts.Expiry)
-		b.deadlines.pushBack(&j.inTime)
+		b.deadlines.PushBack(&j.inTime)
 	}
 	return j
 }
@@ -78,13 +79,13 @@ func (b *Broker) newJob(c *conn, s *service, p *packet) *job {
 // drop frees a job that is in no lane and that no worker has.
 func (b *Broker) drop(j *job) {
 	b.bytes -= j.size() + len(j.kept)
-	j.inTime.remove()
+	j.inTime.Remove()
 	data := j.data
 	if cap(data) > maxSpareData || b.spareBytes+cap(data) > maxSpareBytes {
 		data = nil
 	}
 	*j = job{data: data}
-	j.place.of, j.inTime.of = j, j
+	j.place.Of, j.inTime.Of = j, j
 	if len(b.spareJobs) < maxSpareJobs {
 		b.spareBytes += cap(data)
 		b.spareJobs = append(b.spareJobs, j)
@@ -99,9 +100,9 @@ func (b *Broker) wait(j *job, first bool) {
 	}
 	j.lane = l
 	if first {
-		l.jobs.pushFront(&j.place)
+		l.jobs.PushFront(&j.place)
 	} else {
-		l.jobs.pushBack(&j.place)
+		l.jobs.PushBack(&j.place)
 	}
 	l.bytes += j.size()
 	l.service.waiting++
@@ -111,12 +112,12 @@ func (b *Broker) wait(j *job, first bool) {
 // unwait removes a job from its lane.
 func (b *Broker) unwait(j *job) {
 	l := j.lane
-	j.place.remove()
+	j.place.Remove()
 	j.lane = nil
 	l.bytes -= j.size()
 	l.service.waiting--
 	l.service.waitingBytes -= j.size()
-	if l.jobs.n == 0 {
+	if l.jobs.Len() == 0 {
 		b.endLane(l)
 	}
 }
@@ -135,25 +136,25 @@ func (b *Broker) newLane(c *conn, s *service) *lane {
 		b.spareLanes = b.spareLanes[:n-1]
 	} else {
 		l = &lane{}
-		l.inService.of, l.inClient.of = l, l
+		l.inService.Of, l.inClient.Of = l, l
 	}
 	l.client, l.service = c, s
-	s.lanes.pushBack(&l.inService)
-	c.lanes.pushBack(&l.inClient)
+	s.lanes.PushBack(&l.inService)
+	c.lanes.PushBack(&l.inClient)
 	b.lanes[laneKey{c, s}] = l
 	c.last = l
 	return l
 }
 
 func (b *Broker) endLane(l *lane) {
-	l.inService.remove()
-	l.inClient.remove()
+	l.inService.Remove()
+	l.inClient.Remove()
 	delete(b.lanes, laneKey{l.client, l.service})
 	if l.client.last == l {
 		l.client.last = nil
 	}
 	*l = lane{}
-	l.inService.of, l.inClient.of = l, l
+	l.inService.Of, l.inClient.Of = l, l
 	if len(b.spareLanes) < maxSpareLanes {
 		b.spareLanes = append(b.spareLanes, l)
 	}
@@ -166,12 +167,12 @@ func (b *Broker) hasRoom(c *conn, s *service, size int) bool {
 	if b.bytes+size > b.opts.MaxBytes {
 		return false
 	}
-	if s.waiting == 0 && s.idle.n+s.ahead.n > 0 {
+	if s.waiting == 0 && s.idle.Len()+s.ahead.Len() > 0 {
 		return true // it does not wait
 	}
 	jobs, bytes := 0, 0
 	if l := b.laneOf(c, s); l != nil {
-		jobs, bytes = l.jobs.n, l.bytes
+		jobs, bytes = l.jobs.Len(), l.bytes
 	}
 	freeBytes := b.opts.MaxWaitingBytes - s.waitingBytes
 	return jobs < b.opts.MaxWaiting-s.waiting && (bytes+size <= freeBytes-size || bytes == 0 && size <= freeBytes)

@@ -3,6 +3,8 @@ package majordomo
 import (
 	"strconv"
 	"time"
+
+	"clustermap/internal/list"
 )
 
 // worker is a connection that has registered for a service.
@@ -10,8 +12,8 @@ type worker struct {
 	conn    *conn
 	version Version
 	service *service
-	head    []byte    // the start of every REQUEST to it
-	jobs    list[job] // the requests that it has, in the order in which they were sent
+	head    []byte         // the start of every REQUEST to it
+	jobs    list.List[job] // the requests that it has, in the order in which they were sent
 	bytes   int
 	limit   int   // the most requests that it accepts at a time
 	window  int   // the number of requests that it is sent now, 1 to limit
@@ -20,8 +22,8 @@ type worker struct {
 	heard    int64 // when it was last heard
 	lastSent int64 // when it was last sent a message
 
-	free     element[worker] // in service.idle or service.ahead
-	inBroker element[worker] // in Broker.workers
+	free     list.Element[worker] // in service.idle or service.ahead
+	inBroker list.Element[worker] // in Broker.workers
 }
 
 const (
@@ -37,7 +39,7 @@ const (
 
 // register adds a worker. It returns nil if there is no room for it.
 func (b *Broker) register(c *conn, p *packet) *worker {
-	if b.workers.n >= b.opts.MaxWorkers {
+	if b.workers.Len() >= b.opts.MaxWorkers {
 		return nil
 	}
 	s := b.enlist(p.service)
@@ -46,8 +48,8 @@ func (b *Broker) register(c *conn, p *packet) *worker {
 	}
 	w := &worker{conn: c, version: p.version, service: s, limit: aheadOf(c.peer), window: 1, heard: b.now, lastSent: b.now}
 	w.head = appendWorkerHeader(nil, w.version, request, true)
-	w.free.of, w.inBroker.of = w, w
-	b.workers.pushBack(&w.inBroker)
+	w.free.Of, w.inBroker.Of = w, w
+	b.workers.PushBack(&w.inBroker)
 	b.addWorker(s)
 	s.holder = c.holder()
 	c.worker = w
@@ -57,12 +59,12 @@ func (b *Broker) register(c *conn, p *packet) *worker {
 
 // place adds the worker to the end of the list of its service to which it belongs.
 func (w *worker) place() {
-	w.free.remove()
+	w.free.Remove()
 	switch {
-	case w.jobs.n == 0:
-		w.service.idle.pushBack(&w.free)
-	case w.jobs.n < w.window && w.bytes < aheadBytes && !w.jobs.front().returned:
-		w.service.ahead.pushBack(&w.free)
+	case w.jobs.Len() == 0:
+		w.service.idle.PushBack(&w.free)
+	case w.jobs.Len() < w.window && w.bytes < aheadBytes && !w.jobs.Front().returned:
+		w.service.ahead.PushBack(&w.free)
 	}
 }
 
@@ -82,16 +84,16 @@ func (w *worker) adapt(now, sent int64) {
 // may have begun, as often as BrokerOptions.MaxDeliveries allows.
 func (b *Broker) remove(w *worker) {
 	w.conn.worker = nil
-	w.free.remove()
-	w.inBroker.remove()
+	w.free.Remove()
+	w.inBroker.Remove()
 	if w.service.run == w {
 		w.service.run = nil
 	}
 	s := w.service
-	if j := w.jobs.front(); j != nil {
+	if j := w.jobs.Front(); j != nil {
 		j.deliveries++
 	}
-	b.giveBack(w, 0, w.jobs.n, true)
+	b.giveBack(w, 0, w.jobs.Len(), true)
 	b.removeWorker(s)
 	b.dispatch(s)
 	b.retire(s)
@@ -100,13 +102,14 @@ func (b *Broker) remove(w *worker) {
 // giveBack removes n requests after the first skip ones from a worker, and puts them
 // before those that wait.
 func (b *Broker) giveBack(w *worker, skip, n int, lost bool) {
-	e := w.jobs.tail
-	for range w.jobs.n - skip - n {
-		e = e.prev
-	}
-	for range n { // last to first, since each goes to the front
-		j := e.of
-		e = e.prev
+	behind := w.jobs.Len() - skip - n
+	for j := range w.jobs.Backward() { // last to first, since each goes to the front
+		if behind--; behind >= 0 {
+			continue
+		}
+		if n--; n < 0 {
+			break
+		}
 		b.removeJob(j)
 		j.returned = j.returned || lost
 		b.repeat(j)
@@ -139,7 +142,7 @@ func (b *Broker) repeat(j *job) {
 // handleGiveBack handles a worker's command that gives back requests.
 func (b *Broker) handleGiveBack(w *worker, count []byte) bool {
 	n, err := strconv.ParseUint(string(count), 10, 16)
-	if err != nil || int(n) >= w.jobs.n && n > 0 {
+	if err != nil || int(n) >= w.jobs.Len() && n > 0 {
 		return false
 	}
 	w.window = 1

@@ -3,6 +3,8 @@ package majordomo
 import (
 	"slices"
 	"strings"
+
+	"clustermap/internal/list"
 )
 
 // service is a name for which workers have registered or requests wait. It is removed
@@ -15,13 +17,13 @@ type service struct {
 
 	waiting      int // requests in lanes
 	waitingBytes int
-	lanes        list[lane] // lanes with requests, in the order of their turns
+	lanes        list.List[lane] // lanes with requests, in the order of their turns
 
-	orphan  element[service] // in Broker.orphans while it has no worker
-	retired bool             // removed from Broker.services
+	orphan  list.Element[service] // in Broker.orphans while it has no worker
+	retired bool                  // removed from Broker.services
 
-	idle  list[worker] // workers without a request, longest idle first
-	ahead list[worker] // workers that may be sent one more ahead
+	idle  list.List[worker] // workers without a request, longest idle first
+	ahead list.List[worker] // workers that may be sent one more ahead
 
 	// A run of requests for one worker: see pick.
 	run   *worker
@@ -42,7 +44,7 @@ type ServiceStatus struct {
 // many services as there is room for more.
 func (b *Broker) lookup(c *conn, name []byte) *service {
 	s := b.services[string(name)]
-	if s == nil && c.lanes.n < b.opts.MaxServices-len(b.services) {
+	if s == nil && c.lanes.Len() < b.opts.MaxServices-len(b.services) {
 		s = b.newService(name)
 	}
 	return s
@@ -56,7 +58,7 @@ func (b *Broker) enlist(name []byte) *service {
 		return s
 	}
 	if len(b.services) >= b.opts.MaxServices {
-		old := b.orphans.front()
+		old := b.orphans.Front()
 		if old == nil {
 			return nil
 		}
@@ -67,16 +69,16 @@ func (b *Broker) enlist(name []byte) *service {
 
 func (b *Broker) newService(name []byte) *service {
 	s := &service{name: string(name)}
-	s.orphan.of = s
-	b.orphans.pushBack(&s.orphan)
+	s.orphan.Of = s
+	b.orphans.PushBack(&s.orphan)
 	b.services[s.name] = s
 	return s
 }
 
 // abandon removes a service without workers and drops all requests that wait for it.
 func (b *Broker) abandon(s *service) {
-	for l := s.lanes.front(); l != nil; l = s.lanes.front() {
-		j := l.jobs.front()
+	for l := s.lanes.Front(); l != nil; l = s.lanes.Front() {
+		j := l.jobs.Front()
 		b.unwait(j)
 		b.stats.Refused++
 		b.refuse(j, ErrNoService)
@@ -87,13 +89,13 @@ func (b *Broker) abandon(s *service) {
 // addWorker and removeWorker count the workers of a service.
 func (b *Broker) addWorker(s *service) {
 	s.workers++
-	s.orphan.remove()
+	s.orphan.Remove()
 }
 
 func (b *Broker) removeWorker(s *service) {
 	s.workers--
 	if s.workers == 0 {
-		b.orphans.pushBack(&s.orphan)
+		b.orphans.PushBack(&s.orphan)
 	}
 }
 
@@ -101,7 +103,7 @@ func (b *Broker) removeWorker(s *service) {
 func (b *Broker) retire(s *service) {
 	if s.workers == 0 && s.waiting == 0 && !s.retired {
 		s.retired = true
-		s.orphan.remove()
+		s.orphan.Remove()
 		delete(b.services, s.name)
 	}
 }
@@ -114,13 +116,13 @@ func (b *Broker) retire(s *service) {
 // of that. With many workers, runs account for most of the saved system calls, here and
 // at the workers.
 func (b *Broker) pick(s *service, j *job) *worker {
-	if w := s.run; w != nil && s.left > 0 && s.drain == b.drain && w.free.in == &s.ahead && !j.returned {
+	if w := s.run; w != nil && s.left > 0 && s.drain == b.drain && w.free.In(&s.ahead) && !j.returned {
 		s.left--
 		return w
 	}
-	w := s.idle.front()
+	w := s.idle.Front()
 	if w == nil && !j.returned { // it may end this worker too, so no other request should be sent with it
-		w = s.ahead.front()
+		w = s.ahead.Front()
 	}
 	s.run = nil
 	if w != nil && w.window >= runPart {
@@ -150,15 +152,15 @@ func (b *Broker) admit(j *job) {
 // taking the clients in turn.
 func (b *Broker) dispatch(s *service) {
 	for s.waiting > 0 {
-		l := s.lanes.front()
-		j := l.jobs.front()
+		l := s.lanes.Front()
+		j := l.jobs.Front()
 		w := b.pick(s, j)
 		if w == nil {
 			return
 		}
-		if l.jobs.n > 1 {
-			l.inService.remove()
-			s.lanes.pushBack(&l.inService)
+		if l.jobs.Len() > 1 {
+			l.inService.Remove()
+			s.lanes.PushBack(&l.inService)
 		}
 		b.unwait(j)
 		b.give(j, w)
@@ -168,7 +170,7 @@ func (b *Broker) dispatch(s *service) {
 // give sends a request to a worker.
 func (b *Broker) give(j *job, w *worker) {
 	j.worker, j.sent = w, b.now
-	w.jobs.pushBack(&j.place)
+	w.jobs.PushBack(&j.place)
 	w.bytes += j.size()
 	j.service.given++
 	dst := append(b.open(w.conn), w.head...)
@@ -179,7 +181,7 @@ func (b *Broker) give(j *job, w *worker) {
 
 // removeJob removes a request from its worker.
 func (b *Broker) removeJob(j *job) {
-	j.place.remove()
+	j.place.Remove()
 	j.worker.bytes -= j.size()
 	j.worker = nil
 	j.service.given--

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -177,10 +178,7 @@ func (s *session) push(p *packet) bool {
 	s.queue = append(s.queue, t)
 	switch {
 	case waiting == 0 && !s.busy:
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
+		wake.Signal(s.wake)
 	case !s.armed:
 		s.armed = true
 		s.slow.Reset(giveBackTime)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"clustermap/internal/backoff"
+	"clustermap/internal/list"
+	"clustermap/internal/wake"
 )
 
 // A broker executes requests. It is the dispatcher's view of Majordomo.
@@ -67,8 +69,8 @@ type service struct {
 	wake chan struct{} // serve has to check the fields below; capacity 1
 
 	// Guarded by dispatcher.mu.
-	ready   list      // oldest first
-	delayed delayHeap // failed requests, until they are tried again
+	ready   list.List[entry] // oldest first
+	delayed delayHeap        // failed requests, until they are tried again
 	running int
 	lost    bool // an attempt found the service unavailable
 	served  bool // an attempt had an answer
@@ -143,13 +145,13 @@ func (d *dispatcher) add(e *entry) {
 	}
 	s := d.services[e.service]
 	if s == nil {
-		s = &service{name: e.service, wake: make(chan struct{}, 1), ready: list{link: byQueue}}
+		s = &service{name: e.service, wake: make(chan struct{}, 1)}
 		d.services[s.name] = s
 		d.running.Go(func() { d.serve(s) })
 	}
 	e.service = s.name // one copy of a name for all its requests
 	e.state = stateReady
-	s.ready.pushBack(e)
+	s.ready.PushBack(&e.queue)
 	s.wakeUp()
 }
 
@@ -160,7 +162,7 @@ func (d *dispatcher) drop(e *entry) {
 	s := d.services[e.service]
 	switch e.state {
 	case stateReady:
-		s.ready.remove(e)
+		e.queue.Remove()
 	case stateDelayed:
 		heap.Remove(&s.delayed, e.place)
 	case stateRunning:
@@ -174,10 +176,7 @@ func (d *dispatcher) drop(e *entry) {
 
 // wakeUp wakes serve.
 func (s *service) wakeUp() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	wake.Signal(s.wake)
 }
 
 func (d *dispatcher) now() time.Duration { return time.Since(d.began) }
@@ -202,15 +201,15 @@ func (d *dispatcher) serve(s *service) {
 		for len(s.delayed) > 0 && s.delayed[0].due <= now {
 			e := heap.Pop(&s.delayed).(*entry)
 			e.state = stateReady
-			s.ready.pushBack(e)
+			s.ready.PushBack(&e.queue)
 		}
 		// Replies that are not fetched and deleted have filled the store: no more of
 		// them. Or replies wait for a disk that is slow or full.
 		crowded := d.store.repliesBytes() >= d.options.maxReplies || d.held >= d.options.maxHeld/2
-		for available && !crowded && s.running < d.options.perService && s.ready.first != nil {
-			d.start(s, s.ready.first)
+		for available && !crowded && s.running < d.options.perService && s.ready.Front() != nil {
+			d.start(s, s.ready.Front())
 		}
-		idle := s.ready.first == nil
+		idle := s.ready.Front() == nil
 		if idle && len(s.delayed) == 0 && s.running == 0 {
 			delete(d.services, s.name)
 			d.mu.Unlock()
@@ -261,7 +260,7 @@ func (d *dispatcher) sleep(wait time.Duration) bool {
 
 // start starts an attempt with a request of s.ready. The caller holds d.mu.
 func (d *dispatcher) start(s *service, e *entry) {
-	s.ready.remove(e)
+	e.queue.Remove()
 	ctx, cancel := context.WithCancel(d.ctx)
 	e.state, e.cancel = stateRunning, cancel
 	s.running++
@@ -291,7 +290,7 @@ func (d *dispatcher) ended(s *service, e *entry, err error) {
 	if errors.Is(err, errUnavailable) {
 		s.lost = true
 		e.state = stateReady
-		s.ready.pushFront(e)
+		s.ready.PushFront(&e.queue)
 		return
 	}
 	e.state = stateDelayed

@@ -86,9 +86,9 @@ func agree(t testing.TB, s *store) {
 			replies += int64(e.size)
 		}
 	}
-	if s.entries != len(s.index) || s.waiting.n+s.done.n != len(s.index) || s.bytes != bytes || s.replies != replies {
+	if s.entries != len(s.index) || s.waiting.Len()+s.done.Len() != len(s.index) || s.bytes != bytes || s.replies != replies {
 		t.Fatalf("%d entries, %d waiting, %d done, %d in the index; %d bytes of %d, of replies %d of %d",
-			s.entries, s.waiting.n, s.done.n, len(s.index), s.bytes, bytes, s.replies, replies)
+			s.entries, s.waiting.Len(), s.done.Len(), len(s.index), s.bytes, bytes, s.replies, replies)
 	}
 }
 

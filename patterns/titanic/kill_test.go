@@ -66,7 +66,7 @@ func (l *ledger) check(t *testing.T, dir string) (waiting, done int) {
 			t.Errorf("%s was executed and is not stored", text)
 		}
 	}
-	return s.waiting.n, s.done.n
+	return s.waiting.Len(), s.done.Len()
 }
 
 // TestKill repeatedly kills a server with kill -9 at random instants while clients submit,

@@ -49,8 +49,6 @@ func openStore(dir string, o storeOptions) (_ *store, err error) {
 		wake:    make(chan struct{}, 1),
 		failed:  make(chan struct{}),
 		index:   make(map[UUID]*entry),
-		waiting: list{link: byAge},
-		done:    list{link: byAge},
 	}
 	// When bbolt opens a file for writing, it reads all of it in a goroutine, in which a
 	// damaged page ends the process. So load reads it first and returns an error.
@@ -184,11 +182,11 @@ func (s *store) load(path string) (transaction int, err error) {
 				name = h.service
 				services[name] = name
 			}
-			e := &entry{
+			e := newEntry(entry{
 				id: h.id, service: name, key: binary.BigEndian.Uint64(k),
 				kind: h.kind, size: len(v) + entryBytes,
 				at: -time.Duration(max(0, wall-h.at)),
-			}
+			})
 			if s.index[e.id] != nil {
 				return fmt.Errorf("%w: two messages %v", ErrCorrupt, e.id)
 			}
@@ -197,7 +195,7 @@ func (s *store) load(path string) (transaction int, err error) {
 			s.account(e, 1)
 			s.next = max(s.next, e.key)
 			if e.kind == kindRequest {
-				s.waiting.pushBack(e)
+				s.waiting.PushBack(&e.age)
 			} else {
 				done = append(done, e)
 			}
@@ -206,7 +204,7 @@ func (s *store) load(path string) (transaction int, err error) {
 	})
 	slices.SortStableFunc(done, func(a, b *entry) int { return cmp.Compare(a.at, b.at) })
 	for _, e := range done {
-		s.done.pushBack(e)
+		s.done.PushBack(&e.age)
 	}
 	return transaction, err
 }

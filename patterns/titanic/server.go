@@ -81,7 +81,7 @@ func openServer(o Options) (*Server, error) {
 // start starts to execute the stored requests.
 func (s *Server) start(b broker) {
 	s.dispatch.broker = b
-	for e := s.store.waiting.first; e != nil; e = e.age.next { // the store does not change yet
+	for e := range s.store.waiting.All() { // the store does not change yet
 		s.dispatch.add(e)
 	}
 	s.running.Go(s.expire)
@@ -227,7 +227,7 @@ type Status struct {
 func (s *Server) Status() Status {
 	st := Status{Invalid: s.invalid.Load(), Full: s.full.Load(), Expired: s.expired.Load()}
 	s.store.mu.Lock()
-	st.Waiting, st.Replies, st.Bytes = s.store.waiting.n, s.store.done.n, s.store.bytes
+	st.Waiting, st.Replies, st.Bytes = s.store.waiting.Len(), s.store.done.Len(), s.store.bytes
 	st.Stored, st.Executed = s.store.stored, s.store.executed
 	st.Changes, st.Flushes = s.store.changes, s.store.commits
 	s.store.mu.Unlock()

@@ -12,6 +12,9 @@ import (
 	"syscall"
 	"time"
 
+	"clustermap/internal/list"
+	"clustermap/internal/wake"
+
 	bolt "go.etcd.io/bbolt"
 )
 
@@ -39,9 +42,9 @@ type store struct {
 
 	mu      sync.Mutex
 	index   map[UUID]*entry
-	waiting list // requests, oldest first
-	done    list // replies, oldest first
-	entries int  // in the index, or on the way to it
+	waiting list.List[entry] // requests, oldest first
+	done    list.List[entry] // replies, oldest first
+	entries int              // in the index, or on the way to it
 	bytes   int64
 	replies int64 // of bytes, those of replies
 	next    uint64
@@ -120,7 +123,7 @@ func (s *store) put(service string, body [][]byte) (UUID, error) {
 		s.entries++
 		s.bytes += size
 		s.next++
-		c.e = &entry{id: h.id, service: service, key: s.next, size: int(size), at: now.Sub(s.began), kind: kindRequest}
+		c.e = newEntry(entry{id: h.id, service: service, key: s.next, size: int(size), at: now.Sub(s.began), kind: kindRequest})
 	}
 	s.enqueue(c)
 	s.mu.Unlock()
@@ -175,10 +178,7 @@ func (s *store) enqueue(c *change) {
 	binary.BigEndian.PutUint64(c.key[:], c.e.key)
 	s.queue = append(s.queue, c)
 	if len(s.queue) == 1 {
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
+		wake.Signal(s.wake)
 	}
 }
 
@@ -326,17 +326,17 @@ func (s *store) apply(batch []*change) {
 		switch {
 		case c.do == add:
 			s.index[e.id] = e
-			s.waiting.pushBack(e)
+			s.waiting.PushBack(&e.age)
 			s.stored++
 			s.reserved = true
 			added = append(added, e)
 		case s.index[e.id] != e: // deleted before
 		case c.do == finish && c.result == nil:
 			s.account(e, -1)
-			s.waiting.remove(e)
+			e.age.Remove()
 			e.kind, e.at, e.size = c.header.kind, c.at, len(c.value)+entryBytes
 			s.account(e, 1)
-			s.done.pushBack(e)
+			s.done.PushBack(&e.age)
 			s.executed++
 			removed = append(removed, e)
 		case c.do == remove:
@@ -344,10 +344,10 @@ func (s *store) apply(batch []*change) {
 			s.entries--
 			delete(s.index, e.id)
 			if e.kind == kindRequest {
-				s.waiting.remove(e)
+				e.age.Remove()
 				removed = append(removed, e)
 			} else {
-				s.done.remove(e)
+				e.age.Remove()
 			}
 		}
 	}
@@ -462,11 +462,16 @@ func (s *store) expired(request, reply time.Duration, n int) (old []UUID) {
 	now := time.Since(s.began)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for e := s.waiting.first; e != nil && now-e.at > request && len(old) < n; e = e.age.next {
-		old = append(old, e.id)
-	}
-	for e := s.done.first; e != nil && now-e.at > reply && len(old) < n; e = e.age.next {
-		old = append(old, e.id)
+	for _, l := range []struct {
+		of    *list.List[entry]
+		limit time.Duration
+	}{{&s.waiting, request}, {&s.done, reply}} {
+		for e := range l.of.All() {
+			if now-e.at <= l.limit || len(old) == n {
+				break
+			}
+			old = append(old, e.id)
+		}
 	}
 	return old
 }
@@ -481,10 +486,7 @@ func (s *store) close() error {
 	}
 	s.closed = true
 	s.mu.Unlock()
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	wake.Signal(s.wake)
 	s.running.Wait()
 	return errors.Join(s.err, s.db.Close())
 }

@@ -40,7 +40,7 @@ func TestStore(t *testing.T) {
 	for range 2 {
 		agree(t, s)
 		var waiting []UUID
-		for e := s.waiting.first; e != nil; e = e.age.next {
+		for e := range s.waiting.All() {
 			waiting = append(waiting, e.id)
 		}
 		if len(waiting) != 2 || waiting[0] != first || waiting[1] != third {
@@ -68,7 +68,7 @@ func TestStore(t *testing.T) {
 	}
 	// New requests continue the order.
 	fourth := mustPut(t, s, "echo", "x")
-	if s.waiting.last.id != fourth || s.waiting.last.key <= s.done.last.key {
+	if s.waiting.Back().id != fourth || s.waiting.Back().key <= s.done.Back().key {
 		t.Error("a new request is not the last one")
 	}
 }
