@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/hooks"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -408,7 +409,7 @@ func (f *fan) publish(in *bufio.Reader) error {
 		if err := pub.WaitSubscribers(ctx, "", 1); err != nil {
 			return err
 		}
-		send = func(wire []byte, count int) error { return pub.SendWire(ctx, wire, count, nil) }
+		send = func(wire []byte, count int) error { return hooks.SendWire(ctx, pub, wire, count, nil) }
 	}
 	fmt.Println("ready")
 	var wire []byte

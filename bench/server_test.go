@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"clustermap/chp"
+	"clustermap/internal/hooks"
 	"clustermap/internal/loopback"
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -159,7 +160,7 @@ func publish(ctx context.Context, pub *sockets.Pub, size, n int) error {
 			key, value = update(i+j, key, value)
 			wire = zmtp.AppendMessage(wire, key, sequence, uuid, nil, value)
 		}
-		if err := pub.SendWire(ctx, wire, count, nil); err != nil {
+		if err := hooks.SendWire(ctx, pub, wire, count, nil); err != nil {
 			return err
 		}
 	}

@@ -3,8 +3,8 @@ package chp
 import (
 	"errors"
 
+	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
-	"clustermap/sockets"
 )
 
 // Batch is a list of updates for one call of [Client.Apply] or [Server.Apply]. Many
@@ -21,10 +21,10 @@ import (
 // A Batch is not safe for concurrent use, except that several goroutines may apply it
 // while none changes it.
 type Batch struct {
-	wire    []byte         // records without sequences
-	spans   []sockets.Span // of the records, with the tags of kvmsg.Inspect
-	largest int            // bytes of the largest value
-	err     error          // the first one
+	wire    []byte     // records without sequences
+	spans   []buf.Span // of the records, with the tags of kvmsg.Inspect
+	largest int        // bytes of the largest value
+	err     error      // the first one
 }
 
 // maxBatch bounds a batch in bytes, because a span has offsets of 32 bits.
@@ -69,7 +69,7 @@ func (b *Batch) add(key string, value []byte, opts []SetOption) {
 		tag |= kvmsg.TagDelete
 	}
 	b.wire = kvmsg.AppendRecord(b.wire, bytesOf(key), 0, nil, props, value)
-	b.spans = append(b.spans, sockets.Span{Start: uint32(start), End: uint32(len(b.wire)), Tag: tag})
+	b.spans = append(b.spans, buf.Span{Start: uint32(start), End: uint32(len(b.wire)), Tag: tag})
 	b.largest = max(b.largest, len(value))
 }
 

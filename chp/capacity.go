@@ -3,8 +3,8 @@ package chp
 import (
 	"math"
 
+	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
-	"clustermap/sockets"
 )
 
 // mapRoom returns the number of bytes by which the map may grow. mu must be held.
@@ -17,7 +17,7 @@ func (q *sequencer) mapRoom() int64 {
 
 // fits reports whether updates can be ordered now. If the map may have no room for all of
 // them, all that are held must be in it first. mu must be held.
-func (q *sequencer) fits(spans []sockets.Span) bool {
+func (q *sequencer) fits(spans []buf.Span) bool {
 	q.held.tight = !q.held.empty() && (q.held.tight || q.maxBytes > 0 && int64(extent(spans)) > q.mapRoom()-int64(q.held.bytes))
 	return !q.held.tight
 }
@@ -33,7 +33,7 @@ func (q *sequencer) mapBytes() int64 {
 // counts the others as refused and stores them in unfit. Deletions always fit, and so
 // do updates that are no larger than the record that they replace. Space that a batch
 // frees counts only for the next batch. mu must be held.
-func (q *sequencer) fitting(wire []byte, spans []sockets.Span) []sockets.Span {
+func (q *sequencer) fitting(wire []byte, spans []buf.Span) []buf.Span {
 	room := q.mapRoom()
 	kept := spans[:0]
 	q.scratch.unfit = q.scratch.unfit[:0]

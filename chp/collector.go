@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"clustermap/chp/internal/wire"
+	"clustermap/internal/buf"
+	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
@@ -16,8 +18,8 @@ import (
 // that reads the client's connection, so clients are processed in parallel. It counts
 // refused updates and removes them from the batch; clients of this package get a
 // notice.
-func (s *Server) checkUpdates(b *sockets.Batch) {
-	wire, spans := b.Wire(), b.Spans()
+func (s *Server) checkUpdates(b *hooks.Batch) {
+	wire, spans, peer := b.Wire(), b.Spans(), (*sockets.Peer)(b.Peer())
 	kept := spans[:0]
 	var told refusalNotice
 	var order numberOrder
@@ -31,26 +33,26 @@ func (s *Server) checkUpdates(b *sockets.Batch) {
 				span.End = span.Start + uint32(size)
 			}
 		}
-		if err == nil && !order.next(uint64(kvmsg.Record(wire[span.Start:span.End]).Seq())) && order.matters(b.Peer()) {
+		if err == nil && !order.next(uint64(kvmsg.Record(wire[span.Start:span.End]).Seq())) && order.matters(peer) {
 			err = kvmsg.ErrOrder
 		}
 		if err != nil {
 			s.refused.add(err)
 			refused, why = refused+1, err
-			told.add(s, b.Peer(), wire[span.Start:span.End], err)
+			told.add(s, peer, wire[span.Start:span.End], err)
 			continue
 		}
 		kept = append(kept, span)
 	}
 	told.send(s)
 	if refused > 0 {
-		s.peerLog.Refused("updates refused", b.Peer(), why, slog.Int("updates", refused))
+		s.peerLog.Refused("updates refused", peer, why, slog.Int("updates", refused))
 	}
 	b.SetSpans(kept)
 	if len(kept) == 0 {
 		return
 	}
-	if queued := s.members.queued(b.Peer()); queued != nil && !s.collectNow(b, queued) {
+	if queued := s.members.queued(peer); queued != nil && !s.collectNow(b, queued) {
 		queued.Add(int64(len(kept)))
 	}
 }
@@ -108,11 +110,11 @@ type collecting struct {
 
 // runCollector passes the clients' updates to the sequencer.
 func (s *Server) runCollector(ctx context.Context) {
-	var b sockets.Batch
+	var b hooks.Batch
 	defer b.Release()
 	s.collecting.open(newPacer(s.opts.SlowestIntake, s.fullest))
 	defer s.collecting.shut()
-	for s.collector.RecvBatch(ctx, &b) == nil {
+	for s.collector.RecvBatch(ctx, (*sockets.Batch)(&b)) == nil {
 		if !s.collect(ctx, &b) {
 			return
 		}
@@ -133,14 +135,15 @@ func (c *collecting) shut() {
 
 // collect passes a batch to the sequencer. It returns false if the context has ended
 // before.
-func (s *Server) collect(ctx context.Context, b *sockets.Batch) bool {
+func (s *Server) collect(ctx context.Context, b *hooks.Batch) bool {
 	s.collecting.Lock()
 	defer s.collecting.Unlock()
-	queued := s.members.queued(b.Peer())
+	peer := (*sockets.Peer)(b.Peer())
+	queued := s.members.queued(peer)
 	if queued != nil {
 		defer queued.Add(-int64(b.Len()))
 	}
-	from, former := s.members.from(b.Peer())
+	from, former := s.members.from(peer)
 	drained := queued == nil || queued.Load() <= int64(b.Len())
 	if former {
 		s.refused[ReasonFormerConnection].Add(uint64(b.Len()))
@@ -168,7 +171,7 @@ const promptBytes = 8 << 10
 // updates after a lull need not wait until another goroutine is awake. It passes on all
 // of the batch, or returns false: in a stream, if that would have to wait, or while the collector's goroutine has
 // work to do. queued is the number of this connection's updates that it has not handled.
-func (s *Server) collectNow(b *sockets.Batch, queued *atomic.Int64) bool {
+func (s *Server) collectNow(b *hooks.Batch, queued *atomic.Int64) bool {
 	size := extent(b.Spans())
 	if !s.collecting.lull.over() || size > promptBytes || queued.Load() > 0 || !s.collecting.TryLock() {
 		return false
@@ -177,7 +180,7 @@ func (s *Server) collectNow(b *sockets.Batch, queued *atomic.Int64) bool {
 	if !s.collecting.on || !s.collecting.pace.passes(size) || !s.sequencer.hasRoom() {
 		return false
 	}
-	from, former := s.members.from(b.Peer())
+	from, former := s.members.from((*sockets.Peer)(b.Peer()))
 	if former || !s.order(b, from, true) {
 		return false
 	}
@@ -188,7 +191,8 @@ func (s *Server) collectNow(b *sockets.Batch, queued *atomic.Int64) bool {
 // order passes a batch to the sequencer, and reports refusals and progress to its client. If it
 // returns false, it did nothing, and sequencer.room has to be called. drained says that no
 // more updates of the client wait. collecting must be locked.
-func (s *Server) order(b *sockets.Batch, from sender, drained bool) bool {
+func (s *Server) order(b *hooks.Batch, from sender, drained bool) bool {
+	peer := (*sockets.Peer)(b.Peer())
 	unfit, repeated, ok := s.sequencer.accept(b, from)
 	if !ok {
 		return false
@@ -196,13 +200,13 @@ func (s *Server) order(b *sockets.Batch, from sender, drained bool) bool {
 	if len(unfit) > 0 {
 		var told refusalNotice
 		for _, span := range unfit {
-			told.add(s, b.Peer(), b.Wire()[span.Start:span.End], kvmsg.ErrMapFull)
+			told.add(s, peer, b.Wire()[span.Start:span.End], kvmsg.ErrMapFull)
 		}
 		told.send(s)
-		s.peerLog.Refused("updates refused", b.Peer(), kvmsg.ErrMapFull, slog.Int("updates", len(unfit)))
+		s.peerLog.Refused("updates refused", peer, kvmsg.ErrMapFull, slog.Int("updates", len(unfit)))
 	}
 	if from.numbered && s.dialect.Full {
-		s.notifyProgress(b.Peer(), from, repeated > 0 || drained && from.replies, extent(b.Spans()))
+		s.notifyProgress(peer, from, repeated > 0 || drained && from.replies, extent(b.Spans()))
 	}
 	return true
 }
@@ -226,7 +230,7 @@ func (s *Server) notifyProgress(from *sockets.Peer, who sender, now bool, size i
 
 // extent returns the number of bytes from the start of the first message to the end of
 // the last.
-func extent(spans []sockets.Span) int {
+func extent(spans []buf.Span) int {
 	if len(spans) == 0 {
 		return 0
 	}

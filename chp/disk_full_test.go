@@ -9,9 +9,9 @@ import (
 
 	"clustermap/chp/commit"
 	"clustermap/chp/internal/state"
+	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/timer"
-	"clustermap/sockets"
 )
 
 // fullLog is a log that refuses entries from some time on.
@@ -42,7 +42,7 @@ func TestNothingIsPublishedAfterTheLogFailed(t *testing.T) {
 			must(t, err)
 			q.mu.Lock()
 			defer q.mu.Unlock()
-			q.apply(&state.Entry{Head: state.Head{At: timer.Now()}, Wire: wire, Spans: []sockets.Span{{End: uint32(size), Tag: tag}}})
+			q.apply(&state.Entry{Head: state.Head{At: timer.Now()}, Wire: wire, Spans: []buf.Span{{End: uint32(size), Tag: tag}}})
 		}
 		set()
 		eventually(t, "the first update is published", func() bool { return s.Sequence() == s.ordered() })

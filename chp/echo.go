@@ -1,8 +1,8 @@
 package chp
 
 import (
+	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
-	"clustermap/sockets"
 )
 
 // echoes recognizes a client's own updates among the KVPUBs of a server that does not
@@ -14,7 +14,7 @@ type echoes struct {
 }
 
 // came settles the updates of the client that are in a batch of KVPUBs. The replica has it.
-func (e *echoes) came(wire []byte, spans []sockets.Span) {
+func (e *echoes) came(wire []byte, spans []buf.Span) {
 	w := e.writer
 	w.mu.Lock()
 	first, last := w.account.Open()

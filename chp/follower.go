@@ -131,12 +131,13 @@ func (f *follower) follow(ctx, serving context.Context) error {
 		ReconnectInterval: sockets.ReconnectNever, ConnectTimeout: max(timeout, time.Second), HandshakeTimeout: max(timeout, time.Second),
 		HeartbeatInterval: max(timeout/2, 10*time.Millisecond), HeartbeatTimeout: max(timeout, 50*time.Millisecond),
 		RecvHWM: sockets.Unlimited, RecvHWMBytes: followWindow, Linger: byeTime,
-		Prepare: f.prepare, Monitor: f.watch,
+		Monitor: f.watch,
 	})
 	if err != nil {
 		return err
 	}
 	defer f.dealer.CloseContext(ended)
+	hooks.Prepare(f.dealer, f.prepare)
 	hooks.Scan(f.dealer, scanUpdate)
 	if err := f.dealer.Connect(o.Peer); err != nil {
 		return err
@@ -146,10 +147,10 @@ func (f *follower) follow(ctx, serving context.Context) error {
 	asks := followRequest{mapID: q.state.ID, reign: q.order.reigns.Newest.ID, last: q.order.reigns.Newest.Last}
 	q.mu.Unlock()
 	err = f.dealer.Send(f.ctx, []byte(nameFollow), asks.append(nil))
-	var b sockets.Batch
+	var b hooks.Batch
 	defer b.Release()
 	for err == nil {
-		if err = f.dealer.RecvBatch(f.ctx, &b); err == nil {
+		if err = f.dealer.RecvBatch(f.ctx, (*sockets.Batch)(&b)); err == nil {
 			err = f.receive(b.Wire(), b.Spans())
 		}
 	}
@@ -188,7 +189,7 @@ func (f *follower) watch(e sockets.Event) {
 }
 
 // prepare checks and hashes messages in the goroutine that reads the connection.
-func (f *follower) prepare(b *sockets.Batch) {
+func (f *follower) prepare(b *hooks.Batch) {
 	wire, spans := b.Wire(), b.Spans()
 	for i := range spans {
 		if spans[i].Tag != 0 {
@@ -211,7 +212,7 @@ func (f *follower) prepare(b *sockets.Batch) {
 }
 
 // receive handles messages, and acknowledges the server's new last update.
-func (f *follower) receive(wire []byte, spans []sockets.Span) error {
+func (f *follower) receive(wire []byte, spans []buf.Span) error {
 	for len(spans) > 0 {
 		m := wire[spans[0].Start:spans[0].End]
 		if spans[0].Tag == controlTag {
@@ -329,7 +330,7 @@ func (f *follower) control(name string, body []byte) error {
 
 // records handles updates, of the map that is being received or of a batch. A batch is
 // applied as a whole.
-func (f *follower) records(wire []byte, spans []sockets.Span) error {
+func (f *follower) records(wire []byte, spans []buf.Span) error {
 	if f.base != nil {
 		f.base.state.RestoreRecords(wire, spans, timer.Now())
 		f.base.seen.Published(wire, spans)
@@ -376,7 +377,7 @@ const (
 )
 
 // followed applies a batch of the active server.
-func (q *sequencer) followed(h state.Head, wire []byte, spans []sockets.Span) error {
+func (q *sequencer) followed(h state.Head, wire []byte, spans []buf.Span) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	// Within a reign there are no gaps.

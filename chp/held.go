@@ -7,10 +7,10 @@ import (
 
 	"clustermap/chp/internal/journal"
 	"clustermap/chp/internal/state"
+	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
 	"clustermap/internal/timer"
-	"clustermap/sockets"
 )
 
 // held has the batches that are ordered and not committed: they are in the log, and neither
@@ -30,7 +30,7 @@ type heldBatch struct {
 	state.Head
 	index  journal.Index
 	pieces []store.Piece
-	spans  []sockets.Span
+	spans  []buf.Span
 	bytes  int
 }
 
@@ -101,7 +101,7 @@ func (h *held) clear() {
 
 // filter removes the spans of expired keys that a held batch updates: those get another
 // deadline, or none, when the batch is linked.
-func (h *held) filter(spans []sockets.Span, d *timer.Deadlines) []sockets.Span {
+func (h *held) filter(spans []buf.Span, d *timer.Deadlines) []buf.Span {
 	if h.empty() || len(spans) == 0 {
 		return spans
 	}
@@ -116,7 +116,7 @@ func (h *held) filter(spans []sockets.Span, d *timer.Deadlines) []sockets.Span {
 			}
 		}
 	}
-	return slices.DeleteFunc(spans, func(s sockets.Span) bool {
+	return slices.DeleteFunc(spans, func(s buf.Span) bool {
 		hash := s.Tag &^ kvmsg.TagFlags
 		if updated[hash] {
 			d.Remove(hash, math.MaxInt64)

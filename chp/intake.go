@@ -4,8 +4,9 @@ import (
 	"sync/atomic"
 
 	"clustermap/chp/internal/subtree"
+	"clustermap/internal/buf"
+	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
-	"clustermap/sockets"
 )
 
 // intake prepares the messages of a server, in the goroutine that reads the connection
@@ -28,20 +29,20 @@ func (in *intake) hear() {
 }
 
 // updates prepares a batch of the subscriber connection: KVPUB and HUGZ.
-func (in *intake) updates(b *sockets.Batch) {
+func (in *intake) updates(b *hooks.Batch) {
 	in.hear()
 	b.SetSpans(in.sift(b.Wire(), b.Spans(), kvmsg.KindHUGZ, hugzTag))
 }
 
 // snapshot prepares a batch of the snapshot connection: KVSYNC and KTHXBAI.
-func (in *intake) snapshot(b *sockets.Batch) {
+func (in *intake) snapshot(b *hooks.Batch) {
 	in.hear()
 	b.SetSpans(in.sift(b.Wire(), b.Spans(), kvmsg.KindKTHXBAI, kthxbaiTag))
 }
 
 // sift keeps the commands of the given kind, which get the given tag, and the valid
 // key-value messages with wanted keys.
-func (in *intake) sift(wire []byte, spans []sockets.Span, command kvmsg.Kind, tag uint64) []sockets.Span {
+func (in *intake) sift(wire []byte, spans []buf.Span, command kvmsg.Kind, tag uint64) []buf.Span {
 	n := 0
 	if in.wanted == nil { // keep what scanUpdate has found, which is nearly always all
 		for n < len(spans) && spans[n].Tag != 0 {

@@ -8,6 +8,8 @@ import (
 
 	"clustermap/chp/internal/replica"
 	"clustermap/chp/internal/wire"
+	"clustermap/internal/buf"
+	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/mutate"
 	"clustermap/internal/store"
@@ -40,13 +42,13 @@ func (s *session) join() error {
 	next := replica.NewMap(store.Options{}, s.deadlines)
 	merged := s.ours && s.stream.counted
 	var during *interim
-	var snapshot func(wire []byte, spans []sockets.Span) (bytes int)
+	var snapshot func(wire []byte, spans []buf.Span) (bytes int)
 	if merged {
 		during = newInterim(&next.Map, s.deadlines)
 		snapshot = during.sync
 	} else {
 		during = newInterim(store.New(store.Options{}), s.deadlines)
-		snapshot = func(wire []byte, spans []sockets.Span) int {
+		snapshot = func(wire []byte, spans []buf.Span) int {
 			s.deadlines.Apply(wire, spans, 0, timer.Now())
 			next.Apply(wire, spans, 0, nil)
 			return next.LiveBytes()
@@ -143,12 +145,12 @@ func (s *session) expectSnapshot() {
 
 // fetch requests the snapshots and calls apply with their KVSYNCs, which returns the size
 // of the map so far. It returns their cuts, one for each request. It runs beside gather.
-func (s *session) fetch(apply func(wire []byte, spans []sockets.Span) (bytes int)) (cuts []int64, err error) {
+func (s *session) fetch(apply func(wire []byte, spans []buf.Span) (bytes int)) (cuts []int64, err error) {
 	if s.server.snapshot == "" {
 		s.fresh = true // so that keep copies the old keys
 		return []int64{0}, nil
 	}
-	var b sockets.Batch
+	var b hooks.Batch
 	defer b.Release()
 	window := 1
 	if s.ours {
@@ -162,7 +164,7 @@ func (s *session) fetch(apply func(wire []byte, spans []sockets.Span) (bytes int
 			}
 			asked++
 		}
-		if err := s.dealer.RecvBatch(s.ctx, &b); err != nil {
+		if err := s.dealer.RecvBatch(s.ctx, (*sockets.Batch)(&b)); err != nil {
 			return nil, err
 		}
 		s.watchdog.heard.Or(earSnapshot) // as in apply
@@ -191,7 +193,7 @@ func (s *session) fetch(apply func(wire []byte, spans []sockets.Span) (bytes int
 }
 
 // endsSnapshot reports whether a span is a KTHXBAI.
-func endsSnapshot(wire []byte, span sockets.Span) bool {
+func endsSnapshot(wire []byte, span buf.Span) bool {
 	return span.Tag == kthxbaiTag && isCommand(wire[span.Start:span.End], kvmsg.KeyKTHXBAI)
 }
 
@@ -227,7 +229,7 @@ func newInterim(s *store.Map, d *timer.Deadlines) *interim {
 }
 
 // apply adds a batch of KVPUBs in canonical form, and returns the size of the store in bytes.
-func (t *interim) apply(wire []byte, spans []sockets.Span) int {
+func (t *interim) apply(wire []byte, spans []buf.Span) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, span := range spans {
@@ -249,7 +251,7 @@ func (t *interim) apply(wire []byte, spans []sockets.Span) int {
 
 // sync adds a batch of KVSYNCs in canonical form, which have sequences of KVPUBs, and
 // returns the size of the store in bytes. It overwrites spans.
-func (t *interim) sync(wire []byte, spans []sockets.Span) int {
+func (t *interim) sync(wire []byte, spans []buf.Span) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.deleted) > 0 {
@@ -300,7 +302,7 @@ func (t *interim) mergeInto(snapshot *store.Map, covered func(key []byte, seq in
 	}
 	noted := t.store.Cut()
 	defer noted.Release()
-	spans := make([]sockets.Span, 0, mergeBatch)
+	spans := make([]buf.Span, 0, mergeBatch)
 	noted.Pieces(func(p store.Piece) bool {
 		wire := p.Wire()
 		flush := func() {
@@ -311,7 +313,7 @@ func (t *interim) mergeInto(snapshot *store.Map, covered func(key []byte, seq in
 			r := kvmsg.Record(wire[at:])
 			end := at + r.Size()
 			if key := r.Key(); !covered(key, r.Seq()) {
-				spans = append(spans, sockets.Span{Start: uint32(at), End: uint32(end), Tag: kvmsg.HashKey(key)})
+				spans = append(spans, buf.Span{Start: uint32(at), End: uint32(end), Tag: kvmsg.HashKey(key)})
 			}
 			if at = end; len(spans) == mergeBatch {
 				flush()

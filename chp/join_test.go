@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"clustermap/chp/internal/subtree"
+	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
 	"clustermap/internal/timer"
-	"clustermap/sockets"
 )
 
 // contents returns the content of a store.
@@ -83,11 +83,11 @@ func TestJoinForgetsDeadlines(t *testing.T) {
 	t.Parallel()
 	stays := kvmsg.Record(kvmsg.AppendRecord(nil, []byte("stays"), 6, nil, []byte("ttl=3600\n"), []byte("v")))
 	var synced []byte
-	var syncedSpans []sockets.Span
+	var syncedSpans []buf.Span
 	for i, key := range []string{"gone", "stays"} {
 		start := len(synced)
 		synced = kvmsg.AppendRecord(synced, []byte(key), int64(5+i), nil, []byte("ttl=3600\n"), []byte("v"))
-		syncedSpans = append(syncedSpans, sockets.Span{Start: uint32(start), End: uint32(len(synced)), Tag: kvmsg.HashKey([]byte(key)) | kvmsg.TagProperties})
+		syncedSpans = append(syncedSpans, buf.Span{Start: uint32(start), End: uint32(len(synced)), Tag: kvmsg.HashKey([]byte(key)) | kvmsg.TagProperties})
 	}
 	for _, merged := range []bool{false, true} {
 		for _, first := range []bool{false, true} {
@@ -160,7 +160,7 @@ func BenchmarkMergeInto(b *testing.B) {
 	for i := range keys {
 		messages = append(messages, pub{fmt.Sprintf("/bench/%07d", i), int64(i + 1), value})
 	}
-	loaded := func(order []int, apply func(wire []byte, spans []sockets.Span) int) {
+	loaded := func(order []int, apply func(wire []byte, spans []buf.Span) int) {
 		for ; len(order) > 0; order = order[min(1000, len(order)):] {
 			var part []pub
 			for _, i := range order[:min(1000, len(order))] {
@@ -171,7 +171,7 @@ func BenchmarkMergeInto(b *testing.B) {
 	}
 	snapshot, during := store.New(store.Options{}), newInterim(store.New(store.Options{}), nil)
 	random := rand.New(rand.NewPCG(1, 2))
-	loaded(random.Perm(keys), func(wire []byte, spans []sockets.Span) int {
+	loaded(random.Perm(keys), func(wire []byte, spans []buf.Span) int {
 		snapshot.Apply(wire, spans, 0, nil)
 		return snapshot.LiveBytes()
 	})

@@ -9,6 +9,7 @@ import (
 
 	pairjournal "clustermap/chp/internal/journal/pair"
 	"clustermap/chp/internal/state"
+	"clustermap/internal/hooks"
 	"clustermap/internal/store"
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -170,9 +171,9 @@ func (f *following) run(ctx context.Context) error {
 
 // send sends messages in wire form. While the follower keeps reading, it waits without
 // a time limit: see pair.judge.
-func (f *following) send(ctx context.Context, wire []byte, n int, owner sockets.Owner) error {
+func (f *following) send(ctx context.Context, wire []byte, n int, owner hooks.Owner) error {
 	f.stall.sends.Add(1)
-	err := f.server.router.SendWire(ctx, f.peer, wire, n, owner)
+	err := hooks.SendWireTo(ctx, f.server.router, f.peer, wire, n, owner)
 	f.stall.sends.Add(1)
 	return err
 }

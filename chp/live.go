@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"clustermap/internal/buf"
+	"clustermap/internal/hooks"
 	"clustermap/sockets"
 )
 
@@ -50,7 +52,7 @@ func (s *session) take() error {
 }
 
 // update applies those of the messages that are new. live must be locked.
-func (s *session) update(wire []byte, spans []sockets.Span) error {
+func (s *session) update(wire []byte, spans []buf.Span) error {
 	c := s.client
 	s.arrived += int64(extent(spans))
 	spans, err := s.stream.filter(wire, spans)
@@ -95,7 +97,7 @@ func (s *session) receive(ctx context.Context) error {
 	f := &s.live
 	f.queued.Add(-int64(f.received))
 	f.received = 0
-	err := s.sub.RecvBatch(ctx, &s.batch)
+	err := s.sub.RecvBatch(ctx, (*sockets.Batch)(&s.batch))
 	if err == nil {
 		f.received = s.batch.Len()
 	}
@@ -105,13 +107,13 @@ func (s *session) receive(ctx context.Context) error {
 // takeNow applies a batch in the goroutine that reads the connection, so that a few
 // updates after a lull need not wait until the session's goroutine is awake. It does nothing while
 // that goroutine has work to do, or if the batch needs more than applying updates.
-func (s *session) takeNow(b *sockets.Batch) {
+func (s *session) takeNow(b *hooks.Batch) {
 	if b.Len() > 0 && !s.tookNow(b) {
 		s.live.queued.Add(int64(b.Len()))
 	}
 }
 
-func (s *session) tookNow(b *sockets.Batch) bool {
+func (s *session) tookNow(b *hooks.Batch) bool {
 	f, spans := &s.live, b.Spans()
 	if !f.lull.over() || extent(spans) > promptBytes || f.queued.Load() > 0 || !f.TryLock() {
 		return false
@@ -198,7 +200,7 @@ func (c *Client) uninstall(s *session) {
 
 // apply applies a batch of KVPUBs, and recognizes the client's own updates. It does not
 // allocate.
-func (c *Client) apply(s *session, wire []byte, spans []sockets.Span) {
+func (c *Client) apply(s *session, wire []byte, spans []buf.Span) {
 	c.replica.Apply(wire, spans, s.stream.sequence())
 	c.updates.Add(uint64(len(spans)))
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"clustermap/internal/hooks"
 	"clustermap/sockets"
 )
 
@@ -50,7 +51,7 @@ func (t *notifier) notify(n *refusalNotice) {
 	}
 	owed := t.owed[n.peer]
 	if owed == nil {
-		err := t.router.SendWire(ended, n.peer, n.wire, n.messages, nil)
+		err := hooks.SendWireTo(ended, t.router, n.peer, n.wire, n.messages, nil)
 		if !errors.Is(err, context.Canceled) {
 			return // sent, or the connection has ended
 		}
@@ -82,7 +83,7 @@ func (t *notifier) notifyProgress(peer *sockets.Peer, who sender) {
 	owed := t.owed[peer]
 	if owed == nil {
 		if wire, err := t.applied(ended, who); err == nil {
-			if err := t.router.SendWire(ended, peer, wire, 1, nil); !errors.Is(err, context.Canceled) {
+			if err := hooks.SendWireTo(ended, t.router, peer, wire, 1, nil); !errors.Is(err, context.Canceled) {
 				return // sent, or the connection has ended
 			}
 		}
@@ -128,7 +129,7 @@ func (t *notifier) run(owed *refusalNotice) {
 		}
 
 		ctx, cancel := context.WithTimeout(t.ctx, t.timeout)
-		err := t.router.SendWire(ctx, owed.peer, wire, messages, nil)
+		err := hooks.SendWireTo(ctx, t.router, owed.peer, wire, messages, nil)
 		cancel()
 
 		t.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/buf"
 	"clustermap/sockets"
 )
 
@@ -54,7 +55,7 @@ func TestPacerCountsMessages(t *testing.T) {
 	if n := extent(nil); n != 0 {
 		t.Error(n)
 	}
-	if n := extent([]sockets.Span{{Start: 1000, End: 1100}, {Start: 1100, End: 1200}}); n != 200 {
+	if n := extent([]buf.Span{{Start: 1000, End: 1100}, {Start: 1100, End: 1200}}); n != 200 {
 		t.Error(n)
 	}
 }

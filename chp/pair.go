@@ -14,6 +14,7 @@ import (
 	pairjournal "clustermap/chp/internal/journal/pair"
 	"clustermap/chp/internal/snapshot"
 	"clustermap/chp/internal/wire"
+	"clustermap/internal/hooks"
 	"clustermap/internal/mutate"
 	"clustermap/internal/timer"
 	"clustermap/internal/wake"
@@ -458,7 +459,7 @@ func (p *pair) park(ctx context.Context, r request) error {
 	}
 	p.voting.Unlock()
 	if r.want.Full {
-		_ = p.server.router.SendWire(ended, r.peer, wire.AppendStandby(nil), 1, nil) // dropped if there is no room
+		_ = hooks.SendWireTo(ended, p.server.router, r.peer, wire.AppendStandby(nil), 1, nil) // dropped if there is no room
 	}
 	p.vote(ctx)
 	return nil

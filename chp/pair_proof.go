@@ -12,6 +12,7 @@ import (
 	"net"
 	"sync"
 
+	"clustermap/internal/hooks"
 	"clustermap/sockets"
 )
 
@@ -178,7 +179,7 @@ func (s *Server) examine(peer *sockets.Peer, c *applicant) {
 		rand.Read(c.nonce) // never fails
 		p.mu.Unlock()
 		wire := appendControl(nil, nameChallenge, c.nonce)
-		_ = s.router.SendWire(ended, peer, wire, 1, nil) // if the peer does not read, the applicant ends with its time
+		_ = hooks.SendWireTo(ended, s.router, peer, wire, 1, nil) // if the peer does not read, the applicant ends with its time
 		return
 	}
 	delete(p.applicants, peer)

@@ -5,9 +5,9 @@ import (
 	"iter"
 
 	"clustermap/chp/internal/state"
+	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/timer"
-	"clustermap/sockets"
 )
 
 // preload puts the initial keys into the map before the server listens.
@@ -46,7 +46,7 @@ func (q *sequencer) preload(entries iter.Seq2[Entry, error], maxValue int) error
 		}
 		start := len(batch.Wire)
 		batch.Wire = kvmsg.AppendRecord(batch.Wire, e.Key, 0, nil, props, e.Value)
-		batch.Spans = append(batch.Spans, sockets.Span{Start: uint32(start), End: uint32(len(batch.Wire)), Tag: tag})
+		batch.Spans = append(batch.Spans, buf.Span{Start: uint32(start), End: uint32(len(batch.Wire)), Tag: tag})
 		if len(batch.Wire) > preloadBatch {
 			if err := apply(); err != nil {
 				return err

@@ -6,6 +6,7 @@ import (
 	"clustermap/chp/internal/snapshot"
 	"clustermap/chp/internal/state"
 	"clustermap/chp/internal/wire"
+	"clustermap/internal/hooks"
 	"clustermap/internal/store"
 	"clustermap/sockets"
 )
@@ -52,7 +53,9 @@ func (s *Server) runRequests(ctx context.Context) {
 type snapshotSource struct{ *Server }
 
 func newSnapshots(s *Server) *snapshot.Server {
-	return snapshot.New(snapshotSource{s}, snapshot.Options{Memory: s.opts.SnapshotMemory, Timeout: s.opts.SnapshotTimeout, Send: s.router.SendWire})
+	return snapshot.New(snapshotSource{s}, snapshot.Options{Memory: s.opts.SnapshotMemory, Timeout: s.opts.SnapshotTimeout, Send: func(ctx context.Context, peer *sockets.Peer, wire []byte, messages int, owner hooks.Owner) error {
+		return hooks.SendWireTo(ctx, s.router, peer, wire, messages, owner)
+	}})
 }
 
 func (s snapshotSource) Cut() state.Cut { return s.sequencer.cut() }

@@ -12,12 +12,13 @@ import (
 	"clustermap/chp/internal/state"
 	"clustermap/chp/internal/watch"
 	"clustermap/chp/internal/wire"
+	"clustermap/internal/buf"
+	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/mutate"
 	"clustermap/internal/store"
 	"clustermap/internal/timer"
 	"clustermap/internal/wake"
-	"clustermap/sockets"
 	"clustermap/zmtp"
 )
 
@@ -98,9 +99,9 @@ type alarm struct {
 
 // scratch is memory that is used again.
 type scratch struct {
-	unfit []sockets.Span // of fitting
-	own   []sockets.Span // of acceptLocal
-	dead  expiry         // of expire
+	unfit []buf.Span // of fitting
+	own   []buf.Span // of acceptLocal
+	dead  expiry     // of expire
 }
 
 // firstSequence returns the first sequence of a run that starts at t. It is ahead of
@@ -150,7 +151,7 @@ func (o *order) follow(h *state.Head) {
 // returns the updates that the map has no room for, in a slice that is valid until the
 // next call, and the number of updates that it skipped because they had been accepted
 // before. If ok is false, it did nothing: the caller must call room, and accept again.
-func (q *sequencer) accept(b *sockets.Batch, from sender) (unfit []sockets.Span, repeated int, ok bool) {
+func (q *sequencer) accept(b *hooks.Batch, from sender) (unfit []buf.Span, repeated int, ok bool) {
 	wire, spans := b.Wire(), b.Spans()
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -173,7 +174,7 @@ func (q *sequencer) accept(b *sockets.Batch, from sender) (unfit []sockets.Span,
 }
 
 // acceptNow is accept for an active server. mu must be held.
-func (q *sequencer) acceptNow(wire []byte, spans []sockets.Span, from sender) (unfit []sockets.Span, repeated int) {
+func (q *sequencer) acceptNow(wire []byte, spans []buf.Span, from sender) (unfit []buf.Span, repeated int) {
 	if from.numbered {
 		all := len(spans)
 		spans = q.state.Clients.Once(from.id, wire, spans)
@@ -248,7 +249,7 @@ func (q *sequencer) arm(out state.Outcome, at time.Duration) {
 
 // send passes pieces of the log, which are in the map, to the publisher and to the watches
 // of this process. spans are their messages, in order. mu must be held.
-func (q *sequencer) send(pieces []store.Piece, spans []sockets.Span) {
+func (q *sequencer) send(pieces []store.Piece, spans []buf.Span) {
 	q.watches.Push(pieces)
 	for _, p := range pieces {
 		// The publisher's policy is to disconnect, so this does not wait; it
@@ -275,7 +276,7 @@ const hugzSequence = 2 + len("HUGZ") + 2
 // expiry is the deletions of one portion of expired keys, in wire form.
 type expiry struct {
 	wire  []byte
-	spans []sockets.Span
+	spans []buf.Span
 }
 
 // canExpire reports whether expire would have to wait for nothing. An active server

@@ -139,10 +139,10 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	}
 	s.collector, err = s.dialect.NewCollector(sockets.Options{
 		RecvHWM: sockets.Unlimited, RecvHWMBytes: collectorWindow, RecvTotalBytes: collectorTotal, MaxIncompleteBytes: collectorTotal,
-		MaxMessageSize: int64(o.MaxValueSize) + maxOverhead, Prepare: s.checkUpdates,
+		MaxMessageSize: int64(o.MaxValueSize) + maxOverhead,
 		MaxConnections: o.MaxClients, Operator: s.operator, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Listen: o.Listen, Metadata: announce,
 		Monitor: s.watchConnections("collector"),
-	}, s.refused.add)
+	}, s.checkUpdates, s.refused.add)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"clustermap/chp/internal/ledger"
-	"clustermap/sockets"
+	"clustermap/internal/buf"
 )
 
 // Set updates a key in the server's own process. The update is treated like one of a
@@ -276,7 +276,7 @@ func (s *Server) untilClosed(ctx context.Context) (_ context.Context, stop func(
 // acceptLocal orders updates, and publishes them if nothing has to be waited for, that a Batch has checked. It does
 // not change the spans, and returns the number of updates that the map has no room for.
 // If again is true, it did nothing: the caller must call room, and acceptLocal again.
-func (q *sequencer) acceptLocal(wire []byte, spans []sockets.Span) (w written, unfit int, again bool, err error) {
+func (q *sequencer) acceptLocal(wire []byte, spans []buf.Span) (w written, unfit int, again bool, err error) {
 	if again, err = q.journalFull(); again || err != nil {
 		return written{}, 0, again, err
 	}

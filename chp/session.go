@@ -14,6 +14,7 @@ import (
 	"clustermap/chp/internal/replica"
 	"clustermap/chp/internal/subtree"
 	"clustermap/chp/internal/wire"
+	"clustermap/internal/buf"
 	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
 	netlink "clustermap/internal/link"
@@ -82,7 +83,7 @@ type session struct {
 	live live
 
 	// Owned by run, and while it follows the server guarded by live.
-	batch     sockets.Batch // always owned by run
+	batch     hooks.Batch // always owned by run
 	stream    *stream
 	replica   *replica.Map
 	resyncing *time.Timer // ends the session because of a gap
@@ -220,7 +221,7 @@ func (s *session) open() error {
 	options.RecvHWM, options.Linger, options.ReconnectInterval = sockets.Unlimited, sockets.LingerNone, sockets.ReconnectNever
 	options.MaxMessageSize = min(maxMaxValueSize, c.opts.MaxMapBytes) + maxOverhead
 	options.Monitor = s.monitorSubscriber
-	options.Prepare = s.dialect.Prepare(func(b *sockets.Batch) {
+	updates := s.dialect.Prepare(func(b *hooks.Batch) {
 		subscriber.updates(b)
 		s.takeNow(b)
 	}, c.refused.add)
@@ -232,8 +233,14 @@ func (s *session) open() error {
 		return err
 	}
 	options.Monitor, options.ReconnectInterval = s.monitorSnapshot, sockets.ReconnectNever
+	dealer, err := sockets.NewDealer(options)
+	if err != nil {
+		_ = sub.Close() // closing a socket does not fail
+		return err
+	}
 	records := s.dialect.Prepare(snapshot.snapshot, c.refused.add)
-	options.Prepare = func(b *sockets.Batch) {
+	hooks.Prepare(sub, updates)
+	hooks.Prepare(dealer, func(b *hooks.Batch) {
 		if s.standsBy(b) {
 			return
 		}
@@ -243,12 +250,7 @@ func (s *session) open() error {
 		}
 		s.learn(b)
 		records(b)
-	}
-	dealer, err := sockets.NewDealer(options)
-	if err != nil {
-		_ = sub.Close() // closing a socket does not fail
-		return err
-	}
+	})
 	hooks.Scan(sub, scanUpdate)
 	hooks.Scan(dealer, scanUpdate)
 	s.sub, s.dealer = sub, dealer
@@ -271,7 +273,7 @@ func (s *session) close() {
 
 // hear handles the messages on the snapshot connection after the snapshot: refusals and
 // progress reports. It leaves none in the batch.
-func (s *session) hear(b *sockets.Batch) {
+func (s *session) hear(b *hooks.Batch) {
 	for i := range b.Len() {
 		if reply, ok := ledger.ParseReply(b.Message(i)); ok {
 			s.client.writer.hear(s, reply, nil, 0)
@@ -285,8 +287,8 @@ func (s *session) hear(b *sockets.Batch) {
 // learn removes replies from the messages that arrive on the snapshot connection before the
 // end of the snapshot, and stores the first one, which comes before the snapshot. It runs
 // in the goroutine that reads the connection.
-func (s *session) learn(b *sockets.Batch) {
-	if !slices.ContainsFunc(b.Spans(), func(span sockets.Span) bool { return ledger.IsReply(b.Wire()[span.Start:span.End]) }) {
+func (s *session) learn(b *hooks.Batch) {
+	if !slices.ContainsFunc(b.Spans(), func(span buf.Span) bool { return ledger.IsReply(b.Wire()[span.Start:span.End]) }) {
 		return
 	}
 	kept := b.Spans()[:0]
@@ -485,7 +487,7 @@ func (s *session) firstMessage() error {
 }
 
 // hasHUGZ reports whether a batch contains a HUGZ.
-func hasHUGZ(b *sockets.Batch) bool {
+func hasHUGZ(b *hooks.Batch) bool {
 	for i, span := range b.Spans() {
 		if span.Tag == hugzTag && isCommand(b.Message(i), kvmsg.KeyHUGZ) {
 			return true

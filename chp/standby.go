@@ -5,15 +5,16 @@ import (
 	"time"
 
 	"clustermap/chp/internal/wire"
+	"clustermap/internal/hooks"
 	"clustermap/sockets"
 )
 
 // standsBy ends the session if a batch of the snapshot connection contains STANDBY, and
 // reports whether it did. The rest of the batch is dropped: an incomplete snapshot is
 // useless, and a complete one stays as it is.
-func (s *session) standsBy(b *sockets.Batch) bool {
+func (s *session) standsBy(b *hooks.Batch) bool {
 	for _, span := range b.Spans() {
-		if wire.IsStandby(b.Wire()[span.Start:span.End]) && wire.Ours(b.Peer()) {
+		if wire.IsStandby(b.Wire()[span.Start:span.End]) && wire.Ours((*sockets.Peer)(b.Peer())) {
 			s.fail(ErrStandby)
 			b.SetSpans(nil)
 			return true

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"clustermap/chp/internal/wire"
+	"clustermap/internal/hooks"
 	"clustermap/internal/option"
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -201,7 +202,7 @@ func (s *Server) answerQuestion(ctx context.Context, peer *sockets.Peer, m zmtp.
 // the peer does not read.
 func (s *Server) reply(peer *sockets.Peer, answer string, text []byte) {
 	wire := zmtp.AppendMessage(nil, []byte(answer), text)
-	if err := s.router.SendWire(ended, peer, wire, 1, nil); err != nil {
+	if err := hooks.SendWireTo(ended, s.router, peer, wire, 1, nil); err != nil {
 		s.log.Debug("no answer sent", "remote", peer.RemoteAddr(), "answer", answer, "error", err)
 	}
 }

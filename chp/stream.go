@@ -5,9 +5,9 @@ import (
 	"math"
 
 	"clustermap/chp/internal/subtree"
+	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/mutate"
-	"clustermap/sockets"
 )
 
 // stream checks the order of the KVPUBs of one session: which to apply, and whether one
@@ -78,7 +78,7 @@ func newStream(requests *subtree.Set, ours bool) *stream {
 // filter returns the spans to apply, in the memory of spans; wire has canonical KVPUBs
 // and HUGZ. If it returns an error, it also returns the spans before the fault, and
 // must not be called again.
-func (s *stream) filter(wire []byte, spans []sockets.Span) ([]sockets.Span, error) {
+func (s *stream) filter(wire []byte, spans []buf.Span) ([]buf.Span, error) {
 	n := 0
 	if s.received && !s.behind {
 		n = s.inOrder(wire, spans)
@@ -122,7 +122,7 @@ func (s *stream) filter(wire []byte, spans []sockets.Span) ([]sockets.Span, erro
 
 // inOrder returns the number of leading spans that are KVPUBs in sequence, which is
 // nearly always all of them.
-func (s *stream) inOrder(wire []byte, spans []sockets.Span) int {
+func (s *stream) inOrder(wire []byte, spans []buf.Span) int {
 	last, n := s.last, 0
 	for ; n < len(spans) && spans[n].Tag != hugzTag; n++ {
 		seq := kvmsg.Record(wire[spans[n].Start:spans[n].End]).Seq()

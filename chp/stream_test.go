@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"clustermap/chp/internal/subtree"
+	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/testenv"
-	"clustermap/sockets"
 )
 
 // pub is a KVPUB or KVSYNC for tests: an empty value deletes the key.
@@ -23,14 +23,14 @@ func hugz(seq int64) pub { return pub{kvmsg.KeyHUGZ, seq, ""} }
 
 // wireBatch puts messages into wire form with spans as a session's intake
 // leaves them.
-func wireBatch(t testing.TB, messages ...pub) ([]byte, []sockets.Span) {
+func wireBatch(t testing.TB, messages ...pub) ([]byte, []buf.Span) {
 	t.Helper()
 	var wire []byte
-	var spans []sockets.Span
+	var spans []buf.Span
 	for _, p := range messages {
 		start := len(wire)
 		wire = kvmsg.AppendRecord(wire, []byte(p.key), p.seq, nil, nil, []byte(p.value))
-		spans = append(spans, sockets.Span{Start: uint32(start), End: uint32(len(wire))})
+		spans = append(spans, buf.Span{Start: uint32(start), End: uint32(len(wire))})
 	}
 	in := &intake{refused: new(refusals)}
 	spans = in.sift(wire, spans, kvmsg.KindHUGZ, hugzTag)
@@ -191,7 +191,7 @@ func TestStreamAllocatesNothing(t *testing.T) {
 	s := newStream(&all, false)
 	must(t, s.join([]int64{1}))
 	wire, spans := wireBatch(t, pub{"a", 5, "x"}, pub{"b", 6, "x"}, hugz(6))
-	scratch := make([]sockets.Span, 0, len(spans))
+	scratch := make([]buf.Span, 0, len(spans))
 	if n := testenv.Allocs(0, 100, func() {
 		s.last = 0
 		if kept, err := s.filter(wire, append(scratch, spans...)); err != nil || len(kept) != 2 {

@@ -9,6 +9,7 @@ import (
 
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
+	"clustermap/internal/hooks"
 	"clustermap/sockets"
 )
 
@@ -147,7 +148,7 @@ func (u *uplink) ready() error {
 // send queues updates, which lie in chunk. It waits for room for the collector until ctx ends; the
 // other servers get them only if they have room.
 func (u *uplink) send(ctx context.Context, bytes []byte, messages int, chunk *buf.Chunk) error {
-	var owner sockets.Owner = chunk
+	var owner hooks.Owner = chunk
 	if len(bytes) < lendStage {
 		owner = nil
 	}

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"clustermap/chp/internal/replica"
+	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
-	"clustermap/sockets"
 )
 
 // idleClient is a client that does not run: the test plays its sessions.
@@ -125,7 +125,7 @@ func TestWatchUUIDAndProperties(t *testing.T) {
 		wire := kvmsg.AppendRecord(nil, []byte("k"), s.stream.last+1, id, []byte(properties), []byte(strings.Repeat("v", 300)))
 		size, tag, _, err := kvmsg.Inspect(wire, kvmsg.FromServer, 0)
 		must(t, err)
-		c.replica.Apply(wire, []sockets.Span{{End: uint32(size), Tag: tag}}, s.stream.last+1)
+		c.replica.Apply(wire, []buf.Span{{End: uint32(size), Tag: tag}}, s.stream.last+1)
 		for {
 			e, err := w.Next(testContext(t))
 			must(t, err)

@@ -336,7 +336,7 @@ func welcoming(t *testing.T, o Options) (r *Router, waits func()) {
 	must(t, r.Bind(testContext(t), anyPort))
 	var left queue.Inqueue
 	left.Init(false)
-	b := queue.Batch{Chunk: buf.Get(1), Spans: make([]Span, 1), From: new(queue.Conn), Cost: DefaultHWMBytes}
+	b := queue.Batch{Chunk: buf.Get(1), Spans: make([]buf.Span, 1), From: new(queue.Conn), Cost: DefaultHWMBytes}
 	r.core.In.Put(&left, &b, nil)
 	r.core.In.Leave(&left)
 	return r, func() {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"clustermap/internal/buf"
 	"clustermap/internal/hooks"
 	"clustermap/internal/queue"
 	"clustermap/internal/testenv"
@@ -67,16 +68,16 @@ func TestAllocPub(t *testing.T) {
 	one := wire("/key", "value")
 	other := wire("else", "value")
 	mixed := bytes.Repeat(append(append(one, one...), other...), 200)
-	var spans []Span
+	var spans []buf.Span
 	for at := 0; at < len(mixed); {
 		end := queue.MessageEnd(mixed, at)
-		spans = append(spans, Span{Start: uint32(at), End: uint32(end)})
+		spans = append(spans, buf.Span{Start: uint32(at), End: uint32(end)})
 		at = end
 	}
 	l := newLender()
 	noAllocs(t, "SendWire and SendSpans", func() {
-		must(t, pub.SendWire(ctx, mixed, 600, l)) // lent
-		must(t, pub.SendWire(ctx, one, 1, l))     // copied
+		must(t, pub.sendWire(ctx, mixed, 600, l)) // lent
+		must(t, pub.sendWire(ctx, one, 1, l))     // copied
 		must(t, hooks.SendSpans(ctx, pub, mixed, spans, l))
 		takeAll(t, recvAll, &a, 1201)
 		takeAll(t, recvMore, &m, 1201)
@@ -116,8 +117,8 @@ func TestAllocDealerRouter(t *testing.T) {
 			takeAll(t, recvDealer, &atDealer, 2*n)
 		})
 		noAllocs(t, "Router.SendWire", func() {
-			must(t, router.SendWire(ctx, peer, many, 1000, l))
-			must(t, router.SendWire(ctx, peer, many[:6], 1, l))
+			must(t, router.sendWire(ctx, peer, many, 1000, l))
+			must(t, router.sendWire(ctx, peer, many[:6], 1, l))
 			takeAll(t, recvDealer, &atDealer, 1001)
 		})
 	}

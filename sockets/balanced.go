@@ -72,18 +72,8 @@ func (b *balanced) Send(ctx context.Context, frames ...[]byte) error {
 // TrySend is like Send but returns ErrWouldBlock instead of waiting.
 func (b *balanced) TrySend(frames ...[]byte) error { return b.Send(queue.NoWait, frames...) }
 
-// SendWire sends messages that are already encoded: wire holds the given number
-// of complete messages in ZMTP 3 framing, one after another (see
-// [zmtp.AppendMessage]). They all go to the next peer in turn whose queue has
-// room. SendWire waits like Send.
-//
-// If owner is nil, SendWire copies wire. Otherwise it may keep a reference to
-// it: it calls owner.Retain, the bytes must not change, and the socket calls
-// owner.Release when it has written or dropped them. A short run is copied in
-// any case.
-//
-// It is part of the advanced interface; see the package documentation.
-func (b *balanced) SendWire(ctx context.Context, wire []byte, messages int, owner Owner) error {
+// sendWire is hooks.SendWire.
+func (b *balanced) sendWire(ctx context.Context, wire []byte, messages int, owner queue.Owner) error {
 	return b.balancer.SendWire(ctx, wire, messages, owner)
 }
 

@@ -12,8 +12,7 @@ import (
 // [Pub], [XPub], [Dealer] and [Pair].
 type WireSender interface {
 	Socket
-	// SendWire sends messages that are already encoded; see [Push.SendWire].
-	SendWire(ctx context.Context, wire []byte, messages int, owner Owner) error
+	sendWire(ctx context.Context, wire []byte, messages int, owner queue.Owner) error
 }
 
 // DefaultWriterSize is the size in bytes of the buffer of a [Writer].
@@ -37,9 +36,8 @@ const DefaultWriterSize = 64 << 10
 // has no timer, so call Flush when there is nothing to write for the moment, and
 // before the socket is closed: closing it does not flush a Writer.
 //
-// The messages passed on at a time are sent like one call of SendWire. A PUSH or DEALER
-// sends all of them to the next peer in turn; use a smaller buffer, or Send, if work must
-// be spread more evenly. A peer's queue may exceed its high-water mark by one buffer,
+// A PUSH or DEALER sends all messages that are passed on at a time to the next peer in
+// turn; use a smaller buffer, or Send, if work must be spread more evenly. A peer's queue may exceed its high-water mark by one buffer,
 // because it is checked once. With a PUB, Options.WaitSubscriber does not apply.
 //
 // A Writer must not be used by several goroutines at the same time. The socket
@@ -125,7 +123,7 @@ func (w *Writer) Write(ctx context.Context, frames ...[]byte) error {
 func (w *Writer) writeLarge(ctx context.Context, frames [][]byte, size int) error {
 	c := buf.Get(size)
 	defer c.Release()
-	w.err = w.to.SendWire(ctx, zmtp.AppendMessage(c.Data()[:0], frames...), 1, c)
+	w.err = w.to.sendWire(ctx, zmtp.AppendMessage(c.Data()[:0], frames...), 1, c)
 	return w.err
 }
 
@@ -148,7 +146,7 @@ func (w *Writer) Flush(ctx context.Context) error {
 		defer chunk.Release()
 		copy(chunk.Data(), w.chunk.Data()[:w.used])
 	}
-	if w.err = w.to.SendWire(ctx, chunk.Data()[:w.used], w.messages, chunk); w.err != nil {
+	if w.err = w.to.sendWire(ctx, chunk.Data()[:w.used], w.messages, chunk); w.err != nil {
 		return w.err
 	}
 	if !w.chunk.Unique() {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/buf"
 	"clustermap/internal/engine"
 	"clustermap/internal/hooks"
 	"clustermap/internal/queue"
@@ -57,7 +58,7 @@ func calls(s common) map[string]func() error {
 		peer := (*Peer)(engine.NewPeer(engine.NewPipe(&s.core, "", false), zmtp.Peer{}))
 		all["Send"] = func() error { return s.Send(ctx, x, x) }
 		all["SendTo"] = func() error { return s.SendTo(ctx, peer, x) }
-		all["SendWire"] = func() error { return s.SendWire(ctx, peer, wire("x"), 1, nil) }
+		all["SendWire"] = func() error { return s.sendWire(ctx, peer, wire("x"), 1, nil) }
 		all["Recv"] = func() error { _, err := s.Recv(ctx); return err }
 		all["RecvBatch"] = func() error { return s.RecvBatch(ctx, new(Batch)) }
 	case *Dealer:
@@ -66,12 +67,12 @@ func calls(s common) map[string]func() error {
 		all["RecvBatch"] = func() error { return s.RecvBatch(ctx, new(Batch)) }
 	case *Pub:
 		all["Send"] = func() error { return s.Send(ctx, x) }
-		all["SendWire"] = func() error { return s.SendWire(ctx, wire("x"), 1, nil) }
-		all["SendSpans"] = func() error { return hooks.SendSpans(ctx, s, wire("x"), []Span{{End: 3}}, nil) }
+		all["SendWire"] = func() error { return s.sendWire(ctx, wire("x"), 1, nil) }
+		all["SendSpans"] = func() error { return hooks.SendSpans(ctx, s, wire("x"), []buf.Span{{End: 3}}, nil) }
 		all["WaitSubscribers"] = func() error { return s.WaitSubscribers(ctx, "x", 1) }
 	case *XPub:
 		all["Send"] = func() error { return s.Send(ctx, x) }
-		all["SendWire"] = func() error { return s.SendWire(ctx, wire("x"), 1, nil) }
+		all["SendWire"] = func() error { return s.sendWire(ctx, wire("x"), 1, nil) }
 		all["WaitSubscribers"] = func() error { return s.WaitSubscribers(ctx, "x", 1) }
 		all["Subscribe"] = func() error { return s.Subscribe("x") }
 		all["Unsubscribe"] = func() error { return s.Unsubscribe("x") }
@@ -253,7 +254,7 @@ func TestLinger(t *testing.T) {
 		sub := subscribed(t, Options{RecvHWM: 5}, pub.LastEndpoint(), "")
 		l := newLender()
 		for i := range n {
-			must(t, pub.SendWire(ctx, wire("", fmt.Sprint(i), string(body)), 1, l))
+			must(t, pub.sendWire(ctx, wire("", fmt.Sprint(i), string(body)), 1, l))
 		}
 		closed := make(chan error)
 		go func() { closed <- pub.Close() }()
@@ -397,7 +398,7 @@ func TestCloseReleasesWithoutLocks(t *testing.T) {
 	owner := &inquisitive{socket: pull}
 	wire := zmtp.AppendMessage(nil, make([]byte, queue.LendFrom))
 	for range 3 {
-		must(t, push.SendWire(ctx, wire, 1, owner))
+		must(t, push.sendWire(ctx, wire, 1, owner))
 	}
 	_, err := pull.Recv(ctx)
 	must(t, err)

@@ -51,7 +51,7 @@ func TestLibzmq_conflate(t *testing.T) {
 			}
 			last("c")
 			many := append(wire("long", string(make([]byte, queue.LendFrom))), wire("last", "", "one")...)
-			must(t, push.SendWire(ctx, many, 2, l))
+			must(t, push.sendWire(ctx, many, 2, l))
 			last("last", "", "one")
 		}
 		if l.Retained.Load() != 0 {

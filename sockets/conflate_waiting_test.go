@@ -16,7 +16,7 @@ func TestConflateAfterWaiting(t *testing.T) {
 	ctx := testContext(t)
 	for name, wait := range map[string]func(*Push){
 		"lent": func(p *Push) {
-			must(t, p.SendWire(ctx, zmtp.AppendMessage(nil, make([]byte, queue.LendFrom)), 1, newLender()))
+			must(t, p.sendWire(ctx, zmtp.AppendMessage(nil, make([]byte, queue.LendFrom)), 1, newLender()))
 		},
 		"stages": func(p *Push) {
 			for range 3 {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/hooks"
 	"clustermap/zmtp"
 )
 
@@ -92,7 +93,8 @@ func TestDisconnectInPrepare(t *testing.T) {
 	ctx := testContext(t)
 	bad := errors.New("bad message")
 	seen := newEvents()
-	router := bind(t, NewRouter, Options{Monitor: seen.tell, Prepare: func(b *Batch) {
+	router := open(t, NewRouter, Options{Monitor: seen.tell})
+	hooks.Prepare(router, func(b *hooks.Batch) {
 		for i, s := range b.Spans() {
 			if body, _ := b.Message(i).Next(); string(body) == "bad" {
 				b.Peer().Disconnect(bad)
@@ -101,7 +103,8 @@ func TestDisconnectInPrepare(t *testing.T) {
 			}
 			b.Spans()[i].Tag = uint64(s.End - s.Start)
 		}
-	}})
+	})
+	must(t, router.Bind(ctx, freePort(t)))
 	r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
 	r.send(append(append(wire("good"), wire("bad")...), wire("after")...))
 	r.ended()
@@ -110,8 +113,8 @@ func TestDisconnectInPrepare(t *testing.T) {
 	}
 	var b Batch
 	must(t, router.RecvBatch(ctx, &b))
-	if fmt.Sprint(bodies(&b)) != "[good]" || b.Spans()[0].Tag != 6 {
-		t.Errorf("%q, %v", bodies(&b), b.Spans())
+	if fmt.Sprint(bodies(&b)) != "[good]" || b.engine().Spans()[0].Tag != 6 {
+		t.Errorf("%q, %v", bodies(&b), b.engine().Spans())
 	}
 	b.Release()
 }

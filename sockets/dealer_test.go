@@ -384,7 +384,7 @@ func BenchmarkDealerRouter(b *testing.B) {
 		var batch Batch
 		for router.RecvBatch(ctx, &batch) == nil {
 			for i := range batch.Len() {
-				_ = router.SendWire(ctx, batch.Peer(), batch.Message(i), 1, nil)
+				_ = router.sendWire(ctx, batch.Peer(), batch.Message(i), 1, nil)
 			}
 		}
 	}()

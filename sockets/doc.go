@@ -124,21 +124,4 @@
 // Sockets read, decode, queue and write messages in batches, so the cost of
 // system calls, locks, wake-ups and counters is paid once per batch. The file
 // docs/DESIGN.md describes the path of a message and the ownership of buffers.
-//
-// # Advanced interface
-//
-// The following is for programs that forward or store messages in wire form,
-// such as proxies and the map of package chp, and want to copy nothing. Other
-// programs do not need it.
-//
-//   - SendWire sends messages that are already encoded, a whole run of them in
-//     one call.
-//   - With an [Owner] SendWire makes no copy: the Owner counts the references to the
-//     bytes. They must not change until the last reference has been released.
-//   - A [Span] is the place of a message within the bytes of a Batch
-//     ([Batch.Wire], [Batch.Spans]).
-//   - [Options].Prepare is called with each batch in the goroutine that has
-//     read it, so that the work on messages of different peers is done
-//     concurrently. It can change spans and their tags, and drop messages
-//     ([Batch.SetSpans]).
 package sockets

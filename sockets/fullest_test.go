@@ -24,7 +24,7 @@ func TestH5_FullestOfThoseWhoRead(t *testing.T) {
 
 	stops := stuck(t, pub) // its writer has taken the plug
 	for range 40 {
-		must(t, pub.SendWire(ctx, wire, 1, nil))
+		must(t, pub.sendWire(ctx, wire, 1, nil))
 	}
 	eventually(t, "who does not read does not count", func() bool { return pub.Fullest() == 0 })
 	stops.conn.Close()
@@ -33,10 +33,10 @@ func TestH5_FullestOfThoseWhoRead(t *testing.T) {
 	r := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
 	r.send(zmtp.AppendSubscribe(nil, nil))
 	r.sync()
-	must(t, pub.SendWire(ctx, zmtp.AppendMessage(nil, []byte("a"), plug), 1, nil))
+	must(t, pub.sendWire(ctx, zmtp.AppendMessage(nil, []byte("a"), plug), 1, nil))
 	eventually(t, "the writer is busy", func() bool { return pub.Peers()[0].QueuedMessages == 0 })
 	for range 40 {
-		must(t, pub.SendWire(ctx, wire, 1, nil))
+		must(t, pub.sendWire(ctx, wire, 1, nil))
 	}
 	b := make([]byte, 1<<20)
 	most := 0.0

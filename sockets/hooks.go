@@ -3,19 +3,26 @@ package sockets
 import (
 	"context"
 
+	"clustermap/internal/buf"
 	"clustermap/internal/hooks"
 )
 
 // What only packages of this module can do; see package hooks.
 func init() {
+	hooks.Prepare = func(socket any, f func(*hooks.Batch)) { socket.(Socket).engine().SetPrepare(f) }
 	hooks.Scan = func(socket any, f func([]byte) (int, uint64)) { socket.(Socket).engine().SetScan(f) }
-	hooks.SendSpans = func(ctx context.Context, pub any, wire []byte, spans []Span, owner hooks.Owner) error {
-		return publisherOf(pub).sendWire(ctx, wire, len(spans), spans, owner)
+	hooks.SendWire = func(ctx context.Context, socket any, wire []byte, messages int, owner hooks.Owner) error {
+		return socket.(WireSender).sendWire(ctx, wire, messages, owner)
+	}
+	hooks.SendWireTo = func(ctx context.Context, router, peer any, wire []byte, messages int, owner hooks.Owner) error {
+		return router.(*Router).sendWire(ctx, peer.(*Peer), wire, messages, owner)
+	}
+	hooks.SendSpans = func(ctx context.Context, pub any, wire []byte, spans []buf.Span, owner hooks.Owner) error {
+		return publisherOf(pub).sendSpans(ctx, wire, len(spans), spans, owner)
 	}
 	hooks.SendTo = func(xpub, peer any, wire []byte, messages int, owner hooks.Owner) error {
 		return xpub.(*XPub).sendWireTo(peer.(*Peer), wire, messages, owner)
 	}
-	hooks.Rewrite = func(batch any, size int, fill func([]byte) []Span) { batch.(*Batch).engine().Rewrite(size, fill) }
 }
 
 func publisherOf(pub any) *publisher {
@@ -25,7 +32,7 @@ func publisherOf(pub any) *publisher {
 	return &pub.(*Pub).publisher
 }
 
-func (x *XPub) sendWireTo(peer *Peer, wire []byte, messages int, owner Owner) error {
+func (x *XPub) sendWireTo(peer *Peer, wire []byte, messages int, owner hooks.Owner) error {
 	if err := x.core.Open(); err != nil {
 		return err
 	}

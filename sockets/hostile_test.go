@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"clustermap/internal/engine"
+	"clustermap/internal/hooks"
 	"clustermap/internal/link"
 	"clustermap/zmtp"
 )
@@ -481,8 +482,9 @@ func TestHostileMemory(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			seen := newEvents()
 			// Delivered messages are dropped as they come.
-			router, err := NewRouter(Options{Monitor: seen.tell, Linger: LingerNone, Prepare: func(b *Batch) { b.SetSpans(nil) }})
+			router, err := NewRouter(Options{Monitor: seen.tell, Linger: LingerNone})
 			must(t, err)
+			hooks.Prepare(router, func(b *hooks.Batch) { b.SetSpans(nil) })
 			defer router.Close()
 			must(t, router.Bind(testContext(t), anyPort))
 			before := used()

@@ -32,7 +32,6 @@ import "clustermap/internal/engine"
 //     again. The monitor receives no events of attempts to connect or to
 //     accept. In libzmq it receives no events of inproc at all.
 //   - Unbind releases the name but does not close the connections.
-//   - Options.Prepare runs in the goroutine that receives.
 type Inproc engine.Names
 
 // process is the namespace of sockets without one of their own.

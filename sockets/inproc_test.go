@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"clustermap/internal/engine"
+	"clustermap/internal/hooks"
 	"clustermap/internal/queue"
 
 	"clustermap/zmtp"
@@ -211,7 +212,7 @@ func TestInprocPubSub(t *testing.T) {
 		must(t, pub.Send(ctx, []byte("b"), []byte("1")))
 		must(t, sub.Subscribe(""))
 		must(t, sub.WaitSubscribed(ctx))
-		must(t, pub.SendWire(ctx, append(wire("lent"), wire(string(big))...), 2, l))
+		must(t, pub.sendWire(ctx, append(wire("lent"), wire(string(big))...), 2, l))
 		for _, want := range []string{"b", "lent", string(big)} {
 			m, err := sub.Recv(ctx)
 			must(t, err)
@@ -551,19 +552,19 @@ func TestInprocPrepare(t *testing.T) {
 	o := inprocOptions()
 	pub := open(t, NewPub, o)
 	must(t, pub.Bind(ctx, "inproc://a"))
-	o.Prepare = func(b *Batch) {
+	sub := open(t, NewSub, o)
+	hooks.Prepare(sub, func(b *hooks.Batch) {
 		for _, s := range b.Spans() {
 			b.Wire()[s.Start+2] = 'X'
 		}
-	}
-	sub := open(t, NewSub, o)
+	})
 	must(t, sub.Subscribe(""))
 	must(t, sub.Connect("inproc://a"))
 	must(t, sub.WaitSubscribed(ctx))
 	lent := []byte(strings.Repeat(string(wire("abc")), queue.LendFrom))
 	l := newLender()
 	must(t, pub.Send(ctx, []byte("abc")))
-	must(t, pub.SendWire(ctx, lent, queue.LendFrom, l))
+	must(t, pub.sendWire(ctx, lent, queue.LendFrom, l))
 	var b Batch
 	defer b.Release()
 	for n := 0; n < queue.LendFrom+1; n += b.Len() {
@@ -676,7 +677,7 @@ func TestAllocInproc(t *testing.T) {
 	lent := []byte(strings.Repeat(string(wire("abc")), queue.LendFrom))
 	l := newLender()
 	noAllocs(t, "SendWire", func() {
-		must(t, push.SendWire(ctx, lent, queue.LendFrom, l))
+		must(t, push.sendWire(ctx, lent, queue.LendFrom, l))
 		takeAll(t, recv, &b, queue.LendFrom)
 	})
 }

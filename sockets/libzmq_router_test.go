@@ -210,7 +210,7 @@ func TestRouterNotifyBatch(t *testing.T) {
 				return
 			}
 			if b.Len() != 1 || string(b.Message(0)) != "\x00\x00" || string(b.Peer().Identity()) != "X" {
-				result <- fmt.Errorf("%d messages, %q", b.Len(), b.Wire())
+				result <- fmt.Errorf("%d messages, %q", b.Len(), b.engine().Wire())
 				return
 			}
 		}

@@ -22,7 +22,7 @@ func (s *socket) Options() Options { return s.opts().shown(s.core.Kind()) }
 //
 // If a value is invalid, or belongs to an option that cannot change, SetOptions
 // changes nothing. The error then joins an [*OptionError] for each of these options.
-// The options that cannot change are Conflate, Inproc, Prepare and Monitor. If the
+// The options that cannot change are Conflate, Inproc and Monitor. If the
 // socket is closed, the error is ErrClosed.
 //
 // Each option says when a change takes effect, see the column "Change" in
@@ -110,9 +110,6 @@ func (s *socket) config(kind zmtp.SocketType, o *Options) *engine.Config {
 	if operator := o.Operator; operator != nil {
 		c.Operator = func(p *engine.Peer) bool { return operator((*Peer)(p)) }
 	}
-	if prepare := o.Prepare; prepare != nil {
-		c.Prepare = func(b *engine.Batch) { prepare((*Batch)(b)) }
-	}
 	return c
 }
 
@@ -120,7 +117,6 @@ func (s *socket) config(kind zmtp.SocketType, o *Options) *engine.Config {
 var fixedOptions = map[string]string{
 	"Conflate": "decides how queues store their messages",
 	"Inproc":   "is where the socket's names are bound",
-	"Prepare":  "may be processing messages of connections",
 	"Monitor":  "must receive the events of a connection from first to last",
 }
 

@@ -188,7 +188,7 @@ func TestLiveFixed(t *testing.T) {
 	err := push.SetOptions(func(o *Options) {
 		o.RecvHWM, o.MaxConnections = 6, 9
 		o.Conflate, o.Inproc = true, new(Inproc)
-		o.Prepare, o.Monitor = func(*Batch) {}, func(Event) {}
+		o.Monitor = func(Event) {}
 	})
 	var fields []string
 	for _, e := range unjoin(err) {
@@ -200,7 +200,7 @@ func TestLiveFixed(t *testing.T) {
 	if want := slices.Sorted(maps.Keys(fixedOptions)); !slices.Equal(fields, want) {
 		t.Errorf("%v is refused, want %v", fields, want)
 	}
-	if o := push.Options(); o.RecvHWM != 5 || o.MaxConnections != -1 || o.Conflate || o.Prepare != nil {
+	if o := push.Options(); o.RecvHWM != 5 || o.MaxConnections != -1 || o.Conflate {
 		t.Errorf("a refused change has changed something: %+v", o)
 	}
 	if err := push.SetOptions(func(o *Options) { o.RecvHWM, o.HandshakeTimeout = 6, -1 }); err == nil || push.Options().RecvHWM != 5 {
@@ -610,7 +610,7 @@ func TestLivePublisher(t *testing.T) {
 			must(t, pub.SetOptions(func(o *Options) { o.InvertMatching = invert }))
 			for _, send := range []func() error{
 				func() error { must(t, pub.TrySend([]byte("A"))); return pub.TrySend([]byte("B")) },
-				func() error { return pub.SendWire(testContext(t), append(wire("A"), wire("B")...), 2, nil) },
+				func() error { return pub.sendWire(testContext(t), append(wire("A"), wire("B")...), 2, nil) },
 			} {
 				must(t, send())
 				wantAll, wantSome := []string{"A", "B"}, []string{"A"}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"clustermap/internal/hooks"
 	"clustermap/internal/testenv"
 	"clustermap/zmtp"
 )
@@ -32,8 +33,9 @@ func TestOldHostileMemory(t *testing.T) {
 			{"300 thousand of 200 million bytes", announce[v] + strings.Repeat("x", 300_000), 40<<10 + 8*300_000},
 		} {
 			t.Run(string(v)+" "+c.name, func(t *testing.T) {
-				router, err := NewRouter(Options{Linger: LingerNone, Prepare: func(b *Batch) { b.SetSpans(nil) }})
+				router, err := NewRouter(Options{Linger: LingerNone})
 				must(t, err)
+				hooks.Prepare(router, func(b *hooks.Batch) { b.SetSpans(nil) })
 				defer router.Close()
 				must(t, router.Bind(testContext(t), anyPort))
 				hello := []byte(strings.Join(v.hello(zmtp.TypeDealer, ""), ""))

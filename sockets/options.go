@@ -524,16 +524,6 @@ type Options struct {
 	// default it sends only the last one for each topic.
 	XSubVerboseUnsubscribe bool
 
-	// Prepare, if not nil, is called with each received batch before the batch
-	// is queued. It is called in the goroutine that reads the connection, so
-	// batches of different peers are prepared concurrently.
-	//
-	// Prepare may change the bytes within a span, shorten or drop spans, or set
-	// their Tag. The batch is valid only during the call. Prepare must not block. It may disconnect the peer.
-	//
-	// It is part of the advanced interface; see the package documentation.
-	Prepare func(*Batch)
-
 	// Monitor, if not nil, is called with each event of the socket and its
 	// connections. Calls come from the goroutines that serve the connections,
 	// several at a time. Monitor must return promptly and must not close the

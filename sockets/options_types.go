@@ -112,7 +112,6 @@ var optionTypes = map[string]types{
 	"OnlyFirstSubscribe":     publishers | typeSet(zmtp.TypeXSub),
 	"InvertMatching":         publishers | typeSet(zmtp.TypeSub),
 	"XSubVerboseUnsubscribe": typeSet(zmtp.TypeXSub),
-	"Prepare":                receivers,
 	"Monitor":                everyType,
 }
 

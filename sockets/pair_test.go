@@ -24,11 +24,11 @@ func TestLibzmq_pair_tcp(t *testing.T) {
 			}
 		}
 	}
-	must(t, a.SendWire(ctx, wire("in", "wire form"), 1, nil))
+	must(t, a.sendWire(ctx, wire("in", "wire form"), 1, nil))
 	var batch Batch
 	must(t, b.RecvBatch(ctx, &batch))
 	if batch.Len() != 1 || string(batch.Message(0)) != string(wire("in", "wire form")) {
-		t.Errorf("%q", batch.Wire())
+		t.Errorf("%q", batch.engine().Wire())
 	}
 	batch.Release()
 }

@@ -85,7 +85,7 @@ func (p *Peer) Property(name string) (value string, ok bool) {
 
 // Disconnect closes the connection. The EventDisconnected event reports reason as
 // its cause; see Event.Err. Disconnect does not wait until the connection has
-// ended and may be called from [Options.Prepare]. A socket that made the
+// ended. A socket that made the
 // connection with Connect connects again.
 func (p *Peer) Disconnect(reason error) { p.engine().Disconnect(reason) }
 

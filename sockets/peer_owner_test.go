@@ -23,10 +23,10 @@ func TestS7_SendToForeignPeer(t *testing.T) {
 		if err := stranger.SendTo(ctx, p, []byte("x")); !errors.Is(err, ErrForeignPeer) || !errors.Is(err, ErrUnroutable) {
 			t.Errorf("SendTo, %s peer: %v", name, err)
 		}
-		if err := stranger.SendWire(ctx, p, wire("x"), 1, nil); !errors.Is(err, ErrForeignPeer) {
+		if err := stranger.sendWire(ctx, p, wire("x"), 1, nil); !errors.Is(err, ErrForeignPeer) {
 			t.Errorf("SendWire, %s peer: %v", name, err)
 		}
-		if err := stranger.SendWire(ctx, p, nil, 0, nil); !errors.Is(err, ErrForeignPeer) {
+		if err := stranger.sendWire(ctx, p, nil, 0, nil); !errors.Is(err, ErrForeignPeer) {
 			t.Errorf("SendWire of nothing, %s peer: %v", name, err)
 		}
 	}

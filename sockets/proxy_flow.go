@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"clustermap/internal/buf"
 	"clustermap/zmtp"
 )
 
@@ -234,8 +235,9 @@ func (p *parcel) frames(dst [][]byte, i int) [][]byte {
 }
 
 // wire returns the bytes of the batch, and the spans from message i on.
-func (p *parcel) wire(i int) (bytes []byte, spans []Span) {
-	return p.batch.Wire(), p.batch.Spans()[i:]
+func (p *parcel) wire(i int) (bytes []byte, spans []buf.Span) {
+	b := p.batch.engine()
+	return b.Wire(), b.Spans()[i:]
 }
 
 // leadFrame appends the lead in wire form to dst.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"clustermap/internal/buf"
 	"clustermap/internal/engine"
 	"clustermap/internal/queue"
 	"clustermap/internal/route"
@@ -16,7 +17,7 @@ type forwarder struct {
 
 	// Scratch memory.
 	lead   []byte
-	spans  []Span
+	spans  []buf.Span
 	frames [][]byte
 }
 
@@ -114,11 +115,11 @@ func (f *forwarder) route(ctx context.Context, r *Router, p *parcel, from int) (
 func (f *forwarder) publish(ctx context.Context, to *publisher, p *parcel, from int) (int, error) {
 	wire, spans := p.wire(from)
 	n := queue.Contiguous(spans)
-	if err := to.sendWire(ctx, wire[spans[0].Start:spans[n-1].End], n, spans[:n], p.lender()); err != nil {
+	if err := to.sendSpans(ctx, wire[spans[0].Start:spans[n-1].End], n, spans[:n], p.lender()); err != nil {
 		return 0, err
 	}
 	return n, nil
 }
 
 // lender returns the owner of the parcel's bytes if the bytes may be lent.
-func (p *parcel) lender() Owner { return p.batch.engine().Lender() }
+func (p *parcel) lender() queue.Owner { return p.batch.engine().Lender() }

@@ -3,6 +3,7 @@ package sockets
 import (
 	"context"
 
+	"clustermap/internal/buf"
 	"clustermap/internal/engine"
 	"clustermap/internal/fanout"
 	"clustermap/internal/queue"
@@ -74,25 +75,12 @@ func (p *publisher) Send(ctx context.Context, frames ...[]byte) error {
 // TrySend is like Send but returns ErrWouldBlock instead of waiting.
 func (p *publisher) TrySend(frames ...[]byte) error { return p.Send(queue.NoWait, frames...) }
 
-// SendWire publishes messages that are already encoded: wire holds the given
-// number of complete messages in ZMTP 3 framing, one after another (see
-// [zmtp.AppendMessage]). Each is matched against the subscriptions.
-//
-// If owner is nil, SendWire copies wire. Otherwise it may keep a reference to
-// it, for peers that have subscribed to everything: it calls owner.Retain, the
-// bytes must not change, and the socket calls owner.Release when it has written
-// or dropped them. Other peers get copies of the messages that match their
-// subscriptions, and a short run is copied in any case.
-//
-// SendWire checks the queues once per call, not per message. With
-// PolicyBlock it waits like Send. Options.WaitSubscriber does not apply.
-//
-// It is part of the advanced interface; see the package documentation.
-func (p *publisher) SendWire(ctx context.Context, wire []byte, messages int, owner Owner) error {
-	return p.sendWire(ctx, wire, messages, nil, owner)
+// sendWire is hooks.SendWire, and sendSpans the same with or without spans.
+func (p *publisher) sendWire(ctx context.Context, wire []byte, messages int, owner queue.Owner) error {
+	return p.sendSpans(ctx, wire, messages, nil, owner)
 }
 
-func (p *publisher) sendWire(ctx context.Context, wire []byte, messages int, spans []Span, owner Owner) error {
+func (p *publisher) sendSpans(ctx context.Context, wire []byte, messages int, spans []buf.Span, owner queue.Owner) error {
 	if err := p.core.Open(); err != nil {
 		return err
 	}

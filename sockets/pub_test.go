@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"clustermap/internal/buf"
 	"clustermap/internal/hooks"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
@@ -109,17 +110,17 @@ func TestPubPrefixes(t *testing.T) {
 			continue
 		}
 		var data []byte
-		var spans []Span
+		var spans []buf.Span
 		for range 1 + rng.IntN(100) {
 			topic := word(6)
 			start := len(data)
 			data = append(data, wire(topic, fmt.Sprint(len(sent)))...)
 			// Where a span begins does not matter.
-			spans = append(spans, Span{Start: 7, End: 7 + uint32(len(data)-start)})
+			spans = append(spans, buf.Span{Start: 7, End: 7 + uint32(len(data)-start)})
 			sent = append(sent, topic)
 		}
 		if rng.IntN(2) == 0 {
-			must(t, pub.SendWire(ctx, data, len(spans), newLender()))
+			must(t, pub.sendWire(ctx, data, len(spans), newLender()))
 		} else {
 			must(t, hooks.SendSpans(ctx, pub, data, spans, newLender()))
 		}
@@ -271,7 +272,7 @@ func TestPubHWM(t *testing.T) {
 	stuck(t, pub)
 	five := bytes.Repeat(wire("x"), 5)
 	for range 4 {
-		must(t, pub.SendWire(ctx, five, 5, nil))
+		must(t, pub.sendWire(ctx, five, 5, nil))
 	}
 	if s := pub.Peers()[0]; s.QueuedMessages != 10 || s.Drops != 10 {
 		t.Errorf("%+v", s)
@@ -316,7 +317,7 @@ func TestPubBlock(t *testing.T) {
 			for i := range n {
 				if s == 0 {
 					l := newLender()
-					if err := pub.SendWire(ctx, slices.Concat(wire("b", fmt.Sprint(i)), wire("c", "")), 2, l); err != nil {
+					if err := pub.sendWire(ctx, slices.Concat(wire("b", fmt.Sprint(i)), wire("c", "")), 2, l); err != nil {
 						t.Error(err)
 					}
 				} else if err := pub.Send(ctx, []byte("a"), fmt.Append(nil, s), fmt.Append(nil, i)); err != nil {
@@ -360,14 +361,14 @@ func TestPubBlockEnds(t *testing.T) {
 	if err := pub.Send(ended, []byte("lost")); !errors.Is(err, context.Canceled) {
 		t.Errorf("Send: %v", err)
 	}
-	if err := pub.SendWire(ended, wire("lost"), 1, nil); !errors.Is(err, context.Canceled) {
+	if err := pub.sendWire(ended, wire("lost"), 1, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("SendWire: %v", err)
 	}
 	// The peer's end lets senders go on.
 	results := make(chan error, 2)
 	send := func(text string) {
 		go func() { results <- pub.Send(ctx, []byte(text)) }()
-		go func() { results <- pub.SendWire(ctx, wire(text), 1, nil) }()
+		go func() { results <- pub.sendWire(ctx, wire(text), 1, nil) }()
 		eventually(t, "they wait", func() bool {
 			for _, p := range pub.core.Pipes() {
 				if p.Out.Status().Waiting == 2 {
@@ -428,7 +429,7 @@ func TestPubDisconnect(t *testing.T) {
 		if sent%2 == 0 {
 			must(t, pub.Send(ctx, []byte("n"), []byte(body)))
 		} else {
-			must(t, pub.SendWire(ctx, wire("n", body), 1, l))
+			must(t, pub.sendWire(ctx, wire("n", body), 1, l))
 		}
 		sent++
 		_, err := healthy.Recv(ctx)
@@ -578,11 +579,11 @@ func TestSendWire(t *testing.T) {
 	}
 	small = append(small, wire("a", "small")...)
 	for range rounds {
-		must(t, pub.SendWire(ctx, large, messages, l))
-		must(t, pub.SendWire(ctx, small, 1, l))
-		must(t, pub.SendWire(ctx, nil, 0, l))
+		must(t, pub.sendWire(ctx, large, messages, l))
+		must(t, pub.sendWire(ctx, small, 1, l))
+		must(t, pub.sendWire(ctx, nil, 0, l))
 	}
-	must(t, pub.SendWire(ctx, large, messages, nil)) // copied
+	must(t, pub.sendWire(ctx, large, messages, nil)) // copied
 	must(t, pub.Send(ctx, []byte("end")))
 	for _, sub := range all {
 		got := received(t, sub, (messages+1)*rounds+messages+1)
@@ -625,7 +626,7 @@ func TestSendWireReturns(t *testing.T) {
 			r := stuck(t, pub)
 			l := newLender()
 			for range 30 {
-				must(t, pub.SendWire(ctx, data, 1, l))
+				must(t, pub.sendWire(ctx, data, 1, l))
 			}
 			if l.Refs.Load() != 20 {
 				t.Errorf("%d references", l.Refs.Load())
@@ -657,7 +658,7 @@ func TestPubConcurrent(t *testing.T) {
 				}
 				var err error
 				if i%3 == 0 {
-					err = pub.SendWire(ctx, slices.Concat(wire("a", "1"), wire("b", "1"), wire("c", "1")), 3, newLender())
+					err = pub.sendWire(ctx, slices.Concat(wire("a", "1"), wire("b", "1"), wire("c", "1")), 3, newLender())
 				} else {
 					err = pub.Send(ctx, []byte{"abc"[i%3]}, []byte("1"))
 				}

@@ -94,7 +94,7 @@ func TestLibzmq_spec_pushpull_block_on_send_no_peers(t *testing.T) {
 	if n, err := push.SendBatch(ctx, [][]byte{{1}, {2}}); n != 0 || !errors.Is(err, ErrTimeout) {
 		t.Errorf("SendBatch: %d, %v", n, err)
 	}
-	if err := push.SendWire(ctx, wire("x"), 1, nil); !errors.Is(err, ErrTimeout) {
+	if err := push.sendWire(ctx, wire("x"), 1, nil); !errors.Is(err, ErrTimeout) {
 		t.Errorf("SendWire: %v", err)
 	}
 	never := open(t, NewPush, Options{SendTimeout: NoWait})
@@ -357,7 +357,7 @@ func TestPushConcurrent(t *testing.T) {
 	})
 	wg.Go(func() {
 		for i := range each {
-			if err := push.SendWire(ctx, wire(fmt.Sprint("wire", i)), 1, nil); err != nil {
+			if err := push.sendWire(ctx, wire(fmt.Sprint("wire", i)), 1, nil); err != nil {
 				t.Error(err)
 			}
 		}
@@ -401,7 +401,7 @@ func TestAllocPushPull(t *testing.T) {
 		must(t, push.TrySend(payload...))
 		n, err := push.SendBatch(ctx, bodies)
 		must(t, err)
-		must(t, push.SendWire(ctx, many, 1000, l))
+		must(t, push.sendWire(ctx, many, 1000, l))
 		takeAll(t, recv, &b, 2+n+1000)
 	})
 }

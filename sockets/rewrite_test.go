@@ -1,25 +1,27 @@
 package sockets
 
 import (
-	"clustermap/internal/hooks"
 	"fmt"
 	"testing"
+
+	"clustermap/internal/buf"
+	"clustermap/internal/hooks"
 )
 
 // Prepare may make messages longer: the receiver gets the new ones, and the queue
 // counts the memory that they take.
 func TestRewrite(t *testing.T) {
 	t.Parallel()
-	double := func(b *Batch) {
+	double := func(b *hooks.Batch) {
 		old := b.Wire()
-		hooks.Rewrite(b, 3*len(old), func(dst []byte) []Span {
+		b.Rewrite(3*len(old), func(dst []byte) []buf.Span {
 			out := dst[:0]
 			for i, s := range b.Spans() {
 				body := old[s.Start+2 : s.End]
 				start := len(out)
 				out = append(out, 0, byte(2*len(body)))
 				out = append(append(out, body...), body...)
-				b.Spans()[i] = Span{Start: uint32(start), End: uint32(len(out))}
+				b.Spans()[i] = buf.Span{Start: uint32(start), End: uint32(len(out))}
 			}
 			return b.Spans()
 		})
@@ -29,7 +31,8 @@ func TestRewrite(t *testing.T) {
 			t.Parallel()
 			ctx := testContext(t)
 			names := new(Inproc)
-			pull := open(t, NewPull, Options{Prepare: double, Inproc: names})
+			pull := open(t, NewPull, Options{Inproc: names})
+			hooks.Prepare(pull, double)
 			must(t, pull.Bind(ctx, at))
 			push := open(t, NewPush, Options{Inproc: names})
 			must(t, push.Connect(pull.LastEndpoint()))
@@ -48,11 +51,11 @@ func TestRewrite(t *testing.T) {
 						n++
 					}
 					size := 0
-					for _, s := range b.Spans() {
+					for _, s := range b.engine().Spans() {
 						size += int(s.End - s.Start)
 					}
-					if cost := b.engine().Queue().Cost; cost < size || at == anyPort && cost < len(b.Wire()) {
-						t.Fatalf("%d bytes are counted for %d in %d", cost, size, len(b.Wire()))
+					if cost := b.engine().Queue().Cost; cost < size || at == anyPort && cost < len(b.engine().Wire()) {
+						t.Fatalf("%d bytes are counted for %d in %d", cost, size, len(b.engine().Wire()))
 					}
 				}
 			}

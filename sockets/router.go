@@ -117,17 +117,8 @@ func (r *Router) sendTo(ctx context.Context, to route.Route, frames [][]byte) er
 	}
 }
 
-// SendWire is like SendTo for messages that are already encoded: wire holds the
-// given number of complete messages in ZMTP 3 framing, one after another (see
-// [zmtp.AppendMessage]).
-//
-// If owner is nil, SendWire copies wire. Otherwise it may keep a reference to
-// it: it calls owner.Retain, the bytes must not change, and the socket calls
-// owner.Release when it has written or dropped them. A short run is copied in
-// any case.
-//
-// It is part of the advanced interface; see the package documentation.
-func (r *Router) SendWire(ctx context.Context, peer *Peer, wire []byte, messages int, owner Owner) error {
+// sendWire is hooks.SendWireTo.
+func (r *Router) sendWire(ctx context.Context, peer *Peer, wire []byte, messages int, owner queue.Owner) error {
 	if err := r.core.Open(); err != nil {
 		return err
 	}

@@ -185,8 +185,8 @@ func TestRouterUnroutable(t *testing.T) {
 		}
 		must(t, router.Send(ctx, []byte("me"), []byte("1")))
 		must(t, router.SendTo(ctx, peer, []byte("2"), []byte("more")))
-		must(t, router.SendWire(ctx, peer, append(wire("3"), wire("4")...), 2, nil))
-		must(t, router.SendWire(ctx, peer, nil, 0, nil))
+		must(t, router.sendWire(ctx, peer, append(wire("3"), wire("4")...), 2, nil))
+		must(t, router.sendWire(ctx, peer, nil, 0, nil))
 		must(t, router.Send(ctx, []byte("me")))
 		for _, want := range []string{"1", "2", "3", "4"} {
 			if m := r.message(); string(m[0]) != want {
@@ -202,7 +202,7 @@ func TestRouterUnroutable(t *testing.T) {
 			t.Errorf("SendTo after its end: %v", err)
 		}
 		l := newLender()
-		if err := router.SendWire(ctx, peer, wire(strings.Repeat("x", queue.LendFrom)), 1, l); !errors.Is(err, ErrUnroutable) || l.Retained.Load() != 0 {
+		if err := router.sendWire(ctx, peer, wire(strings.Repeat("x", queue.LendFrom)), 1, l); !errors.Is(err, ErrUnroutable) || l.Retained.Load() != 0 {
 			t.Errorf("SendWire after its end: %v", err)
 		}
 	}
@@ -232,7 +232,7 @@ func TestRouterFull(t *testing.T) {
 			t.Errorf("SendTo: %v", err)
 		}
 		l := newLender()
-		if err := router.SendWire(ended, peer, wire(string(plug[:queue.LendFrom])), 1, l); !errors.Is(err, context.Canceled) || l.Retained.Load() != 0 {
+		if err := router.sendWire(ended, peer, wire(string(plug[:queue.LendFrom])), 1, l); !errors.Is(err, context.Canceled) || l.Retained.Load() != 0 {
 			t.Errorf("SendWire: %v", err)
 		}
 		err := router.Send(ended, []byte("me"), []byte("x"))
@@ -248,7 +248,7 @@ func TestRouterFull(t *testing.T) {
 		}
 		go func() { results <- router.SendTo(ctx, peer, []byte("5")) }()
 		waiting(1)
-		go func() { results <- router.SendWire(ctx, peer, wire("5"), 1, nil) }()
+		go func() { results <- router.sendWire(ctx, peer, wire("5"), 1, nil) }()
 		waiting(2)
 		r.message() // the plug
 		for i := range 7 {
@@ -261,7 +261,7 @@ func TestRouterFull(t *testing.T) {
 
 		fill()
 		go func() { results <- router.SendTo(ctx, peer, []byte("x")) }()
-		go func() { results <- router.SendWire(ctx, peer, wire("x"), 1, l) }()
+		go func() { results <- router.sendWire(ctx, peer, wire("x"), 1, l) }()
 		waiting(2)
 		r.conn.Close()
 		for range 2 {
@@ -333,8 +333,8 @@ func TestRouterRecvBatch(t *testing.T) {
 			if body, _ := b.Message(i).Next(); string(body) != fmt.Sprint(next) {
 				t.Errorf("%q instead of %d", body, next)
 			}
-			s := b.Spans()[i]
-			if !bytes.Equal(b.Wire()[s.Start:s.End], b.Message(i)) {
+			s := b.engine().Spans()[i]
+			if !bytes.Equal(b.engine().Wire()[s.Start:s.End], b.Message(i)) {
 				t.Error("Spans and Message differ")
 			}
 			next++
@@ -343,7 +343,7 @@ func TestRouterRecvBatch(t *testing.T) {
 	must(t, router.SendTo(ctx, b.Peer(), []byte("answer")))
 	r.message()
 	b.Release()
-	if b.Len() != 0 || b.Wire() != nil || b.Peer() != nil {
+	if b.Len() != 0 || b.engine().Wire() != nil || b.Peer() != nil {
 		t.Error("a released batch is not empty")
 	}
 	b.Release()

@@ -60,8 +60,8 @@ func TestScan(t *testing.T) {
 					if n%3 == 0 {
 						tag = uint64(len(body))
 					}
-					if b.Spans()[i].Tag != tag {
-						t.Fatalf("message %d, %.20q, has tag %d, want %d", n, body, b.Spans()[i].Tag, tag)
+					if b.engine().Spans()[i].Tag != tag {
+						t.Fatalf("message %d, %.20q, has tag %d, want %d", n, body, b.engine().Spans()[i].Tag, tag)
 					}
 					n++
 				}

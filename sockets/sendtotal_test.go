@@ -33,7 +33,7 @@ func TestH21_StuckSubscribersAreDisconnected(t *testing.T) {
 	wire := zmtp.AppendMessage(nil, []byte("all/"), make([]byte, 100_000))
 	most := 0
 	for gone.Load() < n {
-		must(t, pub.SendWire(ctx, wire, 1, nil))
+		must(t, pub.sendWire(ctx, wire, 1, nil))
 		_, err := healthy.Recv(ctx)
 		must(t, err)
 		sum := 0

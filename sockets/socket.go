@@ -152,7 +152,6 @@ func (s *socket) Connect(address string) error { return s.core.Connect(address, 
 // are dropped, and so are those that arrive later.
 //
 // A connection over inproc has ended on both sides when Disconnect returns.
-// Therefore [Options.Prepare] must not call Disconnect.
 func (s *socket) Disconnect(address string) error { return s.core.Disconnect(address) }
 
 // LastEndpoint returns the endpoint most recently bound or connected. For a

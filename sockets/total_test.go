@@ -50,7 +50,7 @@ func TestRouterQueuesAreBoundedTogether(t *testing.T) {
 	most := 0
 	for end := time.Now().Add(hang); gone.Load() < n; {
 		for _, p := range peers {
-			if err := router.SendWire(ctx, p, wire, 1, nil); err != nil && !errors.Is(err, ErrUnroutable) {
+			if err := router.sendWire(ctx, p, wire, 1, nil); err != nil && !errors.Is(err, ErrUnroutable) {
 				t.Fatal(err)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"clustermap/internal/buf"
 	"clustermap/internal/hooks"
 	"clustermap/internal/queue"
 	"clustermap/internal/subscriber"
@@ -352,19 +353,19 @@ func TestInvertWire(t *testing.T) {
 	must(t, sub.WaitSubscribed(ctx))
 	must(t, pub.WaitSubscribers(ctx, "b", 1))
 	all := slices.Concat(wire("a", "1"), wire("b", "2"), wire("c", "3"), wire("ab", "4"), wire("b", "5"))
-	must(t, pub.SendWire(ctx, all, 5, nil))
+	must(t, pub.sendWire(ctx, all, 5, nil))
 	wants(t, sub, "b 2", "c 3", "b 5")
-	var spans []Span
+	var spans []buf.Span
 	for at := 0; at < len(all); {
 		end := queue.MessageEnd(all, at)
-		spans = append(spans, Span{Start: uint32(at), End: uint32(end)})
+		spans = append(spans, buf.Span{Start: uint32(at), End: uint32(end)})
 		at = end
 	}
 	must(t, hooks.SendSpans(ctx, pub, all, spans, nil))
 	wants(t, sub, "b 2", "c 3", "b 5")
 	must(t, sub.Unsubscribe("a"))
 	must(t, pub.WaitSubscribers(ctx, "a", 1))
-	must(t, pub.SendWire(ctx, all, 5, nil))
+	must(t, pub.sendWire(ctx, all, 5, nil))
 	wants(t, sub, "a 1", "b 2", "c 3", "ab 4", "b 5")
 }
 

@@ -3,6 +3,7 @@
 //
 //	internal/* ◀── zmtp ◀── sockets ◀── chp ◀── cmd
 //	internal/ipcpath ◀── internal/link ◀── internal/engine ◀── internal/route ◀── sockets
+//	internal/engine ◀── internal/hooks ◀── sockets, chp, patterns
 //	internal/link ◀── sockets, chp, patterns, cmd
 //	internal/topic ◀── internal/fanout ◀── internal/subscriber ◀── sockets
 //	internal/ipcpath ◀── chp, cmd
@@ -374,7 +375,8 @@ func TestDirection(t *testing.T) {
 }
 
 // rooms lists the internal packages of package sockets. No other package imports them,
-// except that the packages above it parse endpoints as it does and dial like it,
+// except that the packages above it parse endpoints as it does and dial like it, and that
+// internal/hooks is their door to what programs cannot do,
 // and they do not import each other, except for those that the rules list.
 var rooms = []string{module + "/internal/bounds", module + "/internal/engine", module + "/internal/fanout", module + "/internal/link", module + "/internal/queue", module + "/internal/route", module + "/internal/subscriber", module + "/internal/topic"}
 
@@ -408,6 +410,7 @@ func TestRooms(t *testing.T) {
 			switch {
 			case !slices.Contains(rooms, i):
 			case i == module+"/internal/link" && (slices.Contains(linked, p.ImportPath) || strings.HasPrefix(p.ImportPath, module+"/cmd/")):
+			case p.ImportPath == module+"/internal/hooks":
 			case slices.Contains(append(rooms, module+"/sockets"), p.ImportPath):
 				used[i] = true
 			default:
@@ -469,7 +472,7 @@ func TestDiskApart(t *testing.T) {
 
 // TestInternal checks that no internal package depends on a public one, except for
 // internal/command with the packages below it, for internal/peerlog, which logs the events
-// of sockets, for the rooms of sockets, which handle the frames of zmtp, and for
+// of sockets, for the rooms of sockets and their door, which handle the frames of zmtp, and for
 // internal/bench, which measures public packages and is used by commands only.
 func TestInternal(t *testing.T) {
 	t.Parallel()
@@ -482,7 +485,7 @@ func TestInternal(t *testing.T) {
 	}
 	var paths []string
 	for path := range strings.FieldsSeq(string(out)) {
-		if !among(path, append(rooms, module+"/internal/command", module+"/internal/peerlog", module+"/internal/bench")) {
+		if !among(path, append(rooms, module+"/internal/hooks", module+"/internal/command", module+"/internal/peerlog", module+"/internal/bench")) {
 			paths = append(paths, strings.TrimPrefix(path, module+"/"))
 		}
 	}

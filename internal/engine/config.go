@@ -45,7 +45,6 @@ type Config struct {
 
 	Monitor  func(Event)      // nil: none
 	Operator func(*Peer) bool // nil: no places for operators
-	Prepare  func(*Batch)
 }
 
 // Stops says when an endpoint is given up; see sockets.ReconnectStop.

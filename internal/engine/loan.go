@@ -60,7 +60,7 @@ var errLent = errors.New("sockets: lent connection received a message")
 func (r *reader) receive(src link.Source) error {
 	o := r.conn.config
 	r.lends = r.conn.stream.CanReceiveFor() && r.codec == nil && !r.traits.Raw && o.HeartbeatInterval == 0 &&
-		o.Prepare == nil && !r.pipe.socket.Config().Conflate
+		r.pipe.socket.pattern.Prepare == nil && !r.pipe.socket.Config().Conflate
 	for {
 		if err := r.conn.receiveAlive(src); err != errLent {
 			return err

@@ -35,6 +35,8 @@ type Pattern struct {
 	// queue.ErrWouldBlock; its first skip bytes are not the application's. Nil takes
 	// messages as they come.
 	Choose func() (m queue.Single, skip int, err error)
+	// Prepare is that of package hooks; see SetPrepare.
+	Prepare func(*Batch)
 	// Scan is that of package hooks; see SetScan.
 	Scan func(b []byte) (size int, tag uint64)
 	// Receivable and Sendable report whether calls would not wait. Nil stands for a type

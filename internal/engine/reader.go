@@ -367,7 +367,7 @@ func (r *reader) hand() error {
 // stays in it.
 func (r *reader) deliver(b *Batch) {
 	s := r.pipe.socket
-	if prepare := r.conn.config.Prepare; prepare != nil {
+	if prepare := r.pipe.socket.pattern.Prepare; prepare != nil {
 		prepare(b)
 	}
 	if len(b.q.Spans) == 0 {

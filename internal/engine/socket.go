@@ -94,8 +94,10 @@ func (s *Socket) Init(kind zmtp.SocketType, o *Config, p *Pattern) {
 	s.pipes = map[*Pipe]struct{}{}
 }
 
-// SetScan sets Pattern.Scan, before the socket is bound or connected.
+// SetPrepare sets Pattern.Prepare, and SetScan Pattern.Scan, before the socket is bound or connected.
 func (s *Socket) SetScan(f func(b []byte) (size int, tag uint64)) { s.pattern.Scan = f }
+
+func (s *Socket) SetPrepare(f func(*Batch)) { s.pattern.Prepare = f }
 
 // Kind returns the type of the socket.
 func (s *Socket) Kind() zmtp.SocketType { return s.kind }

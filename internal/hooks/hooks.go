@@ -1,31 +1,67 @@
 // Package hooks has what packages of this module can do with the types of package sockets and
-// programs cannot. Package sockets sets the functions when it is initialized.
+// programs cannot: they handle messages in wire form, to copy nothing. Package sockets sets the
+// functions when it is initialized.
 package hooks
 
 import (
 	"context"
 
 	"clustermap/internal/buf"
+	"clustermap/internal/engine"
+	"clustermap/internal/queue"
 )
 
-// Owner is sockets.Owner.
-type Owner interface {
-	Retain()
-	Release()
-}
+// Batch is a sockets.Batch, with access to its bytes. The pointers to the two convert into one
+// another.
+type Batch = engine.Batch
+
+// Owner counts the references to bytes that were passed to a function of this package without
+// copying. Both methods must be safe for concurrent use.
+//
+// Retain is called with locks of the socket held, so it must not use the socket. Release is called
+// when the socket needs the bytes no longer, with no lock held, except when a REQ discards a reply
+// that it has received over inproc.
+type Owner = queue.Owner
+
+// Prepare sets a function of a socket that receives, before it is bound or connected. It is called
+// with each received batch before the batch is queued, in the goroutine that reads the connection,
+// so batches of different peers are prepared concurrently. Over inproc, that is the goroutine that
+// receives.
+//
+// The function may change the bytes within a span, shorten or drop spans, set their Tag, and
+// rewrite the batch. The batch is valid only during the call. The function must not block. It may
+// disconnect the peer, and must not call Disconnect of a socket.
+var Prepare func(socket any, f func(*Batch))
 
 // Scan sets a function of a socket, before it is bound or connected. The function is called
 // with received bytes that begin where a message begins, before the socket decodes that
 // message. If b begins with a whole message of a form that it knows, it returns the size of the
 // message with all its frames, and the Tag for its span. Otherwise it returns 0, and the socket
 // decodes as usual. So messages of a fixed form need one pass over their frames where decoding
-// and Options.Prepare need two.
+// and Prepare need two.
 //
 // The function is called in the goroutine that reads the connection. It must not change or
 // retain b, and must not block. It is not called for messages over inproc, nor of a STREAM.
 var Scan func(socket any, f func(b []byte) (size int, tag uint64))
 
-// SendSpans is Pub.SendWire, of a *sockets.Pub or *sockets.XPub, for callers that know the
+// SendWire sends messages that are already encoded through a socket for which there is a
+// sockets.Writer: wire holds the given number of complete messages in ZMTP 3 framing, one after
+// another (see zmtp.AppendMessage). It waits, and fails, like the socket's Send.
+//
+// If owner is nil, it copies wire. Otherwise it may keep a reference to it: it calls owner.Retain,
+// the bytes must not change, and the socket calls owner.Release when it has written or dropped
+// them. A short run is copied in any case.
+//
+// A PUSH, DEALER or PAIR sends all of the messages to one peer. A publisher matches each against
+// the subscriptions, and copies those for peers that have not subscribed to everything; its queues
+// are checked once per call, not per message, and Options.WaitSubscriber does not apply.
+var SendWire func(ctx context.Context, socket any, wire []byte, messages int, owner Owner) error
+
+// SendWireTo is SendWire of a *sockets.Router to a *sockets.Peer; it waits, and fails, like
+// Router.SendTo.
+var SendWireTo func(ctx context.Context, router, peer any, wire []byte, messages int, owner Owner) error
+
+// SendSpans is SendWire of a *sockets.Pub or *sockets.XPub, for callers that know the
 // sizes of the messages, which saves finding where each message ends. The messages in wire must
 // follow one another and have the sizes of the spans, in order. Only End-Start of a span matters.
 var SendSpans func(ctx context.Context, pub any, wire []byte, spans []buf.Span, owner Owner) error
@@ -47,9 +83,3 @@ var SendSpans func(ctx context.Context, pub any, wire []byte, spans []buf.Span, 
 // is sockets.ErrUnroutable. If it is nil or belongs to another socket, the error is
 // sockets.ErrForeignPeer.
 var SendTo func(xpub, peer any, wire []byte, messages int, owner Owner) error
-
-// Rewrite moves the messages of a *sockets.Batch to new memory, for Options.Prepare, to make
-// them longer. It calls fill once with at least size bytes of undefined contents. fill must write
-// the messages there, reading them from Wire, and return their places. After that Wire returns
-// the new bytes.
-var Rewrite func(batch any, size int, fill func(dst []byte) []buf.Span)

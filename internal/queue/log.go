@@ -296,7 +296,7 @@ func (l *Log) AddWire(wire []byte, messages int, owner Owner) {
 	}
 }
 
-// AddRuns copies runs of wire bytes in one go; see Pub.SendWire.
+// AddRuns copies runs of wire bytes in one go; see hooks.SendWire.
 func (l *Log) AddRuns(wire []byte, runs []Run, messages int) {
 	l.mu.Lock()
 	defer l.unlock()

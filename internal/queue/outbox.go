@@ -274,7 +274,7 @@ func (o *Outbox) enter(wire []byte, messages int, owner Owner) {
 	o.commit(before, messages)
 }
 
-// OfferRuns copies runs of wire bytes in one go; see Pub.SendWire.
+// OfferRuns copies runs of wire bytes in one go; see hooks.SendWire.
 func (o *Outbox) OfferRuns(wire []byte, runs []Run, messages int) Verdict {
 	o.mu.Lock()
 	v := o.admit(nil)

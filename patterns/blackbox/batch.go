@@ -3,6 +3,8 @@ package blackbox
 import (
 	"sync/atomic"
 
+	"clustermap/internal/buf"
+	"clustermap/internal/hooks"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -15,7 +17,7 @@ import (
 // use; a kept one may be passed to another goroutine.
 type Batch struct {
 	wire   []byte
-	spans  []sockets.Span
+	spans  []buf.Span
 	chunk  *chunk
 	worker *worker
 	held   atomic.Bool // in use by the worker
@@ -63,9 +65,9 @@ type chunk struct {
 	parts []Batch      // one for each worker
 
 	// For several workers.
-	sorted []sockets.Span // the spans of batch, by worker
-	owner  []uint16       // the worker of each message
-	ends   []int          // the ends of each worker's spans in sorted
+	sorted []buf.Span // the spans of batch, by worker
+	owner  []uint16   // the worker of each message
+	ends   []int      // the ends of each worker's spans in sorted
 }
 
 func (s *shard) newChunk() *chunk {
@@ -78,14 +80,15 @@ func (s *shard) newChunk() *chunk {
 
 // divide sets the parts to the received messages.
 func (p *chunk) divide() {
-	spans, wire := p.batch.Spans(), p.batch.Wire()
+	b := (*hooks.Batch)(&p.batch)
+	spans, wire := b.Spans(), b.Wire()
 	p.size = int(spans[len(spans)-1].End - spans[0].Start)
 	if len(p.parts) == 1 {
 		p.parts[0].wire, p.parts[0].spans = wire, spans
 		return
 	}
 	if cap(p.sorted) < len(spans) {
-		p.sorted = make([]sockets.Span, cap(spans))
+		p.sorted = make([]buf.Span, cap(spans))
 		p.owner = make([]uint16, cap(spans))
 	}
 	sorted, owner := p.sorted[:len(spans)], p.owner[:len(spans)]

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"clustermap/internal/hooks"
 	"clustermap/internal/testenv"
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -138,7 +139,7 @@ func TestAllocHandle(t *testing.T) {
 		must(t, err)
 		must(t, b.WaitSubscribed(ctx))
 		round := func() {
-			must(t, pub.SendWire(ctx, wire, count, nil))
+			must(t, hooks.SendWire(ctx, pub, wire, count, nil))
 			for n := 0; n < count; {
 				n += <-handled
 			}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/hooks"
 	"clustermap/internal/loopback"
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -387,7 +388,7 @@ func TestCloseAnyMoment(t *testing.T) {
 			for _, topic := range topics {
 				wire = append(wire, item(topic, n)...)
 			}
-			if pub.SendWire(ctx, wire, len(topics), nil) != nil {
+			if hooks.SendWire(ctx, pub, wire, len(topics), nil) != nil {
 				return
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"clustermap/internal/hooks"
 	"clustermap/internal/testenv"
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -66,7 +67,7 @@ func parse(m zmtp.WireMessage) (topic string, n int) {
 // send publishes messages in one piece.
 func send(t testing.TB, pub *sockets.Pub, items ...[]byte) {
 	t.Helper()
-	must(t, pub.SendWire(testContext(t), slices.Concat(items...), len(items), nil))
+	must(t, hooks.SendWire(testContext(t), pub, slices.Concat(items...), len(items), nil))
 }
 
 // ledger records the handled messages.

@@ -107,7 +107,7 @@ type Options struct {
 	Cores []int
 
 	// Socket configures the shards' SUB sockets. Here a RecvHWM of 0 means no limit
-	// on messages, so only RecvHWMBytes applies. Prepare, RecvTimeout and
+	// on messages, so only RecvHWMBytes applies. RecvTimeout and
 	// InvertMatching must not be set.
 	Socket sockets.Options
 }
@@ -150,7 +150,6 @@ func (o Options) withDefaults() (Options, error) {
 	option.Default(&c, "QueueBytes", &o.QueueBytes, DefaultQueueBytes)
 	c.If(o.Policy > PolicyDrop, "Policy", "is neither PolicyBlock nor PolicyDrop")
 	checkCores(&c, o.Cores)
-	c.If(o.Socket.Prepare != nil, "Socket.Prepare", "must not be set")
 	c.If(o.Socket.RecvTimeout != 0, "Socket.RecvTimeout", "must not be set")
 	c.If(o.Socket.InvertMatching, "Socket.InvertMatching", "must not be set")
 	if o.Socket.RecvHWM == 0 {

@@ -59,8 +59,8 @@ func TestOptions(t *testing.T) {
 		{"policy", good(func(o *Options) { o.Policy = 2 }), []string{"Policy"}},
 		{"a core that cannot be", good(func(o *Options) { o.Cores = []int{-1} }), []string{"Cores"}},
 		{"socket", good(func(o *Options) {
-			o.Socket = sockets.Options{Prepare: func(*sockets.Batch) {}, RecvTimeout: time.Second, InvertMatching: true}
-		}), []string{"Socket.InvertMatching", "Socket.Prepare", "Socket.RecvTimeout"}},
+			o.Socket = sockets.Options{RecvTimeout: time.Second, InvertMatching: true}
+		}), []string{"Socket.InvertMatching", "Socket.RecvTimeout"}},
 		{"the empty topic beside others", good(func(o *Options) { o.Shards[0].Topics = []string{""} }), []string{"Shards[1].Topics"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

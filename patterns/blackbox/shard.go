@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"clustermap/internal/buf"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -82,7 +83,7 @@ func (s *shard) distribute(p *chunk) {
 }
 
 // assignWorkers sets the worker of each message, and counts the messages of each worker.
-func (s *shard) assignWorkers(wire []byte, spans []sockets.Span, owner []uint16, counts []int) {
+func (s *shard) assignWorkers(wire []byte, spans []buf.Span, owner []uint16, counts []int) {
 	n := uint64(len(counts))
 	for i, span := range spans {
 		m := zmtp.WireMessage(wire[span.Start:span.End:span.End])

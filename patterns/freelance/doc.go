@@ -34,7 +34,7 @@
 //
 // # Goroutines
 //
-// The goroutines of the connections handle all messages (Prepare of sockets.Options).
+// The goroutines of the connections handle all messages (hooks.Prepare).
 // Each call of [Client.Request] decides by itself when to send its request to another
 // server. A Client also has one goroutine for pings and one for each server. A Server
 // has one goroutine for each handler that runs.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"clustermap/internal/hooks"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -52,15 +53,16 @@ func (c *Client) newLink(endpoint string, s sockets.Security) (*link, error) {
 		Metadata:         map[string]string{property: propertyVersion},
 		ConnectTimeout:   max(c.opts.ServerTTL, time.Second),
 		HandshakeTimeout: max(c.opts.ServerTTL, minHandshake),
-		Prepare:          l.receive,
 		Monitor:          l.observe,
 	}
 	var err error
-	l.router, err = sockets.NewRouter(o)
+	if l.router, err = sockets.NewRouter(o); err == nil {
+		hooks.Prepare(l.router, l.receive)
+	}
 	return l, err
 }
 
-// run keeps a receive call active, because over inproc receive (the socket's Prepare)
+// run keeps a receive call active, because over inproc receive (hooks.Prepare)
 // runs within one. The batches are empty.
 func (l *link) run() {
 	var b sockets.Batch
@@ -103,8 +105,8 @@ var noWait = func() context.Context {
 }()
 
 // receive handles the messages of the server.
-func (l *link) receive(b *sockets.Batch) {
-	c, peer, now := l.client, b.Peer(), time.Now()
+func (l *link) receive(b *hooks.Batch) {
+	c, peer, now := l.client, (*sockets.Peer)(b.Peer()), time.Now()
 	c.mu.Lock()
 	if l.peer == peer {
 		l.heard, l.asked = now, time.Time{}

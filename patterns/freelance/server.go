@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"clustermap/internal/hooks"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -125,13 +126,13 @@ func (s *Server) listen(ctx context.Context, bind, identity string) error {
 		SendTotalBytes: s.opts.MaxTotalBytes,
 		Metadata:       map[string]string{property: propertyVersion},
 		Linger:         replyLinger,
-		Prepare:        s.prepare,
 		Monitor:        s.opts.Monitor,
 	})
 	if err != nil {
 		return err
 	}
 	s.router, s.endpoint = router, identity
+	hooks.Prepare(router, s.prepare)
 	if err := router.Bind(ctx, bind); err != nil {
 		return errors.Join(err, router.Close())
 	}
@@ -157,8 +158,8 @@ func (s *Server) receive() {
 
 // prepare handles the messages of a client. It runs in the goroutine that reads the
 // connection, so PINGs are answered while all handlers are busy.
-func (s *Server) prepare(b *sockets.Batch) {
-	peer, now := b.Peer(), time.Now()
+func (s *Server) prepare(b *hooks.Batch) {
+	peer, now := (*sockets.Peer)(b.Peer()), time.Now()
 	in := intakes.Get().(*intake)
 	pings, malformed := 0, 0
 	for i := range b.Len() {

@@ -106,17 +106,17 @@ func (c *Cache) now() time.Duration { return time.Since(c.started) }
 
 // forward receives messages from publishers until the cache is closed.
 func (c *Cache) forward() {
-	var b sockets.Batch
+	var b hooks.Batch
 	defer b.Release()
 	// RecvBatch checks the context only when it has to wait. Without this check,
 	// publishers that never pause would block Close.
-	for c.ctx.Err() == nil && c.in.RecvBatch(c.ctx, &b) == nil {
+	for c.ctx.Err() == nil && c.in.RecvBatch(c.ctx, (*sockets.Batch)(&b)) == nil {
 		c.publish(&b)
 	}
 }
 
 // publish stores the messages of a batch and sends them to the subscribers.
-func (c *Cache) publish(b *sockets.Batch) {
+func (c *Cache) publish(b *hooks.Batch) {
 	wire, spans := b.Wire(), b.Spans()
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -3,6 +3,7 @@ package majordomo
 import (
 	"testing"
 
+	"clustermap/internal/hooks"
 	"clustermap/internal/testenv"
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -29,12 +30,12 @@ func TestAllocRouting(t *testing.T) {
 	var batch sockets.Batch
 	defer batch.Release()
 	round := func() {
-		must(t, c.SendWire(c.ctx, wire, requests, nil))
+		must(t, hooks.SendWire(c.ctx, c, wire, requests, nil))
 		for n := 0; n < requests; {
 			must(t, w.RecvBatch(w.ctx, &batch))
 			for i := range batch.Len() {
 				if batch.Message(i).Len() > 3 {
-					must(t, w.SendWire(w.ctx, reply, 1, nil))
+					must(t, hooks.SendWire(w.ctx, w, reply, 1, nil))
 					n++
 				}
 			}

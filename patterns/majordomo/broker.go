@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"clustermap/internal/hooks"
 	"clustermap/internal/list"
 	"clustermap/internal/peerlog"
 	"clustermap/sockets"
@@ -186,7 +187,7 @@ func (b *Broker) run() {
 		b.now = int64(time.Since(b.began))
 		b.drain++
 		for n, bytes := 1, 0; ; n++ {
-			bytes += len(batch.Wire())
+			bytes += len((*hooks.Batch)(&batch).Wire())
 			b.handle(&batch)
 			if n == maxDrain || bytes > maxDrainBytes || b.router.TryRecvBatch(&batch) != nil {
 				break
@@ -553,7 +554,7 @@ func (b *Broker) send(c *conn) {
 		w.lastSent = b.now
 	}
 	// The queue is full only if the peer does not read.
-	if err := b.router.SendWire(noWait, c.peer, c.stage, c.messages, nil); errors.Is(err, context.Canceled) {
+	if err := hooks.SendWireTo(noWait, b.router, c.peer, c.stage, c.messages, nil); errors.Is(err, context.Canceled) {
 		c.peer.Disconnect(sockets.ErrSlowPeer)
 	}
 	if cap(c.stage) <= maxStage && len(b.spareStages) < maxSpareStages {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/hooks"
 	"clustermap/internal/wake"
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -100,7 +101,7 @@ func (s *session) run() {
 	v := w.opts.Version
 	hello := append(appendWorkerHeader(nil, v, ready, true), 0, byte(len(w.service)))
 	// It waits for the connection, since Immediate is set.
-	if s.dealer.SendWire(s.ctx, append(hello, w.service...), 1, nil) != nil {
+	if hooks.SendWire(s.ctx, s.dealer, append(hello, w.service...), 1, nil) != nil {
 		return
 	}
 	s.settled = true
@@ -118,7 +119,7 @@ func (s *session) run() {
 	parts.Wait()
 	if context.Cause(s.ctx) != errDismissed {
 		// Without this, the broker would wait for the worker's liveness.
-		_ = s.dealer.SendWire(noWait, appendWorkerHeader(nil, v, disconnect, false), 1, nil)
+		_ = hooks.SendWire(noWait, s.dealer, appendWorkerHeader(nil, v, disconnect, false), 1, nil)
 	}
 }
 
@@ -317,7 +318,7 @@ func (s *session) beat() {
 			return
 		}
 		if now-s.lastSent.Load() >= int64(interval)*7/8 {
-			_ = s.dealer.SendWire(noWait, beat, 1, nil)
+			_ = hooks.SendWire(noWait, s.dealer, beat, 1, nil)
 			s.lastSent.Store(now)
 		}
 	}
@@ -346,7 +347,7 @@ func (s *session) giveBack() {
 	wire = append(append(wire, 0, byte(len(count))), count...)
 	// The broker counts from the request that is being handled. The reply to that is
 	// sent after this, since busy is first cleared under the same mutex.
-	if s.dealer.SendWire(noWait, wire, 1, nil) != nil {
+	if hooks.SendWire(noWait, s.dealer, wire, 1, nil) != nil {
 		return
 	}
 	clear(s.queue)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"clustermap/internal/hooks"
 	"clustermap/patterns/blackbox"
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -84,7 +85,7 @@ func send(ctx context.Context, pub *sockets.Pub, batches []batch, cycles int64) 
 	}
 	for range cycles {
 		for i, b := range batches {
-			if err := pub.SendWire(ctx, b, sizes[i], b); err != nil {
+			if err := hooks.SendWire(ctx, pub, b, sizes[i], b); err != nil {
 				return err
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/hooks"
 	"clustermap/patterns/majordomo"
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -111,7 +112,7 @@ func client(ctx context.Context, s Spec, done *atomic.Int64) error {
 	for place := range used {
 		add(place)
 	}
-	if err := d.SendWire(ctx, wire, s.Window, nil); err != nil {
+	if err := hooks.SendWire(ctx, d, wire, s.Window, nil); err != nil {
 		return err
 	}
 	var batch sockets.Batch
@@ -138,7 +139,7 @@ func client(ctx context.Context, s Spec, done *atomic.Int64) error {
 			add(place)
 		}
 		done.Add(int64(batch.Len()))
-		if err := d.SendWire(ctx, wire, batch.Len(), nil); err != nil {
+		if err := hooks.SendWire(ctx, d, wire, batch.Len(), nil); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"clustermap/chp/internal/state"
+	"clustermap/internal/hooks"
 	"clustermap/internal/store"
 	"clustermap/sockets"
 )
@@ -43,8 +44,8 @@ type Options struct {
 	// Timeout bounds how long a client may read nothing.
 	Timeout time.Duration
 
-	// Send sends messages in wire form to a client, as sockets.Router.SendWire does.
-	Send func(ctx context.Context, peer *sockets.Peer, wire []byte, messages int, owner sockets.Owner) error
+	// Send sends messages in wire form to a client, as hooks.SendWireTo does.
+	Send func(ctx context.Context, peer *sockets.Peer, wire []byte, messages int, owner hooks.Owner) error
 }
 
 type counters struct {

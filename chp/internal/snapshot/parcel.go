@@ -164,7 +164,7 @@ func (n *Server) reclaim(p *parcel) {
 	p.wire = nil
 }
 
-// loan is the use of a parcel by one client's connection (sockets.Owner).
+// loan is the use of a parcel by one client's connection (hooks.Owner).
 type loan struct {
 	joiner *joiner
 	parcel *parcel

@@ -4,6 +4,8 @@ import (
 	"container/list"
 	"time"
 
+	"clustermap/internal/buf"
+	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
@@ -87,7 +89,7 @@ func (e *Early) Len() (updates, published int) {
 }
 
 // keep adds updates that arrived on a connection.
-func (e *Early) keep(from *sockets.Peer, wire []byte, spans []sockets.Span, now time.Duration) {
+func (e *Early) keep(from *sockets.Peer, wire []byte, spans []buf.Span, now time.Duration) {
 	for _, s := range spans {
 		m := wire[s.Start:s.End]
 		id, ok := idOf(m)
@@ -150,7 +152,7 @@ func (e *Early) dropFrom(from *sockets.Peer) {
 }
 
 // Published handles records of the active server.
-func (e *Early) Published(wire []byte, spans []sockets.Span, now time.Duration) {
+func (e *Early) Published(wire []byte, spans []buf.Span, now time.Duration) {
 	for _, s := range spans {
 		if id, ok := idOf(wire[s.Start:s.End]); ok {
 			e.note(id, now)
@@ -190,7 +192,7 @@ func (e *Early) Copied(number uint64, seen *Seen, now time.Duration) {
 
 // fresh removes updates that are remembered as published, and returns the others in the
 // memory of spans.
-func (e *Early) fresh(wire []byte, spans []sockets.Span) []sockets.Span {
+func (e *Early) fresh(wire []byte, spans []buf.Span) []buf.Span {
 	kept := spans[:0]
 	for _, s := range spans {
 		if id, ok := idOf(wire[s.Start:s.End]); ok && e.seen.remove(id) {
@@ -213,7 +215,7 @@ func (e *Early) Expire(now, heard time.Duration) {
 // Drain removes all updates, and returns those that are not too old, in order of
 // arrival, with their remaining times to live. An update whose time is over gets one
 // nanosecond: it must still replace the previous value.
-func (e *Early) Drain(now time.Duration) (wire []byte, spans []sockets.Span) {
+func (e *Early) Drain(now time.Duration) (wire []byte, spans []buf.Span) {
 	e.Expire(now, 0)
 	for u := e.oldest(); u != nil; u = e.oldest() {
 		left := time.Duration(0)
@@ -222,7 +224,7 @@ func (e *Early) Drain(now time.Duration) (wire []byte, spans []sockets.Span) {
 		}
 		start := len(wire)
 		wire = kvmsg.AppendAged(wire, u.wire, left)
-		spans = append(spans, sockets.Span{Start: uint32(start), End: uint32(len(wire)), Tag: u.tag})
+		spans = append(spans, buf.Span{Start: uint32(start), End: uint32(len(wire)), Tag: u.tag})
 		e.drop(u)
 	}
 	return wire, spans
@@ -281,7 +283,7 @@ func (s *Seen) expire(now, timeout time.Duration) {
 func (s *Seen) turn(now time.Duration) { s.older, s.newer, s.began = s.newer, nil, now }
 
 // Published adds the updates of records, whenever they were published.
-func (s *Seen) Published(wire []byte, spans []sockets.Span) {
+func (s *Seen) Published(wire []byte, spans []buf.Span) {
 	for _, span := range spans {
 		// Version 8 means a client of this module.
 		if id, ok := idOf(wire[span.Start:span.End]); ok && id[6]>>4 != 8 {
@@ -293,12 +295,13 @@ func (s *Seen) Published(wire []byte, spans []sockets.Span) {
 // Filter returns the updates of a batch that arrived at now and that the server should
 // accept. On a passive server these are none, and updates of other implementations are
 // kept.
-func (e *Early) Filter(b *sockets.Batch, passive bool, now time.Duration) []sockets.Span {
-	ours := IsClient(b.Peer())
+func (e *Early) Filter(b *hooks.Batch, passive bool, now time.Duration) []buf.Span {
+	peer := (*sockets.Peer)(b.Peer())
+	ours := IsClient(peer)
 	switch {
 	case passive:
 		if !ours {
-			e.keep(b.Peer(), b.Wire(), b.Spans(), now)
+			e.keep(peer, b.Wire(), b.Spans(), now)
 		}
 		return nil
 	case ours:

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/testenv"
 	"clustermap/sockets"
@@ -23,7 +24,7 @@ func earlyID(n int) []byte {
 }
 
 // earlyRecord returns one update and its span.
-func earlyRecord(n int, key, properties, value string) ([]byte, []sockets.Span) {
+func earlyRecord(n int, key, properties, value string) ([]byte, []buf.Span) {
 	wire := kvmsg.AppendRecord(nil, []byte(key), 0, earlyID(n), []byte(properties), []byte(value))
 	spans, _ := kvmsg.SpansOf(wire, nil)
 	return wire, spans

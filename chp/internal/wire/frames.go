@@ -4,9 +4,9 @@ import (
 	"hash/maphash"
 	"sync"
 
+	"clustermap/internal/buf"
 	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
-	"clustermap/sockets"
 )
 
 var errThreeFrames = &kvmsg.MessageError{Reason: kvmsg.ReasonFrameCount, Detail: "want key, sequence, value"}
@@ -18,8 +18,8 @@ const widened = 2 + kvmsg.UUIDSize + 2
 // widen converts a batch of messages of three frames to records with empty properties.
 // The UUID is the one that sent, which may be nil, has for the message. It drops
 // messages that do not have three frames, and passes the errors to refused. It runs in
-// Prepare, before the function that checks records.
-func widen(b *sockets.Batch, refused func(error), sent *sentUpdates) {
+// hooks.Prepare, before the function that checks records.
+func widen(b *hooks.Batch, refused func(error), sent *sentUpdates) {
 	wire, spans := b.Wire(), b.Spans()
 	size := 0
 	for _, span := range spans {
@@ -28,7 +28,7 @@ func widen(b *sockets.Batch, refused func(error), sent *sentUpdates) {
 	if size == 0 {
 		return
 	}
-	hooks.Rewrite(b, size, func(dst []byte) []sockets.Span {
+	b.Rewrite(size, func(dst []byte) []buf.Span {
 		out, kept := dst[:0], spans[:0]
 		for _, span := range spans {
 			start := len(out)
@@ -37,7 +37,7 @@ func widen(b *sockets.Batch, refused func(error), sent *sentUpdates) {
 				refused(err)
 				continue
 			}
-			kept = append(kept, sockets.Span{Start: uint32(start), End: uint32(len(out))})
+			kept = append(kept, buf.Span{Start: uint32(start), End: uint32(len(out))})
 		}
 		return kept
 	})

@@ -10,14 +10,14 @@ import (
 
 // Publisher publishes updates in the form of records. It is not safe for concurrent use.
 type Publisher interface {
-	SendSpans(ctx context.Context, wire []byte, spans []sockets.Span, owner sockets.Owner) error
-	SendWire(ctx context.Context, wire []byte, messages int, owner sockets.Owner) error
+	SendSpans(ctx context.Context, wire []byte, spans []buf.Span, owner hooks.Owner) error
+	SendWire(ctx context.Context, wire []byte, messages int, owner hooks.Owner) error
 }
 
 // NewPublisher returns a publisher that sends in this dialect through a socket.
 func (d Dialect) NewPublisher(p *sockets.Pub) Publisher {
 	if d.Three {
-		return &threePublisher{Pub: p}
+		return &threePublisher{recordPublisher: recordPublisher{p}}
 	}
 	return recordPublisher{p}
 }
@@ -25,18 +25,22 @@ func (d Dialect) NewPublisher(p *sockets.Pub) Publisher {
 // recordPublisher publishes records as they are.
 type recordPublisher struct{ *sockets.Pub }
 
-func (p recordPublisher) SendSpans(ctx context.Context, wire []byte, spans []sockets.Span, owner sockets.Owner) error {
+func (p recordPublisher) SendWire(ctx context.Context, wire []byte, messages int, owner hooks.Owner) error {
+	return hooks.SendWire(ctx, p.Pub, wire, messages, owner)
+}
+
+func (p recordPublisher) SendSpans(ctx context.Context, wire []byte, spans []buf.Span, owner hooks.Owner) error {
 	return hooks.SendSpans(ctx, p.Pub, wire, spans, owner)
 }
 
 // threePublisher publishes records as messages of three frames.
 type threePublisher struct {
-	*sockets.Pub
-	spans []sockets.Span // scratch
+	recordPublisher
+	spans []buf.Span // scratch
 }
 
 // SendSpans publishes copies of the records.
-func (p *threePublisher) SendSpans(ctx context.Context, wire []byte, spans []sockets.Span, _ sockets.Owner) error {
+func (p *threePublisher) SendSpans(ctx context.Context, wire []byte, spans []buf.Span, _ hooks.Owner) error {
 	c := buf.Get(len(wire))
 	defer c.Release()
 	out := c.Data()[:0]
@@ -45,10 +49,10 @@ func (p *threePublisher) SendSpans(ctx context.Context, wire []byte, spans []soc
 		size := span.End - span.Start
 		start := len(out)
 		out = appendThree(out, wire[:size])
-		p.spans = append(p.spans, sockets.Span{Start: uint32(start), End: uint32(len(out))})
+		p.spans = append(p.spans, buf.Span{Start: uint32(start), End: uint32(len(out))})
 		wire = wire[size:]
 	}
-	return hooks.SendSpans(ctx, p.Pub, out, p.spans, c)
+	return p.recordPublisher.SendSpans(ctx, out, p.spans, c)
 }
 
 // Collector is the socket on which a server receives updates: SUB, or PULL before model
@@ -64,20 +68,22 @@ type Collector interface {
 	Close() error
 }
 
-// NewCollector returns the collector. o.Prepare is called with records; refused is called
-// with the errors of messages that are none.
-func (d Dialect) NewCollector(o sockets.Options, refused func(error)) (Collector, error) {
-	o.Prepare = (&Session{dialect: d}).Prepare(o.Prepare, refused)
+// NewCollector returns the collector. records is called with records (hooks.Prepare); refused
+// is called with the errors of messages that are none.
+func (d Dialect) NewCollector(o sockets.Options, records func(*hooks.Batch), refused func(error)) (Collector, error) {
+	prepare := (&Session{dialect: d}).Prepare(records, refused)
 	if !d.Full {
 		p, err := sockets.NewPull(o)
 		if err != nil {
 			return nil, err
 		}
+		hooks.Prepare(p, prepare)
 		return p, nil
 	}
 	s, err := sockets.NewSub(o)
 	if err != nil {
 		return nil, err
 	}
+	hooks.Prepare(s, prepare)
 	return s, s.Subscribe("")
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"clustermap/internal/buf"
+	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
@@ -24,13 +25,13 @@ func (d Dialect) NewSession() *Session {
 	return s
 }
 
-// Prepare returns a socket's Prepare function, given one that handles records. refused is
+// Prepare returns a function for hooks.Prepare, given one that handles records. refused is
 // called with the errors of messages that are none.
-func (s *Session) Prepare(records func(*sockets.Batch), refused func(error)) func(*sockets.Batch) {
+func (s *Session) Prepare(records func(*hooks.Batch), refused func(error)) func(*hooks.Batch) {
 	if !s.dialect.Three {
 		return records
 	}
-	return func(b *sockets.Batch) {
+	return func(b *hooks.Batch) {
 		widen(b, refused, s.sent)
 		records(b)
 	}
@@ -40,7 +41,7 @@ func (s *Session) Prepare(records func(*sockets.Batch), refused func(error)) fun
 // SendWire sends records; the other methods are those of sockets.Pub.
 type Uplink interface {
 	Connect(endpoint string) error
-	SendWire(ctx context.Context, wire []byte, messages int, owner sockets.Owner) error
+	SendWire(ctx context.Context, wire []byte, messages int, owner hooks.Owner) error
 	WaitSubscribers(ctx context.Context, topic string, n int) error
 	Close() error
 	CloseContext(ctx context.Context) error
@@ -54,7 +55,7 @@ func (s *Session) NewUplink(o sockets.Options) (Uplink, error) {
 		if err != nil {
 			return nil, err
 		}
-		return p, nil
+		return pubUplink{p}, nil
 	}
 	o.Immediate = true // without a connection, updates can still go to the next server
 	p, err := sockets.NewPush(o)
@@ -67,8 +68,19 @@ func (s *Session) NewUplink(o sockets.Options) (Uplink, error) {
 	return pushUplink{p}, nil
 }
 
+// pubUplink is an uplink to a SUB.
+type pubUplink struct{ *sockets.Pub }
+
+func (p pubUplink) SendWire(ctx context.Context, wire []byte, messages int, owner hooks.Owner) error {
+	return hooks.SendWire(ctx, p.Pub, wire, messages, owner)
+}
+
 // pushUplink is an uplink to a PULL.
 type pushUplink struct{ *sockets.Push }
+
+func (p pushUplink) SendWire(ctx context.Context, wire []byte, messages int, owner hooks.Owner) error {
+	return hooks.SendWire(ctx, p.Push, wire, messages, owner)
+}
 
 // WaitSubscribers returns nil: a PULL receives everything, and nothing is sent before
 // it is connected.
@@ -81,7 +93,7 @@ type threeUplink struct {
 }
 
 // SendWire sends copies of the records. It lends them to the socket if the records were lent.
-func (l *threeUplink) SendWire(ctx context.Context, wire []byte, messages int, owner sockets.Owner) error {
+func (l *threeUplink) SendWire(ctx context.Context, wire []byte, messages int, owner hooks.Owner) error {
 	c := buf.Get(len(wire))
 	defer c.Release()
 	out := c.Data()[:0]
@@ -94,7 +106,7 @@ func (l *threeUplink) SendWire(ctx context.Context, wire []byte, messages int, o
 	if owner != nil {
 		owner = c
 	}
-	return l.Push.SendWire(ctx, out, messages, owner)
+	return l.pushUplink.SendWire(ctx, out, messages, owner)
 }
 
 const (
