@@ -16,7 +16,8 @@ var (
 	ErrFull = errors.New("log: disk full")
 	// ErrFailed means that a write or a flush failed. It is permanent until the log is
 	// opened again: a failed flush leaves the contents of the disk unknown, and a second
-	// flush can succeed without writing the data that the first one lost.
+	// flush can succeed without writing the data that the first one lost. Replay copies
+	// such data to new files.
 	ErrFailed = errors.New("log: failed")
 	// ErrClosed means that the log or the group was closed.
 	ErrClosed = errors.New("log: closed")

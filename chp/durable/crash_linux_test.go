@@ -66,10 +66,15 @@ func (m *memory) flushing() disk {
 // not flushed is there or not.
 func (m *memory) crash(t *testing.T, dir string, r *rand.Rand) string {
 	t.Helper()
-	to := t.TempDir()
 	// Of each way in which much is lost or kept there should be some.
 	share := []float64{0, 0.1, 0.5, 0.9, 1}[r.IntN(5)]
-	kept := func() bool { return r.Float64() < share }
+	return m.left(t, dir, func() bool { return r.Float64() < share }, r)
+}
+
+// left makes a directory of what was flushed, and of the rest what is kept.
+func (m *memory) left(t *testing.T, dir string, kept func() bool, r *rand.Rand) string {
+	t.Helper()
+	to := t.TempDir()
 	for _, sub := range []string{"", logName} {
 		from := filepath.Join(dir, sub)
 		if err := os.MkdirAll(filepath.Join(to, sub), 0o700); err != nil {
@@ -134,7 +139,7 @@ func mix(flushed, current []byte, kept func() bool, r *rand.Rand) []byte {
 		switch {
 		case kept():
 			copy(image[i:end], s[:])
-		case r.IntN(8) == 0: // torn: its beginning or its end
+		case r != nil && r.IntN(8) == 0: // torn: its beginning or its end
 			n := r.IntN(end - i)
 			if r.IntN(2) == 0 {
 				copy(image[i:i+n], s[:])

@@ -3,6 +3,7 @@ package durable
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 
 	"clustermap/chp/commit"
@@ -98,7 +99,7 @@ func (l *Log) cutBack(index uint64) error {
 	}
 	l.last = index
 	l.committed = min(l.committed, index)
-	return l.openTail()
+	return l.openTail(math.MaxUint64)
 }
 
 // truncate removes everything after an offset in a segment, and the segment too

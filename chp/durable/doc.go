@@ -15,7 +15,8 @@
 //     which took a quarter of the processor time of a log.
 //   - Flushing. etcd flushes in every call that saves entries, with its lock held, and the
 //     directory at each change of segments. Here [Log.Append] only writes and [Log.Sync]
-//     flushes, so that a policy decides when, and a failed flush is permanent.
+//     flushes, so that a policy decides when, and a failed flush is permanent. What it
+//     left in the system's cache is copied to new files by the next [Log.Replay].
 //   - Reading. etcd returns the whole log as a slice. [Log.Replay] passes one entry
 //     after the other.
 //   - Distinguishing a torn end from damage. etcd considers an unreadable record torn

@@ -199,7 +199,9 @@ func (l *Log) Close() error {
 	}
 	if err == nil && l.w != nil {
 		if err = l.saveLastState(); err == nil {
-			err = l.markEnd(l.end.mark)
+			m := l.end.mark
+			m.segment, m.offset = l.w.seq, l.w.end
+			err = l.markEnd(m)
 		}
 	}
 	l.closed = true

@@ -3,7 +3,9 @@ package durable
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -83,8 +85,12 @@ func (l *Log) replay(fn func(commit.Entry) error) (r commit.Replayed, err error)
 	if err := l.tidy(all[:len(all)-len(needed)]); err != nil {
 		return r, err
 	}
+	renewed, err := l.renew(&w, l.end.mark)
+	if err != nil {
+		return r, err
+	}
 	l.first, l.last, l.committed = needed[0].first(), w.last, r.Committed
-	if err := l.openTail(); err != nil {
+	if err := l.openTail(renewed); err != nil {
 		return r, l.fail(err)
 	}
 	// These also show that files can be created in both directories: what cannot be written
@@ -137,18 +143,77 @@ func (l *Log) tidy(needless []segment) error {
 	return nil
 }
 
+// renew copies the segments with entries behind a mark to new files, which replace them. It
+// returns the number of the first one.
+//
+// These entries are not known to be on the disk. After a flush that has failed, also in a process that was
+// killed before it knew, the system's cache can have what the disk has not, and take it
+// for written: then the next flush writes nothing, and succeeds. To write the same bytes to
+// the same file again does not help. ext4 does write them, but if that failed at first,
+// and the space was allocated in advance, the file has zeros there when the cache is gone.
+func (l *Log) renew(w *walk, m mark) (first uint64, err error) {
+	first = math.MaxUint64
+	for i, sum := range w.sums {
+		s := &w.segments[i]
+		if s.seq < m.segment || s.seq == m.segment && sum.bytes <= m.offset || i == w.at && !w.headed {
+			continue
+		}
+		if err := l.copySegment(s.path, sum.bytes); err != nil {
+			return 0, err
+		}
+		first = min(first, s.seq)
+	}
+	return first, nil
+}
+
+// copySegment replaces a segment by a copy of its first bytes, which is flushed. Its name is
+// not.
+func (l *Log) copySegment(path string, size int64) error {
+	f, err := os.OpenFile(filepath.Join(l.logs, nextName), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if err = copyInto(f, path, size); err == nil {
+		err = l.disk.data(f)
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}
+
+// copyInto copies the first bytes of a file.
+func copyInto(f *os.File, path string, size int64) error {
+	from, err := os.Open(path)
+	if err != nil {
+		return cannotRead(err)
+	}
+	defer from.Close()
+	// Not by the system, which may let both files share what the disk has.
+	_, err = io.CopyN(struct{ io.Writer }{f}, from, size)
+	return err
+}
+
 // openTail opens the log for writing after l.last, and flushes all segments: a process
-// that was killed may have left unflushed writes.
-func (l *Log) openTail() error {
+// that was killed may have left unflushed writes. It reads those from number first on
+// again, at least the last one.
+func (l *Log) openTail(first uint64) error {
 	all, err := segments(l.logs)
 	if err != nil {
 		return err
 	}
 	tail := all[len(all)-1]
-	w := walk{segments: all[len(all)-1:], meta: &l.meta}
+	again := all[len(all)-1:]
+	for len(again) < len(all) && again[0].seq > first {
+		again = all[len(all)-len(again)-1:]
+	}
+	w := walk{segments: again, meta: &l.meta}
 	err = w.run(func(commit.Entry, int64) error { return nil })
 	if err == nil && w.reason != nil {
-		err = &commit.CorruptError{File: tail.path, Offset: w.offset, LastGood: w.last, Reason: w.reason}
+		err = &commit.CorruptError{File: again[w.at].path, Offset: w.offset, LastGood: w.last, Reason: w.reason}
 	}
 	if err != nil {
 		return err
