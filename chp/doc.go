@@ -88,7 +88,8 @@
 // # Consistency
 //
 // All clients apply updates in the server's order. A client's state is always the
-// server's state at one sequence, never a mix of two. When a client may have missed an
+// server's state at one sequence, never a mix of two; a client whose three connections
+// reach different servers of this package gets a [MixedError]. When a client may have missed an
 // update, because its connection broke or the server disconnected it for being too
 // slow, it fetches a new snapshot and replaces its state atomically.
 //
@@ -97,10 +98,12 @@
 // sent can be lost on the way only if the client then follows a server of another
 // implementation, one with another map (for example restarted without its data), or one
 // that has forgotten this client's progress after updates of 65,536 others.
-// [Client.SetSync] and [Client.Flush] report the outcome; an update that they have
-// reported is never sent again.
+// [Client.SetSync] and [Client.Flush] report the outcome. An update that they have
+// reported as applied or uncertain is never sent again; one that a server of a pair has
+// refused may be sent to the one that takes over, and accepted there.
 //
-// Servers of other implementations guarantee less. RFC 12 allows them to drop updates,
+// Servers of other implementations guarantee less. They do not say who they are, so several
+// behind one address can be mixed. RFC 12 allows them to drop updates,
 // as libzmq does for a slow subscriber, and does not require consecutive sequences. A
 // client of the whole map treats a jump in the sequences as a loss and fetches a new
 // snapshot. It does so at once the first time; if the jumps continue, it waits longer

@@ -40,19 +40,22 @@ func (c *Client) Set(ctx context.Context, key string, value []byte, opts ...SetO
 	return c.update(ctx, key, value, opts, nil)
 }
 
-// SetSync is like Set, but also waits until the update has come back as the server's
-// KVPUB and was applied: then Get returns its value, or that of a later update. SetSync
-// returns the sequence of the KVPUB. If the server refuses the update, the error is
-// ErrRefused with the reason; if the server's collector does not accept this client, it
-// is a *CollectorError. For a key outside of the client's subtrees, whose update would
-// not come back, it returns ErrOutsideSubtrees and sends nothing.
+// SetSync is like Set, but also waits until the update is published and the replica has
+// it: then Get returns its value, or that of a later update. A server of this package says
+// which of the client's updates are published, and where they are in its order; at others,
+// the client recognizes its own KVPUB. SetSync returns the update's sequence, or a later one
+// that the replica has, if the server no longer says where the update is: it names the last
+// eight runs of this client's updates between those of others. If the server refuses the
+// update, the error is ErrRefused with the reason; if the server's collector does not accept
+// this client, it is a *CollectorError. For a key outside of the client's subtrees it returns
+// ErrOutsideSubtrees and sends nothing.
 //
 // If a connection to a server of this package breaks, SetSync keeps waiting until the
 // client has reconnected and the server has said whether it applied the update; if it
-// did not, the update is sent again as described at Set. The returned sequence is then
-// that of the KVPUB if the key still has this update's value, and otherwise that of the
-// snapshot, which is at least as high. If the client finds another map than before, on
-// the same server or the next, SetSync returns ErrUncertain. With a server of another
+// did not, the update is sent again as described at Set. A server that has restarted, or
+// has just become active, does not know where earlier updates are: then the sequence is that
+// of the client's snapshot. If the client finds another map than before, on the same
+// server or the next, SetSync returns ErrUncertain. With a server of another
 // implementation it returns ErrUncertain as soon as a connection breaks, or when the
 // server has skipped the update.
 //
@@ -77,8 +80,8 @@ func (c *Client) DeleteSync(ctx context.Context, key string) (seq int64, err err
 	return c.updateSync(ctx, key, nil, nil)
 }
 
-// Flush waits until all updates that the client has sent so far, to keys of its
-// subtrees, have come back and were applied. Like SetSync it continues across broken
+// Flush waits until all updates that the client has sent so far are published, and the
+// replica has those of its subtrees. Like SetSync it continues across broken
 // connections. If some updates failed, it returns their errors, which are those of
 // SetSync, joined. Each error is reported once: not again by a later Flush, and not if
 // SetSync has returned it.

@@ -3,7 +3,8 @@
 // any number of peers, and reconnect by themselves.
 //
 // They speak ZMTP 3.1 (RFC 37) and fall back to ZMTP 3.0, 2.0 and 1.0, so they
-// interoperate with any program that uses libzmq.
+// interoperate with programs that use libzmq over tcp and ipc, with NULL, PLAIN or CURVE.
+// libzmq's draft types, its other transports and GSSAPI are not supported.
 //
 // # A first program
 //
@@ -60,10 +61,12 @@
 // A socket can bind to and connect to any number of endpoints, in any order:
 // tcp://host:port, ipc://path, or inproc://name within a process (see
 // [Inproc]). Bind returns when the socket listens. Connect returns at once: the
-// socket connects in the background, keeps messages for the peer meanwhile, and
-// reconnects with back-off if the connection is lost. So it does not matter
-// which side starts first, except that a Pub drops messages without a subscriber; see
-// [Pub.WaitSubscribers] and [Sub.WaitSubscribed].
+// socket connects in the background, and again if the connection is lost, after a
+// wait ([Options].ReconnectInterval). Types that send to any of their peers keep
+// messages for the peer meanwhile. So it does not matter which side starts first,
+// except that a Pub drops messages without a subscriber, and that a Router cannot
+// address a peer that it has not seen; see [Pub.WaitSubscribers], [Sub.WaitSubscribed]
+// and [Router.WaitPeers].
 //
 // Close waits for messages that peers still take; see [Options].Linger.
 //
@@ -83,7 +86,8 @@
 //
 // # Contexts and waiting
 //
-// Every method that may wait takes a context. Send and receive methods check
+// Every method that may wait takes a context, except Close, whose wait
+// [Options].Linger limits; CloseContext takes one. Send and receive methods check
 // the context only when they have to wait: if they can complete at once they do
 // so, even if the context is done. A loop that must stop when its context is
 // done should therefore also check ctx.Err. TrySend and TryRecv do not wait but
@@ -106,7 +110,8 @@
 //
 // # Limits
 //
-// Every queue is limited in messages and in bytes. When a receive queue reaches
+// By default every queue is limited in messages and in bytes, and all queues of a
+// socket together in bytes. When a receive queue reaches
 // its high-water mark, the socket stops reading from that peer, and the peer in
 // turn has to wait. When a send queue reaches its high-water mark, the socket
 // waits, drops the message, or disconnects the peer, depending on the socket

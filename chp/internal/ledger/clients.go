@@ -301,8 +301,9 @@ const MapIDSize = 16
 
 // keyApplied is the first frame of the message that reports the progress of a client's
 // numbered updates. A server sends it on the snapshot connection: before the answer to
-// a session's first request, after updates that were repeated, and each time that it
-// has received as many bytes of updates as propertyOrder says. Frames:
+// a session's first request, after updates that were repeated, each time that it has
+// received as many bytes of updates as propertyOrder says, and, to clients that announce
+// propertyReplies, as soon as no more of their updates wait. Frames:
 //
 //	APPLIED
 //	map id      16 bytes: the identity of the map
