@@ -1,12 +1,9 @@
 package blackbox
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
 	"fmt"
-	"io"
-	"strings"
 	"testing"
 	"time"
 
@@ -28,14 +25,14 @@ func TestOurs(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 			defer cancel()
 			s.Count = 3 * Cycle
-			read, write := io.Pipe()
+			said := make(chan []string, 1)
 			failed := make(chan error, 1)
-			go func() { failed <- publish(ctx, s, write) }()
-			line, err := bufio.NewReader(read).ReadString('\n')
-			if err != nil {
+			go func() { failed <- publish(ctx, s, func(v any) { said <- v.([]string) }) }()
+			select {
+			case s.Endpoints = <-said:
+			case err := <-failed:
 				t.Fatal(err)
 			}
-			s.Endpoints = strings.Fields(line)
 			f, err := ours(ctx, s)
 			if err == nil {
 				err = <-failed

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"strings"
 	"sync"
 
 	"clustermap/internal/hooks"
@@ -43,7 +41,7 @@ func (s *Spec) Endpoint(shard int) string { return s.Endpoints[shard%len(s.Endpo
 type Side func(context.Context, Spec) (Figure, error)
 
 // publish binds, says where, waits for subscriptions to everything, and sends.
-func publish(ctx context.Context, s Spec, out io.Writer) error {
+func publish(ctx context.Context, s Spec, say func(any)) error {
 	n := 1
 	if s.Channels {
 		n = s.Shards
@@ -62,7 +60,7 @@ func publish(ctx context.Context, s Spec, out io.Writer) error {
 		pubs[i] = pub
 		s.Endpoints = append(s.Endpoints, pub.LastEndpoint())
 	}
-	fmt.Fprintln(out, strings.Join(s.Endpoints, " "))
+	say(s.Endpoints)
 	for i := range Letters {
 		if err := pubs[i%n].WaitSubscribers(ctx, Letter(i), 1); err != nil {
 			return err

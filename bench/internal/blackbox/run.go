@@ -1,7 +1,6 @@
 package blackbox
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,20 +8,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"runtime/pprof"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
-)
 
-// The environment variables that make a process the publisher or a subscriber. Their
-// values are a task.
-const (
-	publisherVariable  = "BLACKBOX_PUBLISHER"
-	subscriberVariable = "BLACKBOX_SUBSCRIBER"
+	"clustermap/internal/bench/worker"
 )
 
 // task is the work of a process.
@@ -39,8 +32,19 @@ func Main(others map[string]Side) {
 	for name, side := range others {
 		sides[name] = side
 	}
+	worker.Main(map[string]worker.Role{
+		"publisher": perform(func(ctx context.Context, t task, say func(any)) error { return publish(ctx, t.Spec, say) }),
+		"subscriber": perform(func(ctx context.Context, t task, say func(any)) error {
+			f, err := sides[t.Side](ctx, t.Spec)
+			if err != nil {
+				return fmt.Errorf("%s: %w", t.Side, err)
+			}
+			say(f)
+			return nil
+		}),
+	})
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, sides)
+	err := compare(ctx, sides)
 	stop()
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "blackbox:", err)
@@ -48,55 +52,29 @@ func Main(others map[string]Side) {
 	}
 }
 
-func run(ctx context.Context, sides map[string]Side) error {
-	if text, ok := os.LookupEnv(publisherVariable); ok {
-		return perform(ctx, text, func(ctx context.Context, t task) error {
-			return publish(ctx, t.Spec, os.Stdout)
-		})
+// perform returns the role that does a task.
+func perform(f func(context.Context, task, func(any)) error) worker.Role {
+	return func(text []byte, say func(any)) error {
+		var t task
+		if err := json.Unmarshal(text, &t); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), t.Limit)
+		defer cancel()
+		if t.Profile == "" {
+			return f(ctx, t, say)
+		}
+		file, err := os.Create(t.Profile)
+		if err != nil {
+			return err
+		}
+		if err := pprof.StartCPUProfile(file); err != nil {
+			return err
+		}
+		err = f(ctx, t, say)
+		pprof.StopCPUProfile()
+		return errors.Join(err, file.Close())
 	}
-	if text, ok := os.LookupEnv(subscriberVariable); ok {
-		return perform(ctx, text, func(ctx context.Context, t task) error {
-			f, err := sides[t.Side](ctx, t.Spec)
-			if err != nil {
-				return fmt.Errorf("%s: %w", t.Side, err)
-			}
-			return json.NewEncoder(os.Stdout).Encode(f)
-		})
-	}
-	return compare(ctx, sides)
-}
-
-// endWithParent ends this process when its parent, which holds the other end of
-// its input, is gone.
-func endWithParent() {
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(1)
-	}()
-}
-
-// perform is the whole of a process with a task. Sockets are left to the system.
-func perform(ctx context.Context, text string, f func(context.Context, task) error) error {
-	endWithParent()
-	var t task
-	if err := json.Unmarshal([]byte(text), &t); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, t.Limit)
-	defer cancel()
-	if t.Profile == "" {
-		return f(ctx, t)
-	}
-	file, err := os.Create(t.Profile)
-	if err != nil {
-		return err
-	}
-	if err := pprof.StartCPUProfile(file); err != nil {
-		return err
-	}
-	err = f(ctx, t)
-	pprof.StopCPUProfile()
-	return errors.Join(err, file.Close())
 }
 
 // settings are the flags.
@@ -208,87 +186,46 @@ func (s *settings) row(ctx context.Context, spec Spec, w io.Writer) error {
 		}
 		ratio := "-"
 		if len(ratios) > 0 && name != "ours" {
-			ratio = fmt.Sprintf("%.2f (%.2f..%.2f)", median(ratios), slices.Min(ratios), slices.Max(ratios))
+			ratio = fmt.Sprintf("%.2f (%.2f..%.2f)", worker.Median(ratios), slices.Min(ratios), slices.Max(ratios))
 		}
 		fmt.Fprintf(w, "%d\t%d\t%s\t%.2f M\t(%.2f..%.2f)\t%.2f\t%.0f\t%s\t\n", spec.Shards, spec.Workers, name,
-			median(rates)/1e6, slices.Min(rates)/1e6, slices.Max(rates)/1e6, median(cores), median(each), ratio)
+			worker.Median(rates)/1e6, slices.Min(rates)/1e6, slices.Max(rates)/1e6, worker.Median(cores), worker.Median(each), ratio)
 	}
 	return nil
-}
-
-func median(x []float64) float64 {
-	x = slices.Sorted(slices.Values(x))
-	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }
 
 // measure runs a publisher and one subscriber.
 func (s *settings) measure(ctx context.Context, side string, spec Spec) (f Figure, err error) {
 	t := task{Side: side, Spec: spec, Limit: s.limit, Profile: s.pubProfile}
-	pub, out, err := start(ctx, s.pubCores, publisherVariable, t)
+	pub, err := worker.Start(ctx, "publisher", t, on(s.pubCores)...)
 	if err != nil {
 		return f, err
 	}
-	defer stop(pub)
-	endpoints, err := out.ReadString('\n')
-	if err != nil {
-		return f, fmt.Errorf("publisher: %w", err)
+	defer pub.Stop()
+	if err := pub.Next(&t.Spec.Endpoints); err != nil {
+		return f, err
 	}
-	t.Spec.Endpoints, t.Profile = strings.Fields(endpoints), ""
-	if side == "ours" {
+	if t.Profile = ""; side == "ours" {
 		t.Profile = s.profile
 	}
-	sub, result, err := start(ctx, s.cores, subscriberVariable, t)
+	sub, err := worker.Start(ctx, "subscriber", t, on(s.cores)...)
 	if err != nil {
 		return f, err
 	}
-	defer stop(sub)
-	line, err := result.ReadBytes('\n')
-	if err != nil {
-		return f, fmt.Errorf("subscriber: %w", err)
-	}
-	if err := json.Unmarshal(line, &f); err != nil {
+	defer sub.Stop()
+	if err := sub.Next(&f); err != nil {
 		return f, err
 	}
-	if err := sub.Wait(); err != nil {
-		return f, fmt.Errorf("subscriber: %w", err)
-	}
-	if err := pub.Wait(); err != nil {
-		return f, fmt.Errorf("publisher: %w", err)
+	if err := errors.Join(sub.Wait(), pub.Wait()); err != nil {
+		return f, err
 	}
 	return f, f.Check(spec.Count)
 }
 
-// start starts this program in another role, perhaps on some cores only.
-func start(ctx context.Context, cores, role string, t task) (*exec.Cmd, *bufio.Reader, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, nil, err
+// on returns the command that runs another on some cores only, if these are given.
+func on(cores string) []string {
+	if cores == "" {
+		return nil
 	}
-	text, err := json.Marshal(t)
-	if err != nil {
-		return nil, nil, err
-	}
-	args := []string{self}
-	if cores != "" {
-		args = []string{"taskset", "-c", cores, self}
-	}
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Env = append(os.Environ(), role+"="+string(text))
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, nil, err
-	}
-	if _, err := cmd.StdinPipe(); err != nil {
-		return nil, nil, err
-	}
-	return cmd, bufio.NewReader(out), cmd.Start()
-}
-
-// stop ends a process if it has not ended.
-func stop(cmd *exec.Cmd) {
-	if cmd.ProcessState == nil {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed, so there is always an error
-	}
+	return []string{"taskset", "-c", cores}
 }

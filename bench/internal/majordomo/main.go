@@ -1,19 +1,17 @@
 package majordomo
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"clustermap/internal/bench/worker"
 	"clustermap/patterns/majordomo"
 )
 
@@ -43,10 +41,29 @@ func Main(others map[string]Side) {
 		sides[name] = side
 		names = append(names, name)
 	}
+	worker.Main(map[string]worker.Role{
+		"broker": func(task []byte, say func(any)) error {
+			var side string
+			if err := json.Unmarshal(task, &side); err != nil {
+				return err
+			}
+			return sides[side](func(endpoint string) { say(endpoint) })
+		},
+		"load": func(task []byte, say func(any)) error {
+			var s Spec
+			if err := json.Unmarshal(task, &s); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), s.Warm+s.Time+time.Minute)
+			defer cancel()
+			f, err := Load(ctx, s)
+			if err == nil {
+				say(f)
+			}
+			return err
+		},
+	})
 	var (
-		role    = flag.String("role", "", "for the command itself: broker or load")
-		side    = flag.String("side", "", "for the command itself: whose broker")
-		spec    = flag.String("spec", "", "for the command itself: what to measure")
 		rounds  = flag.Int("rounds", 3, "how often to measure each; the median counts")
 		workers = flag.String("workers", "1,10,100", "numbers of workers")
 		clients = flag.Int("clients", 4, "connections of clients")
@@ -57,24 +74,8 @@ func Main(others map[string]Side) {
 		asJSON  = flag.Bool("json", false, "print JSON instead of a table")
 	)
 	flag.Parse()
-	var err error
-	switch *role {
-	case "":
-		s := Spec{Clients: *clients, Window: *window, Size: *size, Warm: *warm, Time: *length}
-		err = compare(names, *workers, *rounds, s, *asJSON)
-	case "broker":
-		err = sides[*side](func(endpoint string) { fmt.Println(endpoint) })
-	case "load":
-		var s Spec
-		var f Figure
-		if err = json.Unmarshal([]byte(*spec), &s); err == nil {
-			ctx, cancel := context.WithTimeout(context.Background(), s.Warm+s.Time+time.Minute)
-			f, err = Load(ctx, s)
-			cancel()
-			_ = json.NewEncoder(os.Stdout).Encode(f)
-		}
-	}
-	if err != nil {
+	s := Spec{Clients: *clients, Window: *window, Size: *size, Warm: *warm, Time: *length}
+	if err := compare(names, *workers, *rounds, s, *asJSON); err != nil {
 		fmt.Fprintln(os.Stderr, "majordomo:", err)
 		os.Exit(1)
 	}
@@ -122,7 +123,7 @@ func compare(names []string, workers string, rounds int, s Spec, asJSON bool) er
 		results = append(results, sides...)
 		if !asJSON {
 			for _, r := range sides {
-				fmt.Printf("%-8d %-12s %12.0f %16.2f %8.1f\n", n, r.Broker, median(r.Rates), median(r.Processor), median(sides[0].Rates)/median(r.Rates))
+				fmt.Printf("%-8d %-12s %12.0f %16.2f %8.1f\n", n, r.Broker, worker.Median(r.Rates), worker.Median(r.Processor), worker.Median(sides[0].Rates)/worker.Median(r.Rates))
 			}
 		}
 	}
@@ -132,45 +133,25 @@ func compare(names []string, workers string, rounds int, s Spec, asJSON bool) er
 	return nil
 }
 
-func median(x []float64) float64 {
-	x = slices.Sorted(slices.Values(x))
-	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
-}
-
 // one measures one side once.
 func one(name string, s Spec) (f Figure, err error) {
-	self, err := os.Executable()
+	ctx := context.Background()
+	broker, err := worker.Start(ctx, "broker", name)
 	if err != nil {
-		return f, err
-	}
-	broker := exec.Command(self, "-role", "broker", "-side", name)
-	broker.Stderr = os.Stderr
-	out, err := broker.StdoutPipe()
-	if err != nil {
-		return f, err
-	}
-	if err := broker.Start(); err != nil {
 		return f, err
 	}
 	defer func() {
-		_ = broker.Process.Kill()
-		_ = broker.Wait()
-		f.Processor = broker.ProcessState.UserTime() + broker.ProcessState.SystemTime()
+		broker.Stop()
+		f.Processor = broker.Processor()
 	}()
-	line, err := bufio.NewReader(out).ReadString('\n')
+	if err := broker.Next(&s.Endpoint); err != nil {
+		return f, err
+	}
+	load, err := worker.Start(ctx, "load", s)
 	if err != nil {
 		return f, err
 	}
-	s.Endpoint = strings.TrimSpace(line)
-	spec, err := json.Marshal(s)
-	if err != nil {
-		return f, err
-	}
-	load := exec.Command(self, "-role", "load", "-spec", string(spec))
-	load.Stderr = os.Stderr
-	text, err := load.Output()
-	if err != nil {
-		return f, err
-	}
-	return f, json.Unmarshal(text, &f)
+	defer load.Stop()
+	err = load.Next(&f)
+	return f, err
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"clustermap/internal/bench/worker"
 )
 
 // ErrStalled is returned by Await when no peer has made progress for Group.Patience.
@@ -144,7 +146,7 @@ func (g *Group) take(a arrival) error {
 	case a.ended:
 		return fmt.Errorf("the %s ended before its time", c.Name)
 	case e.Kind == Failed && e.Missing:
-		return fmt.Errorf("%s%w", strings.TrimSuffix(e.Error, ErrMissing.Error()), ErrMissing)
+		return fmt.Errorf("%s%w", strings.TrimSuffix(e.Error, worker.ErrMissing.Error()), worker.ErrMissing)
 	case e.Kind == Failed:
 		return fmt.Errorf("the %s failed: %s", c.Name, e.Error)
 	case e.Kind == Progress && g.OnProgress != nil:

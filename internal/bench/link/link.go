@@ -7,7 +7,6 @@ package link
 
 import (
 	"encoding/json"
-	"errors"
 	"time"
 
 	"clustermap/internal/bench/workload"
@@ -49,11 +48,8 @@ type Event struct {
 	Took    time.Duration    `json:"took,omitempty"`    // Sent: how long the publisher sent
 	Report  *workload.Report `json:"report,omitempty"`  // Done
 	Error   string           `json:"error,omitempty"`   // Failed
-	Missing bool             `json:"missing,omitempty"` // Failed: with ErrMissing
+	Missing bool             `json:"missing,omitempty"` // Failed: with worker.ErrMissing
 }
-
-// ErrMissing is the error of a role that needs a program which is not installed.
-var ErrMissing = errors.New("is not installed")
 
 // Kind is the kind of an event.
 type Kind string

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"clustermap/internal/bench/worker"
 )
 
 // grace is the time that a peer has to end after it was asked to.
@@ -73,7 +75,7 @@ func Serve(in io.Reader, out io.Writer, roles map[string]Role) error {
 		stop()
 	}
 	if err != nil && ctx.Err() == nil {
-		p.Send(Event{Kind: Failed, Error: err.Error(), Missing: errors.Is(err, ErrMissing)})
+		p.Send(Event{Kind: Failed, Error: err.Error(), Missing: errors.Is(err, worker.ErrMissing)})
 	}
 	// The parent reads to the end and judges every error.
 	<-ctx.Done()

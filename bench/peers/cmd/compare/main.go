@@ -30,12 +30,12 @@ import (
 	"slices"
 	"text/tabwriter"
 	"time"
+
+	"clustermap/internal/bench/worker"
 )
 
 func main() {
-	if text, ok := os.LookupEnv(workerVariable); ok {
-		os.Exit(runWorker(text))
-	}
+	worker.Main(roles)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -155,7 +155,7 @@ func compare(ctx context.Context, t *test, them library, rounds int, how manner)
 			cancel()
 			if err != nil {
 				r.Error = err.Error()
-				if errors.Is(err, errMissing) {
+				if errors.Is(err, worker.ErrMissing) {
 					r.Unit = ""
 				}
 				return r
@@ -165,7 +165,7 @@ func compare(ctx context.Context, t *test, them library, rounds int, how manner)
 		r.AllOurs, r.AllTheirs = append(r.AllOurs, pair[0]), append(r.AllTheirs, pair[1])
 		r.Ratios = append(r.Ratios, pair[0]/pair[1])
 	}
-	r.Ours, r.Theirs, r.Ratio = median(r.AllOurs), median(r.AllTheirs), median(r.Ratios)
+	r.Ours, r.Theirs, r.Ratio = worker.Median(r.AllOurs), worker.Median(r.AllTheirs), worker.Median(r.Ratios)
 	r.Min, r.Max = slices.Min(r.Ratios), slices.Max(r.Ratios)
 	return r
 }
@@ -173,11 +173,6 @@ func compare(ctx context.Context, t *test, them library, rounds int, how manner)
 // patience is how much longer than asked for a measurement may take, to start
 // and to connect.
 const patience = time.Minute
-
-func median(x []float64) float64 {
-	x = slices.Sorted(slices.Values(x))
-	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
-}
 
 func table(out io.Writer, rows []row, them library) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)

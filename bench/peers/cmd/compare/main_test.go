@@ -9,14 +9,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"clustermap/internal/bench/worker"
 )
 
 // TestMain makes this binary a worker where it is started as one, like the
 // command.
 func TestMain(m *testing.M) {
-	if text, ok := os.LookupEnv(workerVariable); ok {
-		os.Exit(runWorker(text))
-	}
+	worker.Main(roles)
 	os.Exit(m.Run())
 }
 
@@ -109,14 +109,5 @@ func TestArguments(t *testing.T) {
 		if err := run(t.Context(), args, &bytes.Buffer{}, &bytes.Buffer{}); err == nil {
 			t.Errorf("%q was taken", args)
 		}
-	}
-}
-
-func TestMedian(t *testing.T) {
-	if m := median([]float64{3, 1, 2}); m != 2 {
-		t.Error(m)
-	}
-	if m := median([]float64{4, 1, 2, 3}); m != 2.5 {
-		t.Error(m)
 	}
 }

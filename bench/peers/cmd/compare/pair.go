@@ -1,17 +1,13 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"time"
 
 	zmq "clustermap/bench/peers/internal/libzmq"
+	"clustermap/internal/bench/worker"
 )
 
 // role is a worker's part in a case.
@@ -60,75 +56,6 @@ func (f figure) value(t *test) float64 {
 	return float64(f.Messages) / f.Elapsed.Seconds()
 }
 
-// line is a line that a worker writes: first its endpoint, then its figure or an error.
-type line struct {
-	Endpoint string  `json:",omitempty"`
-	Figure   *figure `json:",omitempty"`
-	Missing  bool    `json:",omitempty"` // Error names the feature that the library lacks
-	Error    string  `json:",omitempty"`
-}
-
-// errMissing is the error of a library that lacks a feature a case needs.
-var errMissing = errors.New("is not there")
-
-// worker is a running worker process.
-type worker struct {
-	cmd *exec.Cmd
-	out *bufio.Reader
-}
-
-func startWorker(ctx context.Context, s spec) (*worker, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	text, err := json.Marshal(s)
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, self)
-	cmd.Env = append(os.Environ(), workerVariable+"="+string(text))
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	// A worker whose parent is gone reads the end of its input, and ends.
-	if _, err := cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	return &worker{cmd, bufio.NewReader(out)}, nil
-}
-
-// next reads the worker's next line.
-func (w *worker) next() (line, error) {
-	var l line
-	text, err := w.out.ReadBytes('\n')
-	if err != nil {
-		return l, fmt.Errorf("worker: %w", err)
-	}
-	if err := json.Unmarshal(text, &l); err != nil {
-		return l, err
-	}
-	switch {
-	case l.Missing:
-		return l, fmt.Errorf("%s %w", l.Error, errMissing)
-	case l.Error != "":
-		return l, errors.New(l.Error)
-	}
-	return l, nil
-}
-
-// stop ends the worker and waits for it.
-func (w *worker) stop() {
-	_ = w.cmd.Process.Kill()
-	_, _ = io.Copy(io.Discard, w.out)
-	_ = w.cmd.Wait() // it was killed, so there is always an error
-}
-
 // manner is how to measure.
 type manner struct {
 	warm, time time.Duration
@@ -149,12 +76,12 @@ func measure(ctx context.Context, t *test, first, second library, how manner) (f
 	}
 	if t.transport == transProc {
 		s.Library, s.Role = first, inside
-		w, err := startWorker(ctx, s)
+		w, err := worker.Start(ctx, "worker", s)
 		if err != nil {
 			return figure{}, err
 		}
-		defer w.stop()
-		return w.figure()
+		defer w.Stop()
+		return figureOf(w)
 	}
 
 	// The receiver binds, as in libzmq's own tools. With PUB-SUB the publisher binds, for
@@ -170,21 +97,19 @@ func measure(ctx context.Context, t *test, first, second library, how manner) (f
 		bound.Role, connected.Role = sender, receiver
 		bound.Library, connected.Library = first, second
 	}
-	b, err := startWorker(ctx, bound)
+	b, err := worker.Start(ctx, "worker", bound)
 	if err != nil {
 		return figure{}, err
 	}
-	defer b.stop()
-	where, err := b.next()
+	defer b.Stop()
+	if err := b.Next(&connected.Endpoint); err != nil {
+		return figure{}, err
+	}
+	c, err := worker.Start(ctx, "worker", connected)
 	if err != nil {
 		return figure{}, err
 	}
-	connected.Endpoint = where.Endpoint
-	c, err := startWorker(ctx, connected)
-	if err != nil {
-		return figure{}, err
-	}
-	defer c.stop()
+	defer c.Stop()
 	counting, other := b, c
 	if connected.Role == receiver || connected.Role == asker {
 		counting, other = c, b
@@ -193,33 +118,27 @@ func measure(ctx context.Context, t *test, first, second library, how manner) (f
 	// would wait for it without end.
 	failed := make(chan error, 1)
 	go func() {
-		if _, err := other.next(); err != nil {
-			failed <- err
-		}
-		_ = counting.cmd.Process.Kill()
+		failed <- other.Next(nil)
+		counting.Kill()
 	}()
-	f, err := counting.figure()
+	f, err := figureOf(counting)
 	if err != nil {
-		select {
-		case err = <-failed:
-		default:
+		counting.Kill()
+		other.Kill()
+		if fault := <-failed; !errors.Is(fault, io.EOF) {
+			err = fault
 		}
 	}
 	return f, err
 }
 
-// figure waits for the worker's figure.
-func (w *worker) figure() (figure, error) {
-	l, err := w.next()
-	if err == nil && l.Figure == nil {
-		// Where it is bound comes first.
-		l, err = w.next()
-	}
-	if err != nil {
+// figureOf waits for the worker's figure.
+func figureOf(w *worker.Worker) (f figure, err error) {
+	if err := w.Next(&f); err != nil {
 		return figure{}, err
 	}
-	if l.Figure == nil || l.Figure.Messages <= 0 || l.Figure.Elapsed <= 0 {
+	if f.Messages <= 0 || f.Elapsed <= 0 {
 		return figure{}, errors.New("worker: nothing arrived")
 	}
-	return *l.Figure, nil
+	return f, nil
 }

@@ -4,14 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
-)
 
-// workerVariable is the environment variable that makes a process a worker. Its
-// value is the spec.
-const workerVariable = "COMPARE_WORKER"
+	"clustermap/internal/bench/worker"
+)
 
 // program is the program of a worker. It reports its endpoint, if it binds, and returns
 // its figure, if it counts.
@@ -25,47 +21,29 @@ var programs = map[library]program{
 	goZeroMQ: runGoZeroMQ,
 }
 
-// runWorker is the whole of a worker process. It returns the exit code.
-func runWorker(text string) int {
-	go func() {
-		// The parent holds the other end until it is done with this process, or gone.
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(1)
-	}()
-	say := func(l line) {
-		text, err := json.Marshal(l)
-		if err == nil {
-			_, err = fmt.Printf("%s\n", text)
-		}
-		if err != nil {
-			os.Exit(1)
-		}
-	}
+// work is the role of a worker.
+func work(task []byte, say func(any)) error {
 	var s spec
-	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		say(line{Error: err.Error()})
-		return 1
+	if err := json.Unmarshal(task, &s); err != nil {
+		return err
 	}
-	f, err := programs[s.Library](&s, func(endpoint string) { say(line{Endpoint: endpoint}) })
-	if errors.Is(err, errMissing) {
-		say(line{Missing: true, Error: missingFrom(s.Library, err)})
-		return 1
+	f, err := programs[s.Library](&s, func(endpoint string) { say(endpoint) })
+	switch {
+	case errors.Is(err, worker.ErrMissing):
+		return fmt.Errorf("%s: %w", s.Library, err)
+	case err != nil:
+		return fmt.Errorf("%s, %s: %w", s.Library, s.Role, err)
+	case f != nil:
+		say(f)
 	}
-	if err != nil {
-		say(line{Error: fmt.Sprintf("%s, %s: %v", s.Library, s.Role, err)})
-		return 1
-	}
-	say(line{Figure: f})
-	// The sockets are left to the system: others are waiting for this figure.
-	return 0
+	return nil
 }
 
-func missingFrom(l library, err error) string {
-	return fmt.Sprintf("%s: %s", l, strings.TrimSuffix(err.Error(), " "+errMissing.Error()))
-}
+// roles has the only role of a worker.
+var roles = map[string]worker.Role{"worker": work}
 
 // missing is the error of a worker whose library lacks a feature.
-func missing(what string) error { return fmt.Errorf("%s %w", what, errMissing) }
+func missing(what string) error { return fmt.Errorf("%s %w", what, worker.ErrMissing) }
 
 // stride is how many messages of a size go between two looks at the clock: not
 // so many that it takes long, and not so few that the clock costs much.

@@ -13,6 +13,7 @@ import (
 
 	"clustermap/internal/bench/link"
 	"clustermap/internal/bench/pipeline"
+	"clustermap/internal/bench/worker"
 )
 
 // guideSystem is a CHP server as the ZeroMQ Guide builds them, on CZMQ, its library: a
@@ -29,7 +30,7 @@ func serveGuide(p *link.Peer, ready func(...string)) error {
 	ctx := p.Context()
 	cc, err := exec.LookPath("cc")
 	if err != nil {
-		return fmt.Errorf("cc %w", link.ErrMissing)
+		return fmt.Errorf("cc %w", worker.ErrMissing)
 	}
 	dir, err := os.MkdirTemp("", "kv-guide-")
 	if err != nil {
@@ -40,7 +41,7 @@ func serveGuide(p *link.Peer, ready func(...string)) error {
 		if ctx.Err() != nil {
 			return nil // it was ended
 		}
-		return fmt.Errorf("CZMQ's header %w: %s", link.ErrMissing, strings.TrimSpace(out))
+		return fmt.Errorf("CZMQ's header %w: %s", worker.ErrMissing, strings.TrimSpace(out))
 	}
 	program := filepath.Join(dir, "server")
 	if out, err := compile(ctx, cc, guideServer, "-O2", "-o", program, "-lczmq", "-lzmq"); err != nil {

@@ -50,8 +50,8 @@ import (
 	"strings"
 	"time"
 
-	"clustermap/internal/bench/link"
 	"clustermap/internal/bench/pipeline"
+	"clustermap/internal/bench/worker"
 	"clustermap/internal/bench/workload"
 )
 
@@ -177,7 +177,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 				return ctx.Err()
 			case err != nil:
 				e.fail(err.Error())
-				e.Missing = errors.Is(err, link.ErrMissing)
+				e.Missing = errors.Is(err, worker.ErrMissing)
 			default:
 				e.add(f)
 			}

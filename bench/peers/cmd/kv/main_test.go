@@ -9,7 +9,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"clustermap/internal/bench/link"
+	"clustermap/internal/bench/worker"
 )
 
 // TestMain makes this binary a worker where it is started as one, like the command.
@@ -30,7 +30,7 @@ func runKV(t *testing.T, args ...string) result {
 		t.Fatalf("%v\n%s%s", err, &out, &log)
 	}
 	for line := range strings.Lines(out.String()) {
-		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 80 && !strings.Contains(line, link.ErrMissing.Error()) {
+		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 80 && !strings.Contains(line, worker.ErrMissing.Error()) {
 			t.Errorf("more than 80 columns: %s", line)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"clustermap/internal/bench/bare"
 	"clustermap/internal/bench/link"
 	"clustermap/internal/bench/pipeline"
+	"clustermap/internal/bench/worker"
 )
 
 // redisSystem is one Redis server, the program redis-server, in memory only. Each update is
@@ -32,7 +33,7 @@ func serveRedis(p *link.Peer, ready func(...string)) error {
 	ctx := p.Context()
 	program, err := exec.LookPath("redis-server")
 	if err != nil {
-		return fmt.Errorf("redis-server %w", link.ErrMissing)
+		return fmt.Errorf("redis-server %w", worker.ErrMissing)
 	}
 	dir, err := os.MkdirTemp("", "kv-redis-")
 	if err != nil {

@@ -1,0 +1,151 @@
+// Package worker runs a program again as processes of its own, each of which does one task
+// and writes values that the parent reads. No worker outlives its parent. Processes that
+// also take commands use package link.
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Role is the work of a worker. It decodes the task, and calls say for each value that the
+// parent reads. Its error is what the parent reads last.
+type Role func(task []byte, say func(value any)) error
+
+// ErrMissing is the error of a role that needs something which is not there, such as a
+// program that is not installed.
+var ErrMissing = errors.New("is missing")
+
+// variable is the environment variable that makes a process a worker. Its value is the
+// role, a space and the task.
+const variable = "CLUSTERMAP_WORKER"
+
+// line is a line that a worker writes.
+type line struct {
+	Value   json.RawMessage `json:",omitempty"`
+	Error   string          `json:",omitempty"`
+	Missing bool            `json:",omitempty"`
+}
+
+// Main does the work of a process that is a worker, and ends it. In another process it does
+// nothing.
+func Main(roles map[string]Role) {
+	text, ok := os.LookupEnv(variable)
+	if !ok {
+		return
+	}
+	go func() {
+		// The parent holds the other end until it is done with this process, or gone.
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
+	out := json.NewEncoder(os.Stdout)
+	say := func(l line) {
+		if out.Encode(l) != nil {
+			os.Exit(1) // the parent is gone
+		}
+	}
+	role, task, _ := strings.Cut(text, " ")
+	err := roles[role]([]byte(task), func(value any) {
+		text, err := json.Marshal(value)
+		if err != nil {
+			panic(err) // every role's values can be encoded
+		}
+		say(line{Value: text})
+	})
+	if err != nil {
+		say(line{Error: err.Error(), Missing: errors.Is(err, ErrMissing)})
+		os.Exit(1)
+	}
+	// What is open is left to the system: others may be waiting for a figure.
+	os.Exit(0)
+}
+
+// Worker is the parent's end of a worker.
+type Worker struct {
+	role string
+	cmd  *exec.Cmd
+	out  *json.Decoder
+}
+
+// Start starts a worker, which is killed when ctx ends. wrap is a command, such as taskset
+// with arguments, that runs it.
+func Start(ctx context.Context, role string, task any, wrap ...string) (*Worker, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(task)
+	if err != nil {
+		return nil, err
+	}
+	args := append(slices.Clone(wrap), self)
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), variable+"="+role+" "+string(text))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return &Worker{role, cmd, json.NewDecoder(out)}, nil
+}
+
+// Next reads the next value into v. It returns the error of the role, if that is next.
+func (w *Worker) Next(v any) error {
+	var l line
+	if err := w.out.Decode(&l); err != nil {
+		return fmt.Errorf("the %s ended: %w", w.role, err)
+	}
+	switch {
+	case l.Missing:
+		return fmt.Errorf("%s%w", strings.TrimSuffix(l.Error, ErrMissing.Error()), ErrMissing)
+	case l.Error != "":
+		return fmt.Errorf("the %s failed: %s", w.role, l.Error)
+	}
+	return json.Unmarshal(l.Value, v)
+}
+
+// Wait waits until the worker ends by itself.
+func (w *Worker) Wait() error {
+	if err := w.cmd.Wait(); err != nil {
+		return fmt.Errorf("the %s ended: %w", w.role, err)
+	}
+	return nil
+}
+
+// Kill kills the worker. Next returns an error then; Stop is still to be called.
+func (w *Worker) Kill() { _ = w.cmd.Process.Kill() }
+
+// Stop ends the worker if it has not ended, and waits for it.
+func (w *Worker) Stop() {
+	if w.cmd.ProcessState != nil {
+		return
+	}
+	w.Kill()
+	_ = w.cmd.Wait() // it was killed, so there is always an error
+}
+
+// Processor returns the time that the worker, which has ended, ran on processors.
+func (w *Worker) Processor() time.Duration {
+	return w.cmd.ProcessState.UserTime() + w.cmd.ProcessState.SystemTime()
+}
+
+// Median returns the median of figures, of which there is at least one.
+func Median(figures []float64) float64 {
+	x := slices.Sorted(slices.Values(figures))
+	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
+}
