@@ -107,10 +107,12 @@ type ClientOptions struct {
 
 	// MaxMapBytes bounds the part of the map that the client replicates, in bytes counted
 	// as for ServerOptions.MaxMapBytes, which also says how much memory that can need.
-	// While the client fetches a new snapshot, it has the last state too. When a snapshot
-	// or an update exceeds the bound, the client leaves the server with ErrMapTooLarge; it
-	// keeps the last state, and tries again after a second, then after longer times, up
-	// to half a minute. 0 means DefaultMaxMapBytes; negative means no limit.
+	// While the client fetches a new snapshot, it has the last state too, and each key with
+	// a time to live needs some 60 bytes more. When a snapshot or an update exceeds the
+	// bound, or a snapshot goes on after twice as many bytes whatever they are, the client
+	// leaves the server with ErrMapTooLarge; it keeps the last state, and tries again after
+	// a second, then after longer times, up to half a minute. 0 means DefaultMaxMapBytes;
+	// negative means no limit.
 	MaxMapBytes int64
 
 	// KeepOnEmpty keeps the replica's keys when a server of this package reports that

@@ -51,6 +51,41 @@ func TestClientLeavesAServerWhoseSnapshotIsTooLarge(t *testing.T) {
 	}
 }
 
+// TestClientLeavesAServerWhoseSnapshotDoesNotEnd: it does so although what arrives does not
+// make its map larger, and so it can follow another server.
+func TestClientLeavesAServerWhoseSnapshotDoesNotEnd(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("v", 64<<10)
+	for name, p := range map[string]pub{
+		"one key":       {"/k", 1, large},
+		"a deletion":    {"/" + large[:200], 1, ""},
+		"invalid key":   {"HUGZ", 1, large},
+		"outside":       {"/other/k", 1, large},
+		"a key too big": {large, 1, "v"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScripted(t, true)
+			o, left := leaves(ClientOptions{MaxMapBytes: 256 << 10, Subtrees: []string{"/k", "/v"}})
+			follow(t, o, s)
+			stop := s.beat(0)
+			defer stop()
+			id, _ := s.ask()
+			for {
+				select {
+				case err := <-left:
+					if !errors.Is(err, ErrMapTooLarge) {
+						t.Errorf("it leaves the server with %v", err)
+					}
+					return
+				default:
+					s.kvsync(id, p)
+				}
+			}
+		})
+	}
+}
+
 // TestClientLeavesAServerWhoseMapBecomesTooLarge: the client keeps what it has, and
 // follows the server again when the map is smaller.
 func TestClientLeavesAServerWhoseMapBecomesTooLarge(t *testing.T) {

@@ -82,6 +82,8 @@ type session struct {
 
 	live live
 
+	arriving int64 // bytes of the snapshots so far; owned by the reader of their connection
+
 	// Owned by run, and while it follows the server guarded by live.
 	batch     hooks.Batch // always owned by run
 	stream    *stream
@@ -248,6 +250,9 @@ func (s *session) open() error {
 			s.hear(b)
 			return
 		}
+		if s.overflows(b) {
+			return
+		}
 		s.learn(b)
 		records(b)
 	})
@@ -269,6 +274,20 @@ func (s *session) close() {
 		_ = s.dealer.Close()
 	}
 	s.batch.Release()
+}
+
+// overflows ends the session if the snapshots have more bytes than a map that the client may
+// have, twice, and reports whether they do. What arrives need not make the map larger: a
+// server may send one key for ever, or what is not CHP. It runs in the goroutine that reads
+// the connection.
+func (s *session) overflows(b *hooks.Batch) bool {
+	s.arriving += int64(extent(b.Spans()))
+	if (s.arriving-snapshotAhead)/2 <= s.client.opts.MaxMapBytes {
+		return false
+	}
+	s.fail(fmt.Errorf("%w: its snapshot goes on after %d bytes", ErrMapTooLarge, s.arriving))
+	b.SetSpans(nil)
+	return true
 }
 
 // hear handles the messages on the snapshot connection after the snapshot: refusals and
