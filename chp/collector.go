@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
-	"sync/atomic"
 
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
@@ -52,7 +50,7 @@ func (s *Server) checkUpdates(b *hooks.Batch) {
 	if len(kept) == 0 {
 		return
 	}
-	if queued := s.members.queued(peer); queued != nil && !s.collectNow(b, queued) {
+	if queued := s.members.queued(peer); queued != nil {
 		queued.Add(int64(len(kept)))
 	}
 }
@@ -98,46 +96,21 @@ func (n *refusalNotice) send(s *Server) {
 	}
 }
 
-// collecting guards the steps from a client's batch to updates: the collector's goroutine
-// holds the mutex while it handles a batch, and the reader of a connection while it
-// does so itself.
-type collecting struct {
-	sync.Mutex
-	on   bool // the collector's goroutine runs
-	pace *pacer
-	lull lull // between batches; not guarded
-}
-
 // runCollector passes the clients' updates to the sequencer.
 func (s *Server) runCollector(ctx context.Context) {
 	var b hooks.Batch
 	defer b.Release()
-	s.collecting.open(newPacer(s.opts.SlowestIntake, s.fullest))
-	defer s.collecting.shut()
+	pace := newPacer(s.opts.SlowestIntake, s.fullest)
 	for s.collector.RecvBatch(ctx, (*sockets.Batch)(&b)) == nil {
-		if !s.collect(ctx, &b) {
+		if !s.collect(ctx, &b, pace) {
 			return
 		}
 	}
 }
 
-func (c *collecting) open(pace *pacer) {
-	c.Lock()
-	defer c.Unlock()
-	c.on, c.pace = true, pace
-}
-
-func (c *collecting) shut() {
-	c.Lock()
-	defer c.Unlock()
-	c.on = false
-}
-
 // collect passes a batch to the sequencer. It returns false if the context has ended
 // before.
-func (s *Server) collect(ctx context.Context, b *hooks.Batch) bool {
-	s.collecting.Lock()
-	defer s.collecting.Unlock()
+func (s *Server) collect(ctx context.Context, b *hooks.Batch, pace *pacer) bool {
 	peer := (*sockets.Peer)(b.Peer())
 	queued := s.members.queued(peer)
 	if queued != nil {
@@ -151,7 +124,7 @@ func (s *Server) collect(ctx context.Context, b *hooks.Batch) bool {
 	}
 	// All waiting happens here, because nothing may wait under the sequencer's
 	// mutex.
-	if !s.collecting.pace.wait(ctx, extent(b.Spans())) || s.sequencer.room(ctx) != nil {
+	if !pace.wait(ctx, extent(b.Spans())) || s.sequencer.room(ctx) != nil {
 		return false
 	}
 	for !s.order(b, from, drained) {
@@ -162,35 +135,9 @@ func (s *Server) collect(ctx context.Context, b *hooks.Batch) bool {
 	return true
 }
 
-// promptBytes is the size of the largest batch that a connection's reader passes to
-// the sequencer itself. With larger ones it is better that two goroutines share the
-// work.
-const promptBytes = 8 << 10
-
-// collectNow is collect for the goroutine that reads the connection, so that a few
-// updates after a lull need not wait until another goroutine is awake. It passes on all
-// of the batch, or returns false: in a stream, if that would have to wait, or while the collector's goroutine has
-// work to do. queued is the number of this connection's updates that it has not handled.
-func (s *Server) collectNow(b *hooks.Batch, queued *atomic.Int64) bool {
-	size := extent(b.Spans())
-	if !s.collecting.lull.over() || size > promptBytes || queued.Load() > 0 || !s.collecting.TryLock() {
-		return false
-	}
-	defer s.collecting.Unlock()
-	if !s.collecting.on || !s.collecting.pace.passes(size) || !s.sequencer.hasRoom() {
-		return false
-	}
-	from, former := s.members.from((*sockets.Peer)(b.Peer()))
-	if former || !s.order(b, from, true) {
-		return false
-	}
-	b.SetSpans(b.Spans()[:0])
-	return true
-}
-
 // order passes a batch to the sequencer, and reports refusals and progress to its client. If it
 // returns false, it did nothing, and sequencer.room has to be called. drained says that no
-// more updates of the client wait. collecting must be locked.
+// more updates of the client wait.
 func (s *Server) order(b *hooks.Batch, from sender, drained bool) bool {
 	peer := (*sockets.Peer)(b.Peer())
 	unfit, repeated, ok := s.sequencer.accept(b, from)

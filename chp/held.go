@@ -232,9 +232,6 @@ func (q *sequencer) full() <-chan struct{} {
 	return q.more()
 }
 
-// hasRoom reports whether room would return at once.
-func (q *sequencer) hasRoom() bool { return q.full() == nil && q.journal.Room(ended) == nil }
-
 // room waits until another batch of updates can be accepted.
 func (q *sequencer) room(ctx context.Context) error {
 	if more := q.full(); more != nil {

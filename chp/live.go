@@ -104,6 +104,10 @@ func (s *session) receive(ctx context.Context) error {
 	return err
 }
 
+// promptBytes is the size of the largest batch that a connection's reader handles itself. With
+// larger ones it is better that two goroutines share the work.
+const promptBytes = 8 << 10
+
 // takeNow applies a batch in the goroutine that reads the connection, so that a few
 // updates after a lull need not wait until the session's goroutine is awake. It does nothing while
 // that goroutine has work to do, or if the batch needs more than applying updates.

@@ -42,7 +42,7 @@ type member struct {
 	lastOrder   uint64                   // membership.order of last
 	snapshots   map[uint64]*sockets.Peer // snapshot connections, by generation
 	connections int
-	unreported  int           // bytes of updates since the last progress report; guarded by Server.collecting
+	unreported  int           // bytes of updates since the last progress report; used by the collector's goroutine
 	since       time.Time     // when its last connection ended
 	place       *list.Element // in members.gone, or nil
 }
@@ -180,8 +180,8 @@ func senderOf(p *sockets.Peer, client *member) sender {
 // from returns the sender of a batch. former reports that the batch must be refused,
 // because the server has accepted updates that the same client sent over a later
 // connection, or because the client follows another server. Otherwise from records that
-// the server accepts updates of this connection. It is called once per batch, with
-// Server.collecting locked.
+// the server accepts updates of this connection. The collector's goroutine calls it once
+// per batch.
 func (m *members) from(p *sockets.Peer) (who sender, former bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

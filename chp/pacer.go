@@ -48,16 +48,6 @@ func (p *pacer) wait(ctx context.Context, size int) bool {
 	return true
 }
 
-// passes counts a batch of size bytes and reports true if next would neither delay it
-// nor check the queues.
-func (p *pacer) passes(size int) bool {
-	if p.slowest >= 0 && (p.level > paceFrom || p.unseen+size >= pacerLook) {
-		return false
-	}
-	p.unseen += size
-	return true
-}
-
 // next returns the delay before a batch of size bytes. After the delay the caller calls
 // it again with size 0, until it returns 0.
 func (p *pacer) next(size int, now time.Time) time.Duration {

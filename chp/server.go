@@ -31,15 +31,14 @@ type Server struct {
 	log  *slog.Logger // never waits
 	logs *lograte.Queue
 
-	snapshots  *snapshot.Server
-	badAsks    atomic.Uint64   // snapshot requests that were refused
-	router     *sockets.Router // P: snapshot requests and replies
-	publisher  *sockets.Pub    // P+1: KVPUB and HUGZ
-	collector  wire.Collector  // P+2: KVSET
-	collecting collecting      // updates of clients
-	dialect    wire.Dialect
-	ready      chan struct{}
-	endpoints  []Endpoints // of each element of sites; guarded by state
+	snapshots *snapshot.Server
+	badAsks   atomic.Uint64   // snapshot requests that were refused
+	router    *sockets.Router // P: snapshot requests and replies
+	publisher *sockets.Pub    // P+1: KVPUB and HUGZ
+	collector wire.Collector  // P+2: KVSET
+	dialect   wire.Dialect
+	ready     chan struct{}
+	endpoints []Endpoints // of each element of sites; guarded by state
 
 	sequencer sequencer
 	refused   refusals
