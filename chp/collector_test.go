@@ -2,7 +2,6 @@ package chp
 
 import (
 	"fmt"
-	"runtime"
 	"strconv"
 	"sync"
 	"testing"
@@ -10,8 +9,7 @@ import (
 	"clustermap/internal/testenv"
 )
 
-// TestCollectOrder: the updates of a client stay in order and none is lost, whichever
-// goroutine handles them in the replica.
+// TestCollectOrder: the updates of a client stay in order and none is lost.
 func TestCollectOrder(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -22,25 +20,8 @@ func TestCollectOrder(t *testing.T) {
 	must(t, err)
 	defer w.Close()
 
-	replica.writer.mu.Lock()
-	following := replica.writer.session
-	replica.writer.mu.Unlock()
-	stop := make(chan struct{})
 	var others sync.WaitGroup
 	defer others.Wait()
-	defer close(stop)
-	others.Go(func() { // makes the replica's reader leave the work to the session's goroutine now and then
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			following.live.Lock()
-			runtime.Gosched()
-			following.live.Unlock()
-		}
-	})
 	const clients = 3
 	n := testenv.Rounds(3000)
 	for k := range clients {

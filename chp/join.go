@@ -113,7 +113,7 @@ func (s *session) fits(bytes int) error {
 // gather receives a batch of KVPUBs during a join and adds it to the interim. It returns
 // false when the context or the session has ended.
 func (s *session) gather(ctx context.Context, during *interim, next *store.Map) bool {
-	if err := s.receive(ctx); err != nil {
+	if err := s.sub.RecvBatch(ctx, (*sockets.Batch)(&s.batch)); err != nil {
 		return false
 	}
 	s.arrived += int64(extent(s.batch.Spans()))

@@ -4,10 +4,8 @@ import (
 	"context"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"clustermap/internal/buf"
-	"clustermap/internal/hooks"
 	"clustermap/sockets"
 )
 
@@ -18,15 +16,13 @@ func (s *session) apply() error {
 	defer c.uninstall(s)
 	defer s.hearInproc()()
 	s.watchdog.expect(earSubscriber, c.silence())
-	s.live.open()
-	defer s.live.shut() // before uninstall
 	for {
 		if s.stream.missing != nil {
 			if err := s.resync(); err != nil {
 				return err
 			}
 		}
-		if err := s.receive(s.ctx); err != nil {
+		if err := s.sub.RecvBatch(s.ctx, (*sockets.Batch)(&s.batch)); err != nil {
 			return err
 		}
 		// The batch may have waited in the queue, and the reader for room in it: then
@@ -44,16 +40,9 @@ func (s *session) apply() error {
 	}
 }
 
-// take applies the received batch.
+// take applies those of the received messages that are new.
 func (s *session) take() error {
-	s.live.Lock()
-	defer s.live.Unlock()
-	return s.update(s.batch.Wire(), s.batch.Spans())
-}
-
-// update applies those of the messages that are new. live must be locked.
-func (s *session) update(wire []byte, spans []buf.Span) error {
-	c := s.client
+	c, wire, spans := s.client, s.batch.Wire(), s.batch.Spans()
 	s.arrived += int64(extent(spans))
 	spans, err := s.stream.filter(wire, spans)
 	if len(spans) > 0 {
@@ -66,77 +55,6 @@ func (s *session) update(wire []byte, spans []buf.Span) error {
 	}
 	s.countStale()
 	return err
-}
-
-// live guards the state of a session that is ACTIVE: the session's goroutine holds
-// the mutex while it applies a batch, and the reader of the subscriber connection while
-// it does so itself.
-type live struct {
-	sync.Mutex
-	on       bool         // the session is ACTIVE
-	lull     lull         // between batches; not guarded
-	queued   atomic.Int64 // messages that the session's goroutine has not handled
-	received int          // of these, the ones in session.batch
-}
-
-func (f *live) open() {
-	f.Lock()
-	defer f.Unlock()
-	f.on = true
-}
-
-func (f *live) shut() {
-	f.Lock()
-	defer f.Unlock()
-	f.on = false
-}
-
-// receive receives the next batch of the subscriber connection. The one before has been
-// handled.
-func (s *session) receive(ctx context.Context) error {
-	f := &s.live
-	f.queued.Add(-int64(f.received))
-	f.received = 0
-	err := s.sub.RecvBatch(ctx, (*sockets.Batch)(&s.batch))
-	if err == nil {
-		f.received = s.batch.Len()
-	}
-	return err
-}
-
-// promptBytes is the size of the largest batch that a connection's reader handles itself. With
-// larger ones it is better that two goroutines share the work.
-const promptBytes = 8 << 10
-
-// takeNow applies a batch in the goroutine that reads the connection, so that a few
-// updates after a lull need not wait until the session's goroutine is awake. It does nothing while
-// that goroutine has work to do, or if the batch needs more than applying updates.
-func (s *session) takeNow(b *hooks.Batch) {
-	if b.Len() > 0 && !s.tookNow(b) {
-		s.live.queued.Add(int64(b.Len()))
-	}
-}
-
-func (s *session) tookNow(b *hooks.Batch) bool {
-	f, spans := &s.live, b.Spans()
-	if !f.lull.over() || extent(spans) > promptBytes || f.queued.Load() > 0 || !f.TryLock() {
-		return false
-	}
-	defer f.Unlock()
-	if !f.on || !s.ours || s.stream.behind {
-		return false
-	}
-	for _, span := range spans {
-		if span.Tag == hugzTag {
-			return false // for which the session's goroutine has more time
-		}
-	}
-	if err := s.update(b.Wire(), spans); err != nil {
-		f.on = false
-		s.fail(err)
-	}
-	b.SetSpans(b.Spans()[:0])
-	return true
 }
 
 // hearInproc receives messages that come over the snapshot connection after the snapshot,

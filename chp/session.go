@@ -80,12 +80,10 @@ type session struct {
 	applied atomic.Pointer[ledger.Reply] // the server's first reply, or nil
 	echoes  *echoes                      // nil if the server acknowledges updates; set with uplink
 
-	live live
-
 	arriving int64 // bytes of the snapshots so far; owned by the reader of their connection
 
-	// Owned by run, and while it follows the server guarded by live.
-	batch     hooks.Batch // always owned by run
+	// Owned by run.
+	batch     hooks.Batch
 	stream    *stream
 	replica   *replica.Map
 	resyncing *time.Timer // ends the session because of a gap
@@ -223,10 +221,7 @@ func (s *session) open() error {
 	options.RecvHWM, options.Linger, options.ReconnectInterval = sockets.Unlimited, sockets.LingerNone, sockets.ReconnectNever
 	options.MaxMessageSize = min(maxMaxValueSize, c.opts.MaxMapBytes) + maxOverhead
 	options.Monitor = s.monitorSubscriber
-	updates := s.dialect.Prepare(func(b *hooks.Batch) {
-		subscriber.updates(b)
-		s.takeNow(b)
-	}, c.refused.add)
+	updates := s.dialect.Prepare(subscriber.updates, c.refused.add)
 	if mutate.Reconnect {
 		options.ReconnectInterval = 0
 	}
@@ -494,7 +489,7 @@ func (s *session) firstMessage() error {
 		s.watchdog.expect(0, c.opts.SyncTimeout)
 	}
 	for {
-		if err := s.receive(ctx); err != nil {
+		if err := s.sub.RecvBatch(ctx, (*sockets.Batch)(&s.batch)); err != nil {
 			return s.ctx.Err() // nil if only SyncTimeout is over
 		}
 		// KVPUBs that arrive this early are older than the snapshot, which

@@ -600,6 +600,10 @@ func (w *writer) run() {
 	}
 }
 
+// promptBytes is the size of the largest batch that push sends itself. With larger ones
+// it is better that two goroutines share the work.
+const promptBytes = 8 << 10
+
 // push has a new update sent: by run, or after a lull by the caller itself, because run
 // takes longer to wake than the update to send. While updates come one after the other,
 // run sends many of them at a time. mu must be held, and is released.
