@@ -17,8 +17,7 @@ import (
 // writer sends a client's updates. Set only appends its KVSET, in wire form, to a
 // stage, under a mutex that is never held while a goroutine waits. Another goroutine
 // takes everything that was appended meanwhile and lends it to the PUB socket, so the
-// cost of the socket is paid once for many updates. After a lull Set does that itself;
-// see push.
+// cost of the socket is paid once for many updates.
 //
 // The sockets belong to the session (see [uplink]). Which updates are settled, and which
 // are sent again, is in the account (see [ledger.Account]). If the server tells how far it
@@ -53,8 +52,7 @@ type writer struct {
 	sending bool          // run is sending
 	idle    chan struct{} // closed when run stops sending; nil while no goroutine waits
 	room    chan struct{} // closed when there may be room; nil while no goroutine waits
-	asleep  bool          // run waits on ready, and no caller sends in its place
-	lull    lull          // between calls of push with run asleep
+	asleep  bool          // run waits on ready
 	dropped []uint64      // numbers of staged updates that must not be sent
 	uuids   uuidMaker
 	closed  bool
@@ -309,11 +307,8 @@ func (c *Client) update(ctx context.Context, key string, value []byte, opts []Se
 	if err := c.enqueue(ctx, bytesOf(key), value, nil, wait); err != nil {
 		return err
 	}
-	if w.asleep {
-		w.push()
-	} else {
-		w.mu.Unlock() // run sends it
-	}
+	w.rouse()
+	w.mu.Unlock()
 	return nil
 }
 
@@ -334,7 +329,8 @@ func (c *Client) updateWith(ctx context.Context, key string, value []byte, opts 
 	if err := c.enqueue(ctx, bytesOf(key), value, props, wait); err != nil {
 		return err
 	}
-	w.push()
+	w.rouse()
+	w.mu.Unlock()
 	return nil
 }
 
@@ -597,36 +593,6 @@ func (w *writer) run() {
 		}
 		s.fail(err) // it is failing already, unless the collector does not subscribe
 		<-s.over
-	}
-}
-
-// promptBytes is the size of the largest batch that push sends itself. With larger ones
-// it is better that two goroutines share the work.
-const promptBytes = 8 << 10
-
-// push has a new update sent: by run, or after a lull by the caller itself, because run
-// takes longer to wake than the update to send. While updates come one after the other,
-// run sends many of them at a time. mu must be held, and is released.
-func (w *writer) push() {
-	defer w.mu.Unlock()
-	if !w.asleep {
-		return
-	}
-	s := w.session
-	if !w.lull.over() || w.closed || s == nil || !s.ours || !s.uplink.known.Load() || len(w.turn.bytes)-w.turn.sent.bytes > promptBytes {
-		w.rouse()
-		return
-	}
-	w.asleep = false
-	w.mu.Unlock()
-	err := s.uplink.ready()
-	if err == nil {
-		err = w.send(ended, s)
-	}
-	w.mu.Lock()
-	w.asleep = true
-	if err != nil || w.closed || w.unsent() {
-		w.rouse() // run sends the updates staged since, and handles the error
 	}
 }
 
