@@ -58,7 +58,7 @@ func (c *Client) run() {
 func (c *Client) failed(s *session, err error, next int) {
 	c.complain(s, err, next)
 	overtaken := errors.Is(err, errOvertaken)
-	c.status.fail(s.index, err, overtaken)
+	c.status.fail(s.index, err)
 	if s.host != nil && (s.active.IsZero() && !overtaken || errors.Is(err, ErrSilent)) {
 		s.host.Failed() // the next attempt begins with another address of the name
 	}

@@ -2,8 +2,13 @@ package chp
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"strings"
+
+	"clustermap/sockets"
+	"clustermap/zmtp"
 )
 
 // NotActiveError reports that a client did not become ACTIVE before a context ended, and
@@ -30,6 +35,20 @@ type ServerFault struct {
 	// Silent reports that the present attempt has connected and the server has sent
 	// nothing yet. The NotActiveError then wraps ErrSilent.
 	Silent bool
+}
+
+// Permanent reports whether further attempts will fail, too, unless somebody changes the
+// client or the server: the server refuses the client's key or has another security
+// mechanism, it is of another Clone model, the map is larger than ClientOptions.MaxMapBytes,
+// or the host does not exist. The client tries again all the same.
+func (f ServerFault) Permanent() bool {
+	for _, err := range []error{ErrModel, ErrMapTooLarge, zmtp.ErrRefused, zmtp.ErrMechanism, sockets.ErrServerKey} {
+		if errors.Is(f.Err, err) {
+			return true
+		}
+	}
+	name, ok := errors.AsType[*net.DNSError](f.Err)
+	return ok && name.IsNotFound
 }
 
 // MarshalJSON implements json.Marshaler: it writes Err as its text.
@@ -168,13 +187,26 @@ func (s *status) ended(index int) {
 	}
 }
 
-// fail records why an attempt failed. Being overtaken says less than a failure.
-func (s *status) fail(index int, err error, overtaken bool) {
+// fail records why an attempt failed, unless the failure before it says more: being
+// overtaken says less than any, and that a connection broke or could not be made less than
+// that the peer is not a CHP server, whose connections may end in any way.
+func (s *status) fail(index int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if a := &s.attempts[index]; !overtaken || a.Err == nil {
-		a.Err = err
+	a := &s.attempts[index]
+	if a.Err != nil && errors.Is(err, errOvertaken) {
+		return
 	}
+	broken := errors.Is(err, ErrDisconnected) || errors.Is(err, ErrUnreachable)
+	if foreign(a.Err) && broken && !(ServerFault{Err: err}).Permanent() {
+		return
+	}
+	a.Err = err
+}
+
+// foreign reports whether an error says that the peer is not a CHP server.
+func foreign(err error) bool {
+	return errors.Is(err, zmtp.ErrVersion) || errors.Is(err, zmtp.ErrMalformed) || errors.Is(err, zmtp.ErrIncompatible)
 }
 
 // notActive returns an error if the client is not ACTIVE. silent reports whether the

@@ -3,9 +3,14 @@ package chp
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"strings"
 	"syscall"
 	"testing"
+
+	"clustermap/sockets"
+	"clustermap/zmtp"
 )
 
 // notActive returns the error of a WaitActive whose context has ended.
@@ -116,9 +121,9 @@ func TestNotActiveKeepsTheCause(t *testing.T) {
 	s := newStatus([]address{{name: "a"}, {name: "b"}})
 	s.began(0)
 	s.began(0)
-	s.fail(0, ErrUnreachable, false)
+	s.fail(0, ErrUnreachable)
 	s.ended(0)
-	s.fail(0, errOvertaken, true)
+	s.fail(0, errOvertaken)
 	e := s.notActive(context.DeadlineExceeded, false)
 	if f := e.Servers[0]; f.Phase != PhaseConnecting || f.Err != ErrUnreachable {
 		t.Errorf("one attempt of two goes on: %v, %v", f.Phase, f.Err)
@@ -140,5 +145,49 @@ func TestNotActiveKeepsTheCause(t *testing.T) {
 	s.began(1)
 	if e := s.notActive(context.DeadlineExceeded, false); !strings.HasSuffix(e.Error(), "a: not tried yet; b: no answer yet") {
 		t.Errorf("%v", e)
+	}
+}
+
+// That the peer is not a CHP server stays the reason when another connection to it breaks,
+// but not when it says something else.
+func TestNotActiveSaysMost(t *testing.T) {
+	t.Parallel()
+	s := newStatus([]address{{name: "a"}})
+	foreign := fmt.Errorf("%w: %w", ErrUnreachable, zmtp.ErrVersion)
+	for _, step := range []struct{ err, want error }{
+		{ErrDisconnected, ErrDisconnected},
+		{foreign, foreign},
+		{ErrDisconnected, foreign},
+		{fmt.Errorf("%w: refused", ErrUnreachable), foreign},
+		{ErrStandby, ErrStandby},
+		{foreign, foreign},
+		{fmt.Errorf("%w: %w", ErrUnreachable, zmtp.ErrRefused), zmtp.ErrRefused},
+		{ErrDisconnected, ErrDisconnected},
+	} {
+		s.fail(0, step.err)
+		if f := s.notActive(context.DeadlineExceeded, false).Servers[0]; !errors.Is(f.Err, step.want) {
+			t.Errorf("after %v: %v, want %v", step.err, f.Err, step.want)
+		}
+	}
+}
+
+func TestPermanentFaults(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{nil, false},
+		{ErrStandby, false},
+		{fmt.Errorf("%w: %w", ErrUnreachable, syscall.ECONNREFUSED), false},
+		{fmt.Errorf("%w: %w", ErrUnreachable, zmtp.ErrMechanism), true},
+		{fmt.Errorf("%w: %w", ErrUnreachable, sockets.ErrServerKey), true},
+		{fmt.Errorf("%w: %w", ErrUnreachable, &net.DNSError{IsNotFound: true}), true},
+		{fmt.Errorf("%w: %w", ErrUnreachable, &net.DNSError{IsTimeout: true}), false},
+		{&ModelError{}, true},
+	} {
+		if got := (ServerFault{Err: c.err}).Permanent(); got != c.want {
+			t.Errorf("%v: %v", c.err, got)
+		}
 	}
 }

@@ -145,12 +145,9 @@ func (all replies) hintPromote() string {
 	return fmt.Sprintf("; %s waits for its primary: if that is gone for good, run chp promote --server %s", strings.Join(waiting, ", "), command.ShellWord(waiting[0]))
 }
 
-// promotable returns advice if a server that answered last that it is not active is a
-// backup that waits for its primary, or "".
-func (c *client) promotable(ctx context.Context) string {
-	c.mu.Lock()
-	standbys := c.standbys()
-	c.mu.Unlock()
+// promotable returns advice if one of the servers that answered last that they are not
+// active is a backup that waits for its primary, or "".
+func (c *client) promotable(ctx context.Context, standbys []string) string {
 	if len(standbys) == 0 {
 		return ""
 	}
