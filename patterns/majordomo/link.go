@@ -155,7 +155,7 @@ func (l *link) deliver(batch *sockets.Batch) error {
 		}
 		frames := ownFrames(p.body)
 		if p.command == partial {
-			call.bytes += len(p.body)
+			call.bytes += len(p.body) + partCost + frameCost*len(frames)
 			if call.bytes > l.c.opts.MaxReply {
 				call.err = ErrTooLarge
 				call.done = true
@@ -171,6 +171,12 @@ func (l *link) deliver(batch *sockets.Batch) error {
 	}
 	return nil
 }
+
+// Memory of a part besides its bytes, and of each of its frames: parts can be empty.
+const (
+	partCost  = 64
+	frameCost = 24
+)
 
 // ownFrames copies a body.
 func ownFrames(body zmtp.WireMessage) [][]byte {

@@ -268,8 +268,9 @@ type ClientOptions struct {
 	// all requests share one connection. 0 means DefaultConnections.
 	Connections int
 
-	// MaxReply bounds the unread parts of a reply in bytes; for Client.Request, all
-	// parts. 0 means DefaultMaxReply.
+	// MaxReply bounds the unread parts of a reply; for Client.Request, all parts. It is in
+	// bytes, with about 64 for each part and 24 for each frame besides its content. 0
+	// means DefaultMaxReply.
 	MaxReply int
 
 	// Reconnect is the wait before the client reconnects. It doubles with each
