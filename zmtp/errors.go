@@ -53,7 +53,7 @@ type ProtocolError struct {
 	Err error
 }
 
-// Error returns the condition, Op and Reason.
+// Error returns the condition, Op and Reason, and what a status code in Reason means.
 func (e *ProtocolError) Error() string {
 	text := "zmtp: error"
 	if e.Err != nil {
@@ -63,10 +63,18 @@ func (e *ProtocolError) Error() string {
 	if e.Reason == "" {
 		return text
 	}
+	reason := e.Reason
 	if e.Err == ErrRefused {
-		return text + ": " + strconv.Quote(e.Reason)
+		reason = strconv.Quote(reason)
 	}
-	return text + ": " + e.Reason
+	return text + ": " + reason + statusMeanings[e.Status()]
+}
+
+// statusMeanings says what the result of ProtocolError.Status means.
+var statusMeanings = map[int]string{
+	300: ", nobody can be authenticated at the moment",
+	400: ", these credentials are not accepted",
+	500: ", the authentication itself failed",
 }
 
 // Unwrap returns Err.

@@ -14,6 +14,9 @@ func TestProtocolError(t *testing.T) {
 	}{
 		{&ProtocolError{"decode", "command with MORE", ErrMalformed}, "zmtp: malformed (decode): command with MORE"},
 		{&ProtocolError{"handshake", "go\naway", ErrRefused}, `zmtp: refused by the peer (handshake): "go\naway"`},
+		{&ProtocolError{"handshake", StatusDenied, ErrRefused}, `zmtp: refused by the peer (handshake): "400", these credentials are not accepted`},
+		{&ProtocolError{"handshake", StatusFailed, ErrDenied}, `zmtp: credentials denied (handshake): 500, the authentication itself failed`},
+		{&ProtocolError{"decode", "400", ErrMalformed}, `zmtp: malformed (decode): 400`},
 		{&ProtocolError{Op: "greeting", Err: ErrVersion}, "zmtp: unsupported version (greeting)"},
 		{&ProtocolError{Op: "greeting", Reason: "r"}, "zmtp: error (greeting): r"},
 	} {

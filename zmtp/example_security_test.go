@@ -2,6 +2,8 @@ package zmtp_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"clustermap/zmtp"
 )
@@ -65,6 +67,33 @@ func talk(client, server *zmtp.Handshake, judge func(*zmtp.Handshake, zmtp.Crede
 	return nil
 }
 
+// A program reads the file that chp keygen or zdev keygen has written.
+func ExampleParseKeyFile() {
+	read := func(name string) (pair zmtp.KeyPair, err error) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return pair, err
+		}
+		defer clear(text)
+		return zmtp.ParseKeyFile(text)
+	}
+	dir, err := os.MkdirTemp("", "keys")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	name := filepath.Join(dir, "client.key")
+	made := zmtp.GenerateKeyPair()
+	if err := os.WriteFile(name, zmtp.AppendKeyFile(nil, made), 0o600); err != nil { // as keygen does
+		fmt.Println(err)
+		return
+	}
+	pair, err := read(name)
+	fmt.Println(pair.Public == made.Public, pair.Secret, err)
+	// Output: true zmtp.SecretKey(redacted) <nil>
+}
+
 // A server checks the client's password, which may take any time.
 func ExampleHandshake_Credentials() {
 	judge := func(h *zmtp.Handshake, c zmtp.Credentials) ([]byte, bool, error) {
@@ -84,7 +113,7 @@ func ExampleHandshake_Credentials() {
 	}
 	// Output:
 	// the administrator <nil>
-	//  zmtp: refused by the peer (handshake): "400"
+	//  zmtp: refused by the peer (handshake): "400", these credentials are not accepted
 }
 
 // The traffic passes through the codec that the handshake returns.

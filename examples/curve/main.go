@@ -21,7 +21,7 @@ import (
 func main() {
 	ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
 	defer stop()
-	// Real programs read secret keys from files: see chp keygen, and zmtp.ParseSecretKey.
+	// Real programs read secret keys from files: see chp keygen, and zmtp.ParseKeyFile.
 	serverKey, aliceKey, malloryKey := zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair()
 
 	server, err := chp.NewServer(chp.ServerOptions{Security: sockets.Security{

@@ -17,14 +17,6 @@ import (
 // allowAny, in place of keys, accepts every client that knows the server's key.
 const allowAny = "any"
 
-// Format of a key file: three lines, of which the last two end with a key. Any
-// other file is an error, so that mistakes are noticed.
-const (
-	keyFileHead   = "chp CURVE key 1"
-	keyFilePublic = "public "
-	keyFileSecret = "secret "
-)
-
 // maxKeyFile is the maximum size of a file with keys in bytes.
 const maxKeyFile = 1 << 20
 
@@ -236,12 +228,11 @@ func flagOr(value, variable string) string {
 // writeKeyFile writes a new file that only its owner can read. It never replaces a
 // file, because that might be a key.
 func writeKeyFile(name string, pair zmtp.KeyPair) error {
-	text := keyFileHead + "\n" + keyFilePublic + pair.Public.String() + "\n" + keyFileSecret + pair.Secret.Z85() + "\n"
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(text)
+	_, err = f.Write(zmtp.AppendKeyFile(nil, pair))
 	if err = errors.Join(err, f.Close()); err != nil {
 		os.Remove(name)
 	}
@@ -263,21 +254,8 @@ func (k Keys) readKeyFile(name string) (zmtp.KeyPair, error) {
 	default:
 		return pair, Fail(ExitUsage, "cannot read the key file: %w", err)
 	}
-	lines := strings.Split(strings.TrimRight(text, "\r\n"), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], "\r")
-	}
-	if len(lines) == 3 && lines[0] == keyFileHead {
-		public, foundPublic := strings.CutPrefix(lines[1], keyFilePublic)
-		secret, foundSecret := strings.CutPrefix(lines[2], keyFileSecret)
-		if foundPublic && foundSecret {
-			var e1, e2 error
-			pair.Public, e1 = zmtp.ParsePublicKey(public)
-			pair.Secret, e2 = zmtp.ParseSecretKey(secret)
-			if e1 == nil && e2 == nil && pair.Secret.Public() == pair.Public {
-				return pair, nil
-			}
-		}
+	if pair, err = zmtp.ParseKeyFile([]byte(text)); err == nil {
+		return pair, nil
 	}
 	return zmtp.KeyPair{}, Fail(ExitUsage, "%s is not a key file of %s keygen", name, k.Program)
 }
@@ -316,7 +294,7 @@ func (k Keys) publicKeys(text string) ([]zmtp.PublicKey, error) {
 	if err != nil {
 		return keysOf(text, err)
 	}
-	if strings.HasPrefix(content, keyFileHead) {
+	if zmtp.IsKeyFile([]byte(content)) {
 		pair, err := k.readKeyFile(text)
 		return []zmtp.PublicKey{pair.Public}, err
 	}

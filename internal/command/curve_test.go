@@ -13,6 +13,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
+// What a key file begins with, and what its keys follow.
+const (
+	keyFileHead   = "chp CURVE key 1"
+	keyFilePublic = "public "
+	keyFileSecret = "secret "
+)
+
 var testKeys = Keys{Program: "test", Server: "test serve"}
 
 // keyFile writes a new key file and returns its name.

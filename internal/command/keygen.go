@@ -24,7 +24,8 @@ file to --curve-key. The public key is not secret: pass the server's to its clie
 (--curve-server-key), and a client's to its server (--curve-allow).
 
 The file has three lines: "chp CURVE key 1", "public KEY" and "secret KEY". A KEY has
-40 characters (Z85), which programs pass to libzmq, or to zmtp.ParseSecretKey.
+40 characters (Z85), which programs pass to libzmq. Programs in Go read the file with
+zmtp.ParseKeyFile.
 
 A key contains characters that are special in a shell: put it in single quotes.`,
 		Example:           fmt.Sprintf("  %[1]s keygen --out server.key\n  %[1]s keygen --out client.key\n%[2]s", program, uses),
