@@ -100,7 +100,7 @@ func (h *half) open() {
 		to.socket.In.Connect(&to.pipe.In, to, limits.Low().Messages)
 		linked = near == h.socket.Config() && far == to.socket.Config() // otherwise relimit may have come too early
 	}
-	h.pipe.Out.Launch(to.notify, nil, false)
+	h.pipe.Out.Launch(to.notify, queue.Direct{}, false)
 	h.pipe.hasRoomAgain() // the other side's high-water mark has been added
 }
 

@@ -36,7 +36,7 @@ type Socket struct {
 	hurry     context.CancelFunc // ends lingering
 	hurried   atomic.Bool        // messages were left when lingering ended
 
-	lull   lull // between messages that senders write themselves; see writer.direct
+	idle   queue.Idle // of senders that write messages themselves; see writer.direct
 	retire retirement
 
 	admission  bounds.Admission

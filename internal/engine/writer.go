@@ -75,33 +75,19 @@ func (w *writer) send() bool {
 	return err == nil
 }
 
-// direct returns how senders write, or nil where they are to leave all to the writer.
-//
-// A request or a reply is alone: its sender has nothing to add before the answer
-// to it. So REQ and REP themselves write a message that they queue in an empty outbox,
-// instead of waking the connection's writer for it, which costs more than the write. The
-// bytes that the kernel does not take at once are left to the writer.
-//
-// A publisher may have more to send at once, for which a write for each message would
-// cost too much. So its senders write only after a lull, and one of its connections:
-// the writers of the others work at the same time.
-func (w *writer) direct() func(wire []byte) int {
+// direct returns how senders write themselves: the bytes that the kernel does not take at
+// once are left to the writer.
+func (w *writer) direct() (d queue.Direct) {
 	s := w.pipe.socket
 	t := s.pattern
 	if !(t.Lockstep || t.Prompt) || w.codec != nil {
-		return nil
+		return d
 	}
-	a := link.NewAttempt(&w.conn.stream)
-	switch {
-	case a == nil:
-		return nil
-	case t.Lockstep:
-		return a.Write
-	}
-	return func(wire []byte) int {
-		if !s.lull.over() {
-			return 0
+	if a := link.NewAttempt(&w.conn.stream); a != nil {
+		d.Write = a.Write
+		if t.Prompt {
+			d.Idle = &s.idle
 		}
-		return a.Write(wire)
 	}
+	return d
 }

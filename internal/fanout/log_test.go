@@ -196,7 +196,7 @@ func (m *logModel) drain(p *modelPeer) {
 	}
 	p.want, p.count = nil, 0
 	if m.rand.IntN(4) > 0 { // most writers have nothing to do then until they are woken
-		p.sub.Out.Launch(func() {}, nil, false)
+		p.sub.Out.Launch(func() {}, queue.Direct{}, false)
 	}
 }
 

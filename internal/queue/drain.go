@@ -63,9 +63,8 @@ func (o *Outbox) sleep(as drainState) { o.drain, o.queue.mark = as, 0 }
 
 // Launch says how to start the writer of a connection. It starts with the first bytes to
 // write, or now: many connections of a server never have any, and a goroutine's stack is
-// most of the cost of a silent connection. One that is started now never retires. Senders
-// write with direct, if it is not nil.
-func (o *Outbox) Launch(start func(), direct func(wire []byte) int, now bool) {
+// most of the cost of a silent connection. One that is started now never retires.
+func (o *Outbox) Launch(start func(), direct Direct, now bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.start, o.direct, o.stays = start, direct, now
@@ -79,7 +78,7 @@ func (o *Outbox) Launch(start func(), direct func(wire []byte) int, now bool) {
 func (o *Outbox) Halt() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.drain, o.start, o.direct = absent, nil, nil
+	o.drain, o.start, o.direct = absent, nil, Direct{}
 }
 
 // Retire has the writer end if it has slept since the last call, and reports
@@ -296,13 +295,26 @@ func (o *Outbox) Consumed(n HWM, idle bool) (roomy bool) {
 	return roomy
 }
 
+// Direct says how senders write, instead of waking a writer for that: what they queue in an
+// empty outbox while the writer is not at work. The zero value leaves all to the writer.
+//
+// A request or a reply is alone: its sender has nothing to add before the answer to it. So its
+// sender always writes it. A publisher may have more to send at once, for which a write for
+// each message would cost too much. So its senders write only if the socket was idle, and one
+// of its connections: the writers of the others work at the same time.
+type Direct struct {
+	// Write writes some of the bytes, without waiting, and returns how many.
+	Write func(wire []byte) int
+	Idle  *Idle // of the socket; nil: they always write
+}
+
 // maxDirect is the most bytes that a sender writes itself.
 const maxDirect = 16 << 10
 
 // pass is rouse, unless the sender itself writes the message that it has just queued. mu
 // must be held.
 func (o *Outbox) pass() {
-	if o.drain > working && (o.direct == nil || !o.writeDirect()) {
+	if o.drain > working && (o.direct.Write == nil || !o.writeDirect()) {
 		o.wake()
 	}
 }
@@ -314,8 +326,11 @@ func (o *Outbox) writeDirect() bool {
 	if o.follows.log != nil || len(o.head.bytes) > 0 || len(q.Items) > 0 || len(q.staged()) > maxDirect {
 		return false
 	}
+	if idle := o.direct.Idle; idle != nil && !idle.over() {
+		return false
+	}
 	bytes := q.stage.Bytes
-	n := o.direct(bytes)
+	n := o.direct.Write(bytes)
 	if n == 0 {
 		return false
 	}

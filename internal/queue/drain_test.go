@@ -40,7 +40,7 @@ func TestDrain(t *testing.T) {
 
 	o.put("early")
 	want("queued before there is a connection", absent, 0)
-	o.Launch(start, nil, false)
+	o.Launch(start, Direct{}, false)
 	want("a connection", working, 1)
 	o.put("more")
 	want("queued while it works", working, 1)
@@ -161,7 +161,7 @@ func TestDrainConcurrent(t *testing.T) {
 					busy.Add(-1)
 				}
 			})
-		}, nil, connection%5 == 0)
+		}, Direct{}, connection%5 == 0)
 		for range connection % 50 {
 			runtime.Gosched()
 		}
@@ -247,11 +247,11 @@ func TestDirect(t *testing.T) {
 	conn, starts, most := new(Conn), 0, 100
 	var written []byte
 	o.Attach(conn)
-	o.Launch(func() { starts++ }, func(b []byte) int {
+	o.Launch(func() { starts++ }, Direct{Write: func(b []byte) int {
 		n := min(len(b), most)
 		written = append(written, b[:n]...)
 		return n
-	}, false)
+	}}, false)
 	whole, part := wire("whole", ""), wire("part", "of it")
 	o.put("whole", "")
 	if !bytes.Equal(written, whole) || starts != 0 || o.Flushed() != nil || conn.MessagesOut.Load() != 1 {
@@ -291,7 +291,7 @@ func TestGather(t *testing.T) {
 		{"not", 0, most},
 	} {
 		o := newOutbox(HWM{Messages: most, Bytes: Unbounded})
-		o.Launch(func() {}, nil, false)
+		o.Launch(func() {}, Direct{}, false)
 		if n := fill(o, most+1); n != most {
 			t.Fatalf("%s: the queue took %d messages", c.name, n)
 		}
@@ -311,7 +311,7 @@ func TestGather(t *testing.T) {
 	}
 
 	o := newOutbox(HWM{Messages: 2, Bytes: Unbounded})
-	o.Launch(func() {}, nil, false)
+	o.Launch(func() {}, Direct{}, false)
 	large := string(make([]byte, goodWrite/2))
 	o.put(large)
 	o.put(large)

@@ -134,7 +134,7 @@ func TestLogYields(t *testing.T) {
 			var writers sync.WaitGroup
 			for range followers {
 				o := newOutbox(HWM{Messages: Unbounded, Bytes: Unbounded})
-				o.Launch(func() {}, nil, true)
+				o.Launch(func() {}, Direct{}, true)
 				if !o.Follow(&log) {
 					t.Fatal("an empty outbox does not follow")
 				}

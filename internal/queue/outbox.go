@@ -31,7 +31,7 @@ type Outbox struct {
 	limits   HWM
 	held     HWM // messages that the drain has taken and that still count as queued
 	queue    Wire
-	direct   func(wire []byte) int // senders write with it themselves; nil: they do not
+	direct   Direct // how senders write themselves
 
 	room   Gate          // senders wait here while the outbox is full
 	start  func()        // starts the drain when it is uncalled

@@ -10,9 +10,9 @@ import (
 	"clustermap/internal/testenv"
 )
 
-// TestLullNoWriter: the sender of a message that comes alone writes it itself, so the
+// TestSenderWritesWhatComesAlone: the sender of a message that comes alone writes it itself, so the
 // connection has no writer yet.
-func TestLullNoWriter(t *testing.T) {
+func TestSenderWritesWhatComesAlone(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	pub := bind(t, NewPub, Options{})
@@ -29,9 +29,9 @@ func TestLullNoWriter(t *testing.T) {
 	}
 }
 
-// TestLullOrder: messages that senders write themselves and messages that writers write
+// TestOrderOfSendersAndWriters: messages that senders write themselves and messages that writers write
 // arrive whole and in order, at one subscriber and at several.
-func TestLullOrder(t *testing.T) {
+func TestOrderOfSendersAndWriters(t *testing.T) {
 	t.Parallel()
 	for _, subscribers := range []int{1, 3} {
 		ctx := testContext(t)

@@ -1,0 +1,26 @@
+package queue
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Idle tells a message that comes alone from those of a stream, for the outboxes that share
+// it. Waking a writer takes longer than a write, but one write for each message of a stream
+// costs more than waking a writer for many of them.
+type Idle struct{ last atomic.Int64 }
+
+// idleTime is the shortest time between two messages of a socket that was idle. It is many
+// times that of a write: more messages often follow the first one at once, and every
+// additional write costs time at the other end, too. With 30 µs, 100,000 messages a
+// second took longer than if writers wrote all of them.
+const idleTime = 200 * time.Microsecond
+
+var idleStart = time.Now()
+
+// over reports whether the last call was so long ago. It reads the clock, so it is to
+// be called only where a writer would have to be woken otherwise.
+func (i *Idle) over() bool {
+	now := int64(time.Since(idleStart))
+	return now-i.last.Swap(now) >= int64(idleTime)
+}

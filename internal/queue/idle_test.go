@@ -1,0 +1,23 @@
+package queue
+
+import (
+	"testing"
+	"time"
+)
+
+// TestIdle: a socket was idle if its last message was long ago.
+func TestIdle(t *testing.T) {
+	t.Parallel()
+	var i Idle
+	i.last.Store(int64(-time.Hour))
+	if !i.over() {
+		t.Error("not idle after an hour")
+	}
+	i.last.Store(int64(time.Hour))
+	if i.over() {
+		t.Error("idle after a message that is yet to come")
+	}
+	if last := time.Duration(i.last.Load()); last < 0 || last > time.Since(idleStart) {
+		t.Errorf("the last message was at %v", last)
+	}
+}
