@@ -16,10 +16,14 @@ const (
 
 	// checkpointLook is the interval at which the size of the log is checked.
 	checkpointLook = time.Second
+
+	// checkpointWait is the longest time after which a checkpoint that has failed is tried
+	// again, in looks: there may be space on the disk again.
+	checkpointWait = 60
 )
 
-// runCheckpoints writes a checkpoint whenever the log has grown enough, until the
-// context ends. After a failure it tries again when the log has grown by as much again.
+// runCheckpoints writes a checkpoint whenever the log has grown enough, or is short of space,
+// until the context ends. After a failure it tries again soon, and then later and later.
 func (s *Server) runCheckpoints(ctx context.Context) {
 	q := &s.sequencer
 	if s.opts.Log == nil {
@@ -27,13 +31,18 @@ func (s *Server) runCheckpoints(ctx context.Context) {
 	}
 	look := time.NewTicker(checkpointLook)
 	defer look.Stop()
+	wait, skip := 1, 0 // looks
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-look.C:
 		}
-		if q.journal.Grown() < max(checkpointBytes, q.mapBytes()) {
+		if skip > 0 {
+			skip--
+			continue
+		}
+		if !q.journal.Due(max(checkpointBytes, q.mapBytes())) {
 			continue
 		}
 		begun := time.Now()
@@ -41,8 +50,10 @@ func (s *Server) runCheckpoints(ctx context.Context) {
 			if ctx.Err() == nil {
 				s.log.Error("checkpoint failed", "error", err)
 			}
+			skip, wait = wait, min(2*wait, checkpointWait)
 			continue
 		}
+		wait = 1
 		s.log.Info("checkpoint", "keys", s.Len(), "took", time.Since(begun).Round(time.Millisecond))
 	}
 }

@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"sync"
@@ -67,6 +68,53 @@ func TestFullDiskKeepsAcknowledgedUpdates(t *testing.T) {
 				}
 			}
 			must(t, again.Close())
+		})
+	}
+}
+
+// A disk that has room for a map and a part of its log is enough, with every policy: a server
+// that has filled it with its log makes room when it starts again, by a checkpoint.
+func TestSmallDiskIsEnoughForSmallMap(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []commit.Policy{commit.Always(), {}, commit.Never()} {
+		t.Run(policy.String(), func(t *testing.T) {
+			t.Parallel()
+			ctx := testContext(t)
+			root := tmpfs.Mount(t, "size=60m")
+			stored := byte(0)
+			for start := range 4 {
+				s, err := NewServer(ServerOptions{Log: openLog(t, root+"/data"), Sync: policy, Logger: quiet()})
+				must(t, err)
+				if value, _ := s.Get("/9"); start > 0 && (len(value) == 0 || value[0] != stored && value[0] != stored+1) {
+					t.Errorf("start %d: the last value is not there", start)
+				}
+				served := make(chan error, 1)
+				go func() { served <- s.Serve(ctx) }()
+				<-s.Ready()
+				c := startClient(t, s, ClientOptions{})
+				go func() {
+					<-s.ended
+					c.Close() // it would wait for the server to come back
+				}()
+				updates := 0
+				for {
+					var b Batch
+					for i := range 10 {
+						b.Set(fmt.Sprintf("/%d", i), bytes.Repeat([]byte{byte(updates)}, 50_000))
+					}
+					if _, err := c.ApplySync(ctx, &b); err != nil {
+						break
+					}
+					stored = byte(updates)
+					updates++
+				}
+				if err := <-served; !errors.Is(err, commit.ErrFull) {
+					t.Errorf("start %d: Serve returned %v", start, err)
+				}
+				if updates == 0 {
+					t.Fatalf("start %d: nothing was stored", start)
+				}
+			}
 		})
 	}
 }

@@ -128,7 +128,7 @@ func NewGroup(log Log, options GroupOptions) *Group {
 		last: last, written: last, durable: log.Synced(),
 	}
 	_, g.gathers = log.(Gatherer)
-	if space, ok := log.(Reserver); ok && !options.Policy.IsAlways() {
+	if space, ok := log.(Reserver); ok {
 		g.space = space
 		n, err := space.Reserve()
 		g.reserved(n, err)

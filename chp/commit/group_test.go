@@ -322,6 +322,8 @@ func (l *spaceLog) Reserve() (int, error) {
 	return n, nil
 }
 
+func (l *spaceLog) Short() bool { return false }
+
 // A Group whose log has no more space refuses entries, writes and flushes those that it has
 // accepted, and ends with the error of the log, which has not failed.
 func TestGroupEndsWhenFull(t *testing.T) {

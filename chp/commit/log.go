@@ -72,6 +72,9 @@ type Reserver interface {
 	// wait. When there will be hardly any more, the error is ErrFull; the log has not failed,
 	// and the number is still right. Entries that are very large may be an exception.
 	Reserve() (int, error)
+	// Short reports whether space for more than that could not be allocated. A checkpoint
+	// may make room.
+	Short() bool
 }
 
 // A Gatherer is a Log whose Append takes entries with Parts. For any other log a [Group]

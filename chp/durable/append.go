@@ -88,6 +88,13 @@ func (l *Log) Reserve() (int, error) {
 	}
 }
 
+// Short reports whether there is no room for the next segment; see [commit.Reserver].
+func (l *Log) Short() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w != nil && l.w.next.full()
+}
+
 // saveState writes a state record with the index up to which the log is committed and
 // flushed, unless the last such record has the same index.
 func (l *Log) saveState() error {

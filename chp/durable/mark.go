@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -71,10 +72,14 @@ func readMark(dir string, identity [16]byte) (m mark, err error) {
 		if err := checkFormat(filepath.Join(dir, endName), binary.BigEndian.Uint32(b[8:])); err != nil {
 			return m, err
 		}
-		m.checkpoint = max(m.checkpoint, binary.BigEndian.Uint64(b[36:]))
-		if last := binary.BigEndian.Uint64(b[28:]); last >= m.last {
-			m.last, m.segment, m.offset = last, binary.BigEndian.Uint64(b[44:]), int64(binary.BigEndian.Uint64(b[52:]))
+		found := mark{
+			last: binary.BigEndian.Uint64(b[28:]), checkpoint: max(m.checkpoint, binary.BigEndian.Uint64(b[36:])),
+			segment: binary.BigEndian.Uint64(b[44:]), offset: int64(binary.BigEndian.Uint64(b[52:])),
 		}
+		if cmp.Or(cmp.Compare(found.last, m.last), cmp.Compare(found.segment, m.segment), cmp.Compare(found.offset, m.offset)) > 0 {
+			m = found
+		}
+		m.checkpoint = found.checkpoint
 	}
 	return m, nil
 }

@@ -169,6 +169,9 @@ func (l *Log) renew(w *walk, m mark) (first uint64, err error) {
 // copySegment replaces a segment by a copy of its first bytes, which is flushed. Its name is
 // not.
 func (l *Log) copySegment(path string, size int64) error {
+	if err := os.Truncate(path, size); err != nil { // there may be no other space for the copy
+		return err
+	}
 	f, err := os.OpenFile(filepath.Join(l.logs, nextName), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err

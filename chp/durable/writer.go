@@ -350,6 +350,16 @@ func (a *allocation) ready() bool {
 	}
 }
 
+// full reports whether there is no file because the disk is full.
+func (a *allocation) full() bool {
+	select {
+	case <-a.done:
+		return errors.Is(classify(a.err), commit.ErrFull)
+	default:
+		return false
+	}
+}
+
 // take waits for the file.
 func (a *allocation) take() (*os.File, error) {
 	<-a.done

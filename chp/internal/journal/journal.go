@@ -82,8 +82,9 @@ type Journal interface {
 	// Save stores a whole map in place of all batches up to an index. cut returns both; the
 	// map is released. Only one is saved at a time.
 	Save(ctx context.Context, cut func() (*state.Image, Index)) error
-	// Grown returns the bytes that were appended since a map was last saved.
-	Grown() int64
+	// Due reports whether a map should be saved: because least bytes were appended since one
+	// was, or because that makes room on a disk that has none.
+	Due(least int64) bool
 	// Failed returns a channel that is closed when the journal has failed; nil if it cannot.
 	Failed() <-chan struct{}
 	// Close stores what was appended, and returns the error of a journal that has failed. Nothing
@@ -112,8 +113,8 @@ func (Memory) Stored(context.Context) error { return nil }
 // Save stores nothing.
 func (Memory) Save(context.Context, func() (*state.Image, Index)) error { return nil }
 
-// Grown returns 0.
-func (Memory) Grown() int64 { return 0 }
+// Due returns false.
+func (Memory) Due(int64) bool { return false }
 
 // Failed returns nil.
 func (Memory) Failed() <-chan struct{} { return nil }

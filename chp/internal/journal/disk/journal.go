@@ -113,8 +113,20 @@ func (j *Journal) Stored(ctx context.Context) error {
 // Flush waits until what was appended is flushed.
 func (j *Journal) Flush(ctx context.Context) error { return j.group.Flush(ctx) }
 
-// Grown returns the bytes of updates that were appended since the last checkpoint began.
-func (j *Journal) Grown() int64 { return j.grown.Load() }
+// shortBytes is how much must have been appended since the last checkpoint for another one to make
+// room on a full disk: at least a segment, which is removed then.
+const shortBytes = 16 << 20
+
+// Due reports whether updates of at least so many bytes were appended since the last
+// checkpoint, or the log is short of space and a checkpoint gives some back.
+func (j *Journal) Due(least int64) bool {
+	grown := j.grown.Load()
+	if grown >= least {
+		return true
+	}
+	space, ok := j.log.(commit.Reserver)
+	return ok && grown >= shortBytes && space.Short()
+}
 
 // Failed returns a channel that is closed when the log has failed.
 func (j *Journal) Failed() <-chan struct{} { return j.group.Failed() }
@@ -138,15 +150,23 @@ func (j *Journal) Save(ctx context.Context, cut func() (*state.Image, journal.In
 	defer j.saving.Unlock()
 	c, index := cut()
 	defer c.Release()
-	j.grown.Store(0)
+	grown := j.grown.Load()
 	if err := j.group.Flush(ctx); err != nil {
 		return err
 	}
-	w, err := j.log.Checkpoint(uint64(index), uint64(c.Sequence))
-	if err != nil {
-		return err
+	return j.checkpoint(ctx, c, uint64(index), grown)
+}
+
+// checkpoint writes a map as a checkpoint at an index, up to which so many bytes were appended.
+func (j *Journal) checkpoint(ctx context.Context, c *state.Image, index uint64, grown int64) error {
+	w, err := j.log.Checkpoint(index, uint64(c.Sequence))
+	if err == nil {
+		err = Write(ctx, c, w)
 	}
-	return Write(ctx, c, w)
+	if err == nil {
+		j.grown.Add(-grown)
+	}
+	return err
 }
 
 // Write writes a map to a checkpoint, and ends it with Commit or Abort.

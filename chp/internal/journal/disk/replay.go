@@ -1,7 +1,9 @@
 package disk
 
 import (
+	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"clustermap/chp/commit"
@@ -35,6 +37,13 @@ func Open(o Options, to *state.State) (*Journal, Found, error) {
 	}
 	j := &Journal{log: o.Log}
 	j.grown.Store(r.grown)
+	if j.Due(math.MaxInt64) {
+		// Before entries are appended, because there may be no room for them without this one. If
+		// there is none for it either, the log is as good as before.
+		c := to.Image()
+		_ = j.checkpoint(context.Background(), c, done.Last, r.grown)
+		c.Release()
+	}
 	j.start(&o, &done)
 	last := done.Last
 	if !r.named { // a new log begins with the identity of the map

@@ -148,7 +148,7 @@ func (w *world) run(command string, args []string) string {
 			}
 			up = fmt.Sprintf("up to %d", b.last)
 		}
-		said += fmt.Sprintf("committed: %s; references: %d; grown: %d", up, w.state.Store.References(), w.journal.Grown())
+		said += fmt.Sprintf("committed: %s; references: %d; grown: %d", up, w.state.Store.References(), w.journal.grown.Load())
 	}
 	return said
 }
