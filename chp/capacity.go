@@ -18,7 +18,7 @@ func (q *sequencer) mapRoom() int64 {
 // fits reports whether updates can be ordered now. If the map may have no room for all of
 // them, all that are held must be in it first. mu must be held.
 func (q *sequencer) fits(spans []buf.Span) bool {
-	q.held.tight = !q.held.empty() && (q.held.tight || q.maxBytes > 0 && int64(extent(spans)) > q.mapRoom()-int64(q.held.bytes))
+	q.held.tight = !q.held.empty() && (q.held.tight || q.maxBytes > 0 && int64(buf.Extent(spans)) > q.mapRoom()-int64(q.held.bytes))
 	return !q.held.tight
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"clustermap/chp/internal/replica"
+	"clustermap/chp/internal/submit"
 	"clustermap/chp/internal/subtree"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/lograte"
@@ -48,7 +49,7 @@ type Client struct {
 	ended    chan struct{} // closed when run has returned
 
 	status *status
-	writer writer
+	writer *submit.Writer
 
 	id         string // wire.Client
 	generation uint64 // of the last session; owned by run
@@ -60,7 +61,6 @@ type Client struct {
 	closed bool
 	leases sync.WaitGroup // their goroutines; grows under mu
 
-	writing atomic.Bool // the client sends updates, so sessions open an uplink
 	silent  atomic.Bool // the server of the current session has sent nothing yet
 	refused refusals
 	syncs   atomic.Uint64
@@ -111,8 +111,10 @@ func newClient(o ClientOptions) (*Client, error) {
 	c.id = wire.NewID()
 	c.replica.SetUp(o.WatchQueue)
 	c.maxValue = maxValue
-	c.writer.uuids.uuidSecret = newUUIDSecret()
-	c.writer.init(c)
+	c.writer = submit.New(submit.Options{
+		SendQueue: o.SendQueue, MaxValue: o.MaxValueSize, Sequence: c.Sequence, Wait: c.WaitActive,
+		Foreign: func(key []byte) bool { return !c.subtrees.Contains(key) },
+	})
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -122,9 +124,9 @@ func newClient(o ClientOptions) (*Client, error) {
 // has them. Blocked calls return ErrClosed. Get and the other methods that read the map
 // continue to return the last state. Close may be called more than once.
 func (c *Client) Close() error {
-	c.writer.finish() // first: updates in flight end with ErrClosed, not as uncertain
+	c.writer.Finish() // first: updates in flight end with ErrClosed, not as uncertain
 	c.status.close()
-	c.writer.close() // before the session, which would drop queued updates
+	c.writer.Close() // before the session, which would drop queued updates
 	c.cancel()
 	<-c.ended
 	c.mu.Lock()

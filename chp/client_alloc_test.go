@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"clustermap/chp/internal/submit"
 	"clustermap/chp/internal/subtree"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/testenv"
@@ -28,10 +29,11 @@ func TestClientGetAllocatesNothing(t *testing.T) {
 
 func TestClientApplyAllocatesNothing(t *testing.T) {
 	c := idleClient(t, ClientOptions{})
-	c.writing.Store(true) // so that it looks for its own updates
 	s := begin(t, c, 0)
-	for range 1000 {
-		c.writer.account.Send(c.writer.account.Stage(false, nil))
+	c.writer.Begin(&submit.Server{Session: nowhere{}})
+	defer c.writer.Close()
+	for range 1000 { // so that it looks for its own updates
+		must(t, c.Set(t.Context(), "/own", []byte("value")))
 	}
 	var batch []pub
 	for i := range 200 {

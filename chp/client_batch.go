@@ -39,7 +39,7 @@ func (c *Client) ApplySync(ctx context.Context, b *Batch) (seq int64, err error)
 	}
 	all, waits := ledger.NewGroup(b.Len())
 	if err := c.applyBatch(ctx, b, waits); err != nil || b.Len() == 0 {
-		c.writer.forget(nil, all)
+		c.writer.Forget(nil, all)
 		return 0, err
 	}
 	select {
@@ -49,7 +49,7 @@ func (c *Client) ApplySync(ctx context.Context, b *Batch) (seq int64, err error)
 		}
 		return all.Seq, nil
 	case <-ctx.Done():
-		c.writer.forget(nil, all)
+		c.writer.Forget(nil, all)
 		return 0, c.explain(ctx.Err())
 	}
 }
@@ -59,37 +59,7 @@ func (c *Client) applyBatch(ctx context.Context, b *Batch, waits []ledger.Wait) 
 	if err := c.checkBatch(b); err != nil || b.Len() == 0 {
 		return err
 	}
-	var space [128]byte // on the stack
-	props := space[:0]
-	w := &c.writer
-	w.mu.Lock()
-	for w.session == nil && !w.closed { // enqueue would wait, but not check the largest value first
-		w.mu.Unlock()
-		if err := c.WaitActive(ctx); err != nil {
-			return err
-		}
-		w.mu.Lock()
-	}
-	if w.session != nil {
-		if err := c.checkSize(b.largest, w.session.maxValue); err != nil {
-			w.mu.Unlock()
-			return err
-		}
-	}
-	for i := range b.Len() {
-		r := b.record(i)
-		props = append(props[:0], r.Props()...)
-		var wait *ledger.Wait
-		if waits != nil {
-			wait = &waits[i]
-		}
-		if err := c.enqueue(ctx, r.Key(), r.Value(), props, wait); err != nil {
-			return err
-		}
-		w.rouse()
-	}
-	w.mu.Unlock()
-	return nil
+	return c.writer.PutAll(ctx, b.wire, b.spans, b.largest, waits)
 }
 
 // checkBatch returns an error if a batch cannot be sent to any server.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/submit"
 	"clustermap/internal/testenv"
 )
 
@@ -67,9 +68,7 @@ func TestClientApplySync(t *testing.T) {
 	if _, err := c.ApplySync(ctx, &b); !errors.Is(err, ErrOutsideSubtrees) || s.Stats().Updates != 2002 {
 		t.Errorf("a key outside of the subtrees: %v, %d updates", err, s.Stats().Updates)
 	}
-	c.writer.mu.Lock()
-	defer c.writer.mu.Unlock()
-	if n := c.writer.account.Waits(); n > 0 {
+	if _, n := c.writer.Pending(); n > 0 {
 		t.Errorf("%d waits are left", n)
 	}
 }
@@ -215,8 +214,7 @@ func TestClientApplyWaitsForRoom(t *testing.T) {
 // Applying a batch that has room allocates nothing.
 func TestClientBatchAllocatesNothing(t *testing.T) {
 	c := idleClient(t, ClientOptions{})
-	w := &c.writer
-	w.session = &session{client: c, uplink: &uplink{}} // nothing is sent: the writer does not run
+	c.writer.Begin(&submit.Server{Session: nowhere{}, Uplink: nowhere{}}) // nothing is sent: the writer does not run
 	var b Batch
 	for i := range 100 {
 		b.Set(fmt.Sprintf("/%d", i), []byte("value"), WithTTL(time.Hour))
@@ -225,10 +223,10 @@ func TestClientBatchAllocatesNothing(t *testing.T) {
 		if err := c.Apply(context.Background(), &b); err != nil {
 			t.Fatal(err)
 		}
-		if w.first.next != nil || w.first.messages != 100 {
-			t.Fatalf("%d updates in the first stage", w.first.messages)
+		if bytes, _ := c.writer.Pending(); bytes < b.Size() {
+			t.Fatalf("%d bytes are staged", bytes)
 		}
-		w.clear()
+		c.writer.Fail(ErrClosed)
 	}
 	apply()
 	if n := testenv.Allocs(0, 100, apply); n >= 1 {

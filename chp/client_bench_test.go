@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+
+	"clustermap/chp/internal/submit"
 )
 
 // benchBatch is 1000 updates of keys out of the given number, as one batch of
@@ -23,8 +25,10 @@ func BenchmarkClientApply(b *testing.B) {
 		for _, watches := range []int{0, 1, 10} {
 			b.Run(fmt.Sprintf("keys=%d/watches=%d", keys, watches), func(b *testing.B) {
 				c := idleClient(b, ClientOptions{})
-				c.writing.Store(true)
 				s := begin(b, c, 0)
+				c.writer.Begin(&submit.Server{Session: nowhere{}})
+				defer c.writer.Close()
+				must(b, c.Set(b.Context(), "/own", []byte("value")))
 				for from := 0; from < keys; from += 1000 {
 					applyTo(b, &s.replica.Map, benchBatch(b, keys, from)...)
 				}

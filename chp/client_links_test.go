@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/submit"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -142,10 +143,11 @@ func wantUplink(t *testing.T, c *Client) {
 	t.Helper()
 	eventually(t, "the client has its three connections", func() bool {
 		_ = c.Set(ended, "three", []byte("v")) // a new session opens the third for an update
-		c.writer.mu.Lock()
-		defer c.writer.mu.Unlock()
-		s := c.writer.session
-		return s != nil && s.uplink != nil && s.uplink.known.Load() && s.ctx.Err() == nil
+		connected := false
+		c.writer.Inspect(func(s *submit.Server) {
+			connected = s != nil && s.Uplink != nil && s.Uplink.(*uplink).known.Load() && s.Session.(*session).ctx.Err() == nil
+		})
+		return connected
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/submit"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/loopback"
 	"clustermap/sockets"
@@ -15,9 +16,7 @@ import (
 
 // forgetLimit makes a client send values that its server will refuse.
 func forgetLimit(c *Client) {
-	c.writer.mu.Lock()
-	defer c.writer.mu.Unlock()
-	c.writer.session.maxValue = 1 << 30
+	c.writer.Inspect(func(s *submit.Server) { s.MaxValue = 1 << 30 })
 }
 
 // An update that the server refuses ends with ErrRefused and the reason: at

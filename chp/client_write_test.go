@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"clustermap/chp/internal/submit"
 )
 
 func TestClientSetRefuses(t *testing.T) {
@@ -208,9 +210,9 @@ func TestClientWritesToOneServerOfOurs(t *testing.T) {
 	must(t, c.Set(ctx, "k", []byte("v")))
 	first.kvset()
 	others := func() int {
-		c.writer.mu.Lock()
-		defer c.writer.mu.Unlock()
-		return len(c.writer.session.uplink.others)
+		n := 0
+		c.writer.Inspect(func(s *submit.Server) { n = len(s.Uplink.(*uplink).others) })
+		return n
 	}
 	if others() != 0 || second.connected("PUB at P+2") != 0 {
 		t.Error("the second server has a connection for updates")

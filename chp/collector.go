@@ -124,7 +124,7 @@ func (s *Server) collect(ctx context.Context, b *hooks.Batch, pace *pacer) bool 
 	}
 	// All waiting happens here, because nothing may wait under the sequencer's
 	// mutex.
-	if !pace.wait(ctx, extent(b.Spans())) || s.sequencer.room(ctx) != nil {
+	if !pace.wait(ctx, buf.Extent(b.Spans())) || s.sequencer.room(ctx) != nil {
 		return false
 	}
 	for !s.order(b, from, drained) {
@@ -153,7 +153,7 @@ func (s *Server) order(b *hooks.Batch, from sender, drained bool) bool {
 		s.peerLog.Refused("updates refused", peer, kvmsg.ErrMapFull, slog.Int("updates", len(unfit)))
 	}
 	if from.numbered && s.dialect.Full {
-		s.notifyProgress(peer, from, repeated > 0 || drained && from.replies, extent(b.Spans()))
+		s.notifyProgress(peer, from, repeated > 0 || drained && from.replies, buf.Extent(b.Spans()))
 	}
 	return true
 }
@@ -173,13 +173,4 @@ func (s *Server) notifyProgress(from *sockets.Peer, who sender, now bool, size i
 	if peer := s.members.snapshotPeer(from); peer != nil {
 		s.notifier.notifyProgress(peer, who)
 	}
-}
-
-// extent returns the number of bytes from the start of the first message to the end of
-// the last.
-func extent(spans []buf.Span) int {
-	if len(spans) == 0 {
-		return 0
-	}
-	return int(spans[len(spans)-1].End - spans[0].Start)
 }

@@ -1,10 +1,6 @@
 package chp
 
-import (
-	"fmt"
-
-	"clustermap/internal/kvmsg"
-)
+import "clustermap/internal/kvmsg"
 
 // Reason is the rule of the protocol that a refused message violates. The set is
 // closed. String returns the reason in words, as in errors and statistics.
@@ -31,9 +27,3 @@ const (
 // errors.Is(err, &MessageError{Reason: r}) reports whether err is a refusal with reason
 // r.
 type MessageError = kvmsg.MessageError
-
-// errOverServerLimit returns the error for a value that is not sent because the
-// server would refuse it.
-func errOverServerLimit(limit int) error {
-	return fmt.Errorf("%w: %w", ErrRefused, &MessageError{Reason: ReasonValueTooLarge, Detail: fmt.Sprintf("over the server's limit of %d bytes", limit)})
-}

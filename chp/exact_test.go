@@ -280,31 +280,17 @@ func TestLateDeliveryAndRepetition(t *testing.T) {
 // together makes calls whose updates leave in one piece, in their order.
 func together(t *testing.T, c *Client, calls ...func()) {
 	t.Helper()
-	w := &c.writer
-	staged := func(n int) {
-		eventually(t, fmt.Sprintf("%d updates are staged", n), func() bool {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return w.stage != nil && w.stage.messages == n
-		})
-	}
-	eventually(t, "the writer sleeps", func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.asleep && w.stage == nil {
-			w.asleep = false // so that it is not woken
-			return true
-		}
-		return false
+	var staged func() int
+	var release func()
+	eventually(t, "the writer sleeps", func() (ok bool) {
+		staged, release, ok = c.writer.Hold()
+		return ok
 	})
 	for i, call := range calls {
 		call()
-		staged(i + 1)
+		eventually(t, fmt.Sprintf("%d updates are staged", i+1), func() bool { return staged() == i+1 })
 	}
-	w.mu.Lock()
-	w.asleep = true
-	w.rouse()
-	w.mu.Unlock()
+	release()
 }
 
 // An update whose refusal was lost with the connection is not reported as applied,
@@ -483,10 +469,8 @@ func TestSetWaitsForWhatDoesNotComeBack(t *testing.T) {
 	proxies[1].each((*link).release)
 	must(t, c.Set(ctx, "goes on", value))
 	must(t, c.Flush(ctx))
-	c.writer.mu.Lock()
-	defer c.writer.mu.Unlock()
-	if c.writer.first != nil || c.writer.bytes != 0 {
-		t.Errorf("%d bytes are kept though all has come back", c.writer.bytes)
+	if bytes, _ := c.writer.Pending(); bytes != 0 {
+		t.Errorf("%d bytes are kept though all has come back", bytes)
 	}
 }
 
@@ -535,9 +519,7 @@ func TestUpdatesThatDoNotComeBack(t *testing.T) {
 		must(t, c.Set(ctx, "/other/"+strconv.Itoa(i%10), []byte("some value of some bytes")))
 	}
 	eventually(t, "the server has all", func() bool { return server.Stats().Updates == n })
-	c.writer.mu.Lock()
-	defer c.writer.mu.Unlock()
-	if c.writer.bytes > 64<<10 {
-		t.Errorf("%d bytes are kept", c.writer.bytes)
+	if bytes, _ := c.writer.Pending(); bytes > 64<<10 {
+		t.Errorf("%d bytes are kept", bytes)
 	}
 }

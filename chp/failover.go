@@ -64,7 +64,7 @@ func (c *Client) failed(s *session, err error, next int) {
 	}
 	var unfit *CollectorError
 	if errors.As(err, &unfit) {
-		c.writer.fail(err)
+		c.writer.Fail(err)
 	}
 	if c.opts.OnFailure != nil && c.ctx.Err() == nil {
 		c.opts.OnFailure(s.server.name, err)

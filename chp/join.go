@@ -116,7 +116,7 @@ func (s *session) gather(ctx context.Context, during *interim, next *store.Map) 
 	if err := s.sub.RecvBatch(ctx, (*sockets.Batch)(&s.batch)); err != nil {
 		return false
 	}
-	s.arrived += int64(extent(s.batch.Spans()))
+	s.arrived += int64(buf.Extent(s.batch.Spans()))
 	spans, err := s.stream.filter(s.batch.Wire(), s.batch.Spans())
 	size := during.apply(s.batch.Wire(), spans)
 	if err == nil {

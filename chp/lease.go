@@ -231,7 +231,7 @@ func (l *Lease) delete(seq int64) {
 		if now := c.replica.Now(); now != nil {
 			// A server with another map may have lower sequences, and one of another
 			// implementation no UUIDs in its snapshots.
-			found = now.View(bytesOf(l.key), func(r kvmsg.Record) { replaced = r.Seq() != seq && !l.made(r) })
+			found = now.View(bytesOf(l.key), func(r kvmsg.Record) { replaced = r.Seq() != seq && !c.writer.Made(r, l.number) })
 		}
 		if replaced || !found && !l.pending {
 			return
@@ -240,14 +240,4 @@ func (l *Lease) delete(seq int64) {
 	ctx, cancel := context.WithTimeout(c.ctx, leaseGoodbye)
 	defer cancel()
 	_ = c.Delete(ctx, l.key) // without it the key expires
-}
-
-// made reports whether an update is the lease's, or an earlier one of this client.
-func (l *Lease) made(r kvmsg.Record) bool {
-	if len(r.UUID()) != kvmsg.UUIDSize {
-		return false
-	}
-	own := uuidMaker{uuidSecret: l.client.writer.uuids.uuidSecret}
-	_, made := own.number(r, 1, l.number)
-	return made
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 
+	"clustermap/chp/internal/submit"
 	"clustermap/internal/buf"
 	"clustermap/sockets"
 )
@@ -33,9 +34,7 @@ func (s *session) apply() error {
 		}
 		if s.stream.beats > 0 {
 			s.stream.beats = 0
-			if s.echoes != nil {
-				s.echoes.beat()
-			}
+			c.writer.Beat()
 		}
 	}
 }
@@ -43,7 +42,7 @@ func (s *session) apply() error {
 // take applies those of the received messages that are new.
 func (s *session) take() error {
 	c, wire, spans := s.client, s.batch.Wire(), s.batch.Spans()
-	s.arrived += int64(extent(spans))
+	s.arrived += int64(buf.Extent(spans))
 	spans, err := s.stream.filter(wire, spans)
 	if len(spans) > 0 {
 		c.apply(s, wire, spans)
@@ -105,7 +104,10 @@ func (c *Client) install(s *session) {
 	c.replica.Replace(s.replica, s.stream.sequence())
 	c.kept.Store(int64(s.kept))
 	c.syncs.Add(1)
-	c.writer.begin(s)
+	c.writer.Begin(&submit.Server{
+		Session: s, Uplink: s.writerUplink(), Ours: s.ours, ReportsRefusals: s.reportsRefusals, MaxValue: s.maxValue,
+		Reply: s.applied.Load(), Sequence: s.stream.sequence(),
+	})
 	c.setState(StateActive, s.server.name)
 	c.linked(s.server.name)
 }
@@ -114,7 +116,7 @@ func (c *Client) install(s *session) {
 // are kept for it or become uncertain. The state stays readable.
 func (c *Client) uninstall(s *session) {
 	changed := c.status.set(StateInitial, s.server.name)
-	c.writer.end()
+	c.writer.End()
 	if changed {
 		c.reportState(StateInitial, s.server.name)
 	}
@@ -126,12 +128,5 @@ func (c *Client) apply(s *session, wire []byte, spans []buf.Span) {
 	c.replica.Apply(wire, spans, s.stream.sequence())
 	c.updates.Add(uint64(len(spans)))
 
-	// After the update is applied: Get must find it when SetSync returns.
-	switch {
-	case !c.writing.Load():
-	case s.echoes != nil:
-		s.echoes.came(wire, spans)
-	default:
-		c.writer.seen()
-	}
+	c.writer.Applied(wire, spans) // now Get finds what a SetSync that returns has set
 }

@@ -52,10 +52,10 @@ func TestPacerWaits(t *testing.T) {
 // Only the part of a large chunk that is in a batch counts, not the chunk.
 func TestPacerCountsMessages(t *testing.T) {
 	t.Parallel()
-	if n := extent(nil); n != 0 {
+	if n := buf.Extent(nil); n != 0 {
 		t.Error(n)
 	}
-	if n := extent([]buf.Span{{Start: 1000, End: 1100}, {Start: 1100, End: 1200}}); n != 200 {
+	if n := buf.Extent([]buf.Span{{Start: 1000, End: 1100}, {Start: 1100, End: 1200}}); n != 200 {
 		t.Error(n)
 	}
 }

@@ -185,7 +185,7 @@ func (q *sequencer) acceptNow(wire []byte, spans []buf.Span, from sender) (unfit
 	if len(spans) == 0 {
 		return nil, repeated
 	}
-	if int64(extent(spans)) > q.mapRoom() {
+	if int64(buf.Extent(spans)) > q.mapRoom() {
 		spans = q.fitting(wire, spans)
 		unfit = q.scratch.unfit
 		if from.numbered {

@@ -123,7 +123,7 @@ const keepSingle = 64 << 10
 
 func (s *Server) update(ctx context.Context, key string, value []byte, opts []SetOption) (written, error) {
 	if len(value) > s.opts.MaxValueSize {
-		return written{}, errOverServerLimit(s.opts.MaxValueSize)
+		return written{}, ledger.OverLimit(s.opts.MaxValueSize)
 	}
 	b := singles.Get().(*single)
 	b.Reset()
@@ -156,7 +156,7 @@ func (s *Server) apply(ctx context.Context, b *Batch) (w written, err error) {
 		}
 		part := spans[:n]
 		spans = spans[n:]
-		if err := s.pace(ctx, extent(part)); err != nil {
+		if err := s.pace(ctx, buf.Extent(part)); err != nil {
 			return written{}, err
 		}
 		unfit, again := 0, true
@@ -184,7 +184,7 @@ func (s *Server) carries(b *Batch) error {
 	case b.err != nil:
 		return b.err
 	case b.largest > s.opts.MaxValueSize:
-		return errOverServerLimit(s.opts.MaxValueSize)
+		return ledger.OverLimit(s.opts.MaxValueSize)
 	case !s.dialect.Three:
 		return nil
 	}

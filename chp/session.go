@@ -78,7 +78,6 @@ type session struct {
 	failure error // error of begin
 
 	applied atomic.Pointer[ledger.Reply] // the server's first reply, or nil
-	echoes  *echoes                      // nil if the server acknowledges updates; set with uplink
 
 	arriving int64 // bytes of the snapshots so far; owned by the reader of their connection
 
@@ -276,7 +275,7 @@ func (s *session) close() {
 // server may send one key for ever, or what is not CHP. It runs in the goroutine that reads
 // the connection.
 func (s *session) overflows(b *hooks.Batch) bool {
-	s.arriving += int64(extent(b.Spans()))
+	s.arriving += int64(buf.Extent(b.Spans()))
 	if (s.arriving-snapshotAhead)/2 <= s.client.opts.MaxMapBytes {
 		return false
 	}
@@ -290,9 +289,9 @@ func (s *session) overflows(b *hooks.Batch) bool {
 func (s *session) hear(b *hooks.Batch) {
 	for i := range b.Len() {
 		if reply, ok := ledger.ParseReply(b.Message(i)); ok {
-			s.client.writer.hear(s, reply, nil, 0)
+			s.client.writer.Reply(s, reply)
 		} else if id, reason, ok := wire.ParseRefusal(b.Message(i)); ok {
-			s.client.writer.hear(s, nil, id, reason)
+			s.client.writer.Refused(s, id, reason)
 		}
 	}
 	b.SetSpans(b.Spans()[:0])
@@ -387,7 +386,7 @@ func (s *session) connect() error {
 		}
 		waiting++
 	}
-	if s.client.writing.Load() {
+	if s.client.writer.Writing() {
 		if err := s.openUplink(); err != nil {
 			return err
 		}
@@ -425,7 +424,7 @@ func (s *session) connect() error {
 		if err := s.uplink.mirror(); err != nil {
 			return err
 		}
-		if err := s.uplink.ready(); err != nil {
+		if err := s.uplink.Ready(); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,6 @@
 package chp
 
 import (
-	"slices"
 	"time"
 
 	"clustermap/internal/kvmsg"
@@ -42,21 +41,6 @@ func WithProperty(name, value string) SetOption {
 // WithProperties adds the properties of another update, such as an Event or an Entry that
 // is copied to another server, without its time to live: see [WithTTL].
 func WithProperties(p Properties) SetOption { return SetOption{props: p, kind: optionProperties} }
-
-// appendNoTTL appends a ttl of 0 unless props have a ttl. The guide's C clients always
-// send one. Without it their server keeps the ttl of the previous update, and the key
-// would expire.
-func appendNoTTL(props []byte) []byte {
-	if len(props) == 0 {
-		return noTTL
-	}
-	if _, ok := kvmsg.Property(props, "ttl"); ok {
-		return props
-	}
-	return append(props, noTTL...)
-}
-
-var noTTL = slices.Clip([]byte("ttl=0\n")) // not changed
 
 // appendOptions appends the options as properties, each "name=value" and a newline. It
 // returns a *MessageError for options that servers refuse.

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"clustermap/chp/internal/submit"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
 	"clustermap/internal/hooks"
@@ -28,8 +30,8 @@ import (
 // sessions begin with one.
 type uplink struct {
 	session *session
-	ctx     context.Context // bounds the waits of the writer
-	give    context.CancelFunc
+	ctx     context.Context    // bounds the waits of the writer
+	give    context.CancelFunc // ends ctx
 	pub     wire.Uplink
 	others  []wire.Uplink // see mirror
 	leaving atomic.Bool   // the client closes: a broken connection is no fault
@@ -39,6 +41,33 @@ type uplink struct {
 
 // errNoSubscription ends a session whose collector does not subscribe.
 var errNoSubscription = errors.New("chp: the collector does not subscribe")
+
+// Open opens the uplink of a session that is ACTIVE.
+func (s *session) Open() (submit.Uplink, error) {
+	if err := s.openUplink(); err != nil {
+		return nil, err
+	}
+	if err := s.uplink.mirror(); err != nil {
+		s.uplink.close()
+		s.uplink = nil
+		return nil, err
+	}
+	return s.uplink, nil
+}
+
+// Fail ends the session with an error.
+func (s *session) Fail(err error) { s.fail(err) }
+
+// Over returns a channel that is closed when the session has ended.
+func (s *session) Over() <-chan struct{} { return s.over }
+
+// writerUplink returns the uplink for the writer, or nil.
+func (s *session) writerUplink() submit.Uplink {
+	if s.uplink == nil {
+		return nil
+	}
+	return s.uplink
+}
 
 // openUplink creates the uplink and starts to connect it to the session's server.
 func (s *session) openUplink() error {
@@ -118,10 +147,10 @@ func (u *uplink) monitor(e sockets.Event) {
 	}
 }
 
-// ready waits until the collector has subscribed: updates sent before that are lost.
+// Ready waits until the collector has subscribed: updates sent before that are lost.
 // Updates sent after the connection has broken are lost too. The PUB socket knows of
-// that before the session does; then ready returns an error.
-func (u *uplink) ready() error {
+// that before the session does; then Ready returns an error.
+func (u *uplink) Ready() error {
 	if u.known.Load() {
 		if u.pub.WaitSubscribers(ended, "", 1) != nil {
 			return ErrDisconnected
@@ -145,14 +174,14 @@ func (u *uplink) ready() error {
 	return nil
 }
 
-// send queues updates, which lie in chunk. It waits for room for the collector until ctx ends; the
-// other servers get them only if they have room.
-func (u *uplink) send(ctx context.Context, bytes []byte, messages int, chunk *buf.Chunk) error {
+// Send queues updates, which lie in chunk. It waits for room for the collector; the other
+// servers get them only if they have room.
+func (u *uplink) Send(bytes []byte, messages int, chunk *buf.Chunk) error {
 	var owner hooks.Owner = chunk
-	if len(bytes) < lendStage {
+	if len(bytes) < submit.Lent {
 		owner = nil
 	}
-	if err := u.pub.SendWire(ctx, bytes, messages, owner); err != nil {
+	if err := u.pub.SendWire(u.ctx, bytes, messages, owner); err != nil {
 		return err
 	}
 	for _, p := range u.others {
@@ -161,8 +190,18 @@ func (u *uplink) send(ctx context.Context, bytes []byte, messages int, chunk *bu
 	return nil
 }
 
-// flush closes the sockets when everything queued is written, or after closeLinger.
-func (u *uplink) flush() { u.each(func(p wire.Uplink) { _ = p.Close() }) } // closing a socket does not fail
+// GiveUp ends the waits of Ready and Send.
+func (u *uplink) GiveUp() { u.give() }
+
+// Leave waits for done, for closeLinger at most, and closes the sockets when everything
+// queued is written, or after closeLinger.
+func (u *uplink) Leave(done <-chan struct{}) {
+	u.leaving.Store(true)
+	timer := time.AfterFunc(closeLinger, u.give)
+	defer timer.Stop()
+	<-done
+	u.each(func(p wire.Uplink) { _ = p.Close() }) // closing a socket does not fail
+}
 
 // close closes the sockets and drops the queued updates.
 func (u *uplink) close() {

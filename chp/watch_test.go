@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"clustermap/chp/internal/replica"
+	"clustermap/chp/internal/submit"
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
@@ -22,6 +23,17 @@ func idleClient(t testing.TB, o ClientOptions) *Client {
 	must(t, err)
 	return c
 }
+
+// nowhere is a session that connects to a collector which takes everything.
+type nowhere struct{}
+
+func (nowhere) Open() (submit.Uplink, error)       { return nowhere{}, nil }
+func (nowhere) Fail(error)                         {}
+func (nowhere) Over() <-chan struct{}              { return nil }
+func (nowhere) Ready() error                       { return nil }
+func (nowhere) Send([]byte, int, *buf.Chunk) error { return nil }
+func (nowhere) GiveUp()                            {}
+func (nowhere) Leave(done <-chan struct{})         { <-done }
 
 // begin makes a session of an idle client ACTIVE, with a snapshot at cut.
 func begin(t testing.TB, c *Client, cut int64, snapshot ...pub) *session {
@@ -119,7 +131,7 @@ func TestWatchUUIDAndProperties(t *testing.T) {
 	c := idleClient(t, ClientOptions{})
 	s := begin(t, c, 0)
 	w := openWatch(t, c)
-	id := c.writer.uuids.append(nil, 7)
+	id := []byte("0123456789abcdef")
 	for _, properties := range []string{"", "ttl=30\n", "a=" + strings.Repeat("x", 300) + "\n"} {
 		s.replica.Put([]byte("k"), 1, nil, nil, []byte("v"))
 		wire := kvmsg.AppendRecord(nil, []byte("k"), s.stream.last+1, id, []byte(properties), []byte(strings.Repeat("v", 300)))

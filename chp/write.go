@@ -86,9 +86,7 @@ func (c *Client) DeleteSync(ctx context.Context, key string) (seq int64, err err
 // SetSync, joined. Each error is reported once: not again by a later Flush, and not if
 // SetSync has returned it.
 func (c *Client) Flush(ctx context.Context) error {
-	c.writer.mu.Lock()
-	w, err := c.writer.account.Flush(ErrClosed)
-	c.writer.mu.Unlock()
+	w, err := c.writer.Flush()
 	if w == nil {
 		return err
 	}
@@ -97,7 +95,7 @@ func (c *Client) Flush(ctx context.Context) error {
 		_, err := w.Result()
 		return err
 	case <-ctx.Done():
-		c.writer.forget(w, nil)
+		c.writer.Forget(w, nil)
 		return ctx.Err()
 	}
 }
@@ -122,7 +120,36 @@ func (c *Client) updateWait(ctx context.Context, key string, value []byte, opts 
 	case <-w.Done:
 		return w.Result()
 	case <-ctx.Done():
-		c.writer.giveUp(w)
+		c.writer.GiveUp(w)
 		return 0, c.explain(ctx.Err())
 	}
+}
+
+// update sends one update. wait is the wait of a SetSync, or nil.
+func (c *Client) update(ctx context.Context, key string, value []byte, opts []SetOption, wait *ledger.Wait) error {
+	if err := kvmsg.ValidKey(bytesOf(key)); err != nil {
+		return err
+	}
+	if c.maxValue > 0 && len(value) > c.maxValue {
+		return kvmsg.ErrValueTooLarge
+	}
+	if len(opts) > 0 || c.dialect.Three {
+		return c.updateWith(ctx, key, value, opts, wait)
+	}
+	return c.writer.Put(ctx, bytesOf(key), value, nil, wait)
+}
+
+// updateWith is update, after its checks, for an update with properties, or for a dialect
+// that does not carry all updates. Apart from update, since the memory for the properties
+// takes time to clear.
+func (c *Client) updateWith(ctx context.Context, key string, value []byte, opts []SetOption, wait *ledger.Wait) error {
+	var space [128]byte // on the stack
+	props, err := appendOptions(space[:0], opts)
+	if err != nil {
+		return err
+	}
+	if err := c.dialect.Carries(value, props); err != nil {
+		return err
+	}
+	return c.writer.Put(ctx, bytesOf(key), value, props, wait)
 }

@@ -9,3 +9,12 @@ type Span struct {
 	// for the receiver, which then need not read the bytes again.
 	Tag uint64
 }
+
+// Extent returns the number of bytes from the start of the first span to the end of the
+// last.
+func Extent(spans []Span) int {
+	if len(spans) == 0 {
+		return 0
+	}
+	return int(spans[len(spans)-1].End - spans[0].Start)
+}

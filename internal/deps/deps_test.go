@@ -15,6 +15,7 @@
 //	internal/kvmsg ◀── internal/timer ◀── chp/internal/state ◀── chp
 //	internal/kvmsg, sockets ◀── chp/internal/wire ◀── chp
 //	internal/kvmsg ◀── chp/internal/subtree ◀── chp
+//	chp/internal/ledger ◀── chp/internal/submit ◀── chp
 //	chp/internal/subtree, internal/store, internal/timer ◀── chp/internal/watch ◀── chp
 //	chp/internal/watch, chp/internal/state ◀── chp/internal/replica ◀── chp
 //	chp/internal/wire, chp/internal/state ◀── chp/internal/snapshot ◀── chp
@@ -178,6 +179,12 @@ var rules = []struct {
 		path: "chp/internal/subtree",
 		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg"},
 		std:  []string{"net", "os/exec"},
+	},
+	{
+		path: "chp/internal/submit",
+		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/wake", "chp/internal/ledger", "zmtp"},
+		std:  []string{"net/http", "os/exec"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
 	{
 		path: "chp/internal/watch",

@@ -33,6 +33,12 @@ func RefusedFor(r kvmsg.Reason) error {
 	return fmt.Errorf("%w: %w", ErrRefused, &kvmsg.MessageError{Reason: r})
 }
 
+// OverLimit returns the error for a value that is not sent, because the server would refuse
+// it: its limit is so many bytes.
+func OverLimit(limit int) error {
+	return fmt.Errorf("%w: %w", ErrRefused, &kvmsg.MessageError{Reason: kvmsg.ReasonValueTooLarge, Detail: fmt.Sprintf("over the server's limit of %d bytes", limit)})
+}
+
 // Wait is a wait for one update, or for all up to one. Done is closed when it ends; then
 // Result says how. In a Group only the group ends.
 type Wait struct {

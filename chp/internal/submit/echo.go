@@ -1,4 +1,4 @@
-package chp
+package submit
 
 import (
 	"clustermap/internal/buf"
@@ -9,7 +9,7 @@ import (
 // acknowledge them: one of another implementation, or an older one of this package. It is
 // owned by the session.
 type echoes struct {
-	writer *writer
+	writer *Writer
 	uuids  uuidMaker
 }
 
@@ -25,9 +25,6 @@ func (e *echoes) came(wire []byte, spans []buf.Span) {
 	settled := false
 	for _, span := range spans {
 		r := kvmsg.Record(wire[span.Start:span.End])
-		if len(r.UUID()) != kvmsg.UUIDSize {
-			continue
-		}
 		if n, own := e.uuids.number(r, first, last); own {
 			if !settled {
 				settled = true
@@ -40,12 +37,4 @@ func (e *echoes) came(wire []byte, spans []buf.Span) {
 		w.reclaim()
 		w.mu.Unlock()
 	}
-}
-
-// beat is called at each heartbeat of the server.
-func (e *echoes) beat() {
-	e.writer.mu.Lock()
-	e.writer.account.Beat()
-	e.writer.reclaim()
-	e.writer.mu.Unlock()
 }

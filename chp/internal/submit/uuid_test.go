@@ -1,4 +1,4 @@
-package chp
+package submit
 
 import (
 	"bytes"
@@ -6,10 +6,10 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/google/uuid"
-
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/testenv"
+
+	"github.com/google/uuid"
 )
 
 func newUUIDMaker() *uuidMaker { return &uuidMaker{uuidSecret: newUUIDSecret()} }
@@ -25,7 +25,9 @@ func TestUUIDIsVersion8(t *testing.T) {
 	for _, n := range []uint64{1, 255, 1 << 40, 1<<61 - 1} {
 		r := m.kvpubOf(n, "k", "v")
 		id, err := uuid.FromBytes(r.UUID())
-		must(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if id.Version() != 8 || id.Variant() != uuid.RFC4122 {
 			t.Fatalf("%v has version %d and variant %v", id, id.Version(), id.Variant())
 		}

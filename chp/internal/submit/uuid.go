@@ -1,4 +1,4 @@
-package chp
+package submit
 
 import (
 	"crypto/aes"
@@ -77,9 +77,12 @@ func (m *uuidMaker) code(n uint64) (high, low uint64) {
 }
 
 // number returns the number of the client's own update in r, if it is one with a number
-// from first to last. r must have a UUID.
+// from first to last.
 func (m *uuidMaker) number(r kvmsg.Record, first, last uint64) (n uint64, own bool) {
 	id := r.UUID()
+	if len(id) != kvmsg.UUIDSize {
+		return 0, false
+	}
 	for n = uuidNumber(id, first); n <= last; n += 1 << uuidNumberBits {
 		high, low := m.code(n)
 		if binary.BigEndian.Uint64(id) == high && binary.BigEndian.Uint64(id[8:]) == low {

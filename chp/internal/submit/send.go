@@ -1,0 +1,94 @@
+package submit
+
+// run sends the staged updates, until close.
+func (w *Writer) run() {
+	defer close(w.ended)
+	for {
+		s := w.next()
+		if s == nil {
+			return
+		}
+		err := s.Uplink.Ready()
+		if err == nil {
+			err = w.send(s)
+		}
+		if err == nil {
+			continue
+		}
+		w.mu.Lock()
+		closed := w.closed
+		w.mu.Unlock()
+		if closed {
+			return
+		}
+		s.Session.Fail(err) // it is failing already, unless the collector does not subscribe
+		<-s.Session.Over()
+	}
+}
+
+// unsent reports whether there are staged updates to send. mu must be held.
+func (w *Writer) unsent() bool {
+	w.advance()
+	return w.turn != nil && w.turn.sent.bytes < len(w.turn.bytes)
+}
+
+// next waits until there are updates to send and a session to send them with. It returns
+// nil once the writer is closed and one of the two is missing.
+func (w *Writer) next() *Server {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for {
+		if s := w.server; w.unsent() && s != nil && s.Uplink != nil {
+			return s
+		}
+		if w.closed {
+			return nil
+		}
+		w.asleep = true
+		w.mu.Unlock()
+		<-w.ready
+		w.mu.Lock()
+	}
+}
+
+// send sends the next part of a stage to a server, and waits for room there. After an error
+// nothing was sent. Only one goroutine at a time calls it.
+func (w *Writer) send(s *Server) error {
+	w.mu.Lock()
+	w.advance()
+	part := w.turn
+	if w.server != s || part == nil {
+		w.mu.Unlock()
+		return nil // the session has ended, or the stages were discarded
+	}
+	w.cut(part)
+	w.number(part, s.Ours)
+	bytes, messages, last := part.bytes[part.sent.bytes:], part.messages-part.sent.messages, part.last()
+	if messages == 0 {
+		w.reclaim()
+		w.signalRoom()
+		w.mu.Unlock()
+		return nil
+	}
+	w.sending = true
+	w.mu.Unlock()
+
+	err := s.Uplink.Send(bytes, messages, part.chunk)
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sending = false
+	if w.idle != nil {
+		close(w.idle)
+		w.idle = nil
+	}
+	if err != nil {
+		return err
+	}
+	part.sent.bytes += len(bytes)
+	part.sent.messages += messages
+	w.account.Send(last)
+	w.reclaim()
+	w.signalRoom()
+	return nil
+}
