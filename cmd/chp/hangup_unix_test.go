@@ -52,6 +52,49 @@ func TestHangupHandsOver(t *testing.T) {
 	}
 }
 
+// A server whose clients' keys are in a file reads them again at SIGHUP, and goes on with
+// those that it has if the file is invalid.
+func TestHangupReadsKeysAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	allow := filepath.Join(dir, "allow")
+	key := func(name string) (file, public string) {
+		file = filepath.Join(dir, name)
+		return file, must(t, "keygen", "--out", file)
+	}
+	accept := func(text string) { testenv.Must(t, os.WriteFile(allow, []byte(text), 0o600)) }
+	server, public := key("server")
+	former, formerPublic := key("former")
+	next, nextPublic := key("next")
+	accept(formerPublic)
+	p := start(t, "serve", "--port", "0", "--curve-key", server, "--curve-allow", allow)
+	endpoint := p.ready()
+	set := func(file string) outcome {
+		return try(t, "set", "/a", "1", "--server", endpoint, "--curve-key", file, "--curve-server-key", strings.TrimSpace(public))
+	}
+	works := func(file string, want bool) {
+		t.Helper()
+		if r := set(file); (r.code == exitDone) != want || !want && !strings.Contains(r.stderr, "does not accept this key") {
+			t.Errorf("%s: exit code %d, %s", filepath.Base(file), r.code, r.stderr)
+		}
+	}
+	works(former, true)
+	works(next, false)
+	accept(nextPublic)
+	p.signal(syscall.SIGHUP)
+	p.Await(`read .*allow again: 1 key\n`)
+	works(former, false)
+	works(next, true)
+	accept("nonsense\n")
+	p.signal(syscall.SIGHUP)
+	p.Await(`the accepted keys stay as they were: .*line 1.*\n`)
+	works(next, true)
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != exitDone {
+		t.Errorf("exit code %d: %s", code, p.stderr.String())
+	}
+}
+
 // Under nohup, which ignores SIGHUP, a server goes on.
 func TestHangupIgnored(t *testing.T) {
 	t.Parallel()

@@ -54,7 +54,9 @@ func newServe() *cobra.Command {
 		Short: "Run a server",
 		Long: `Runs a server on three ports: PORT (snapshots), PORT+1 (publisher) and PORT+2
 (collector). When all three are open it prints a line with "ready" and the three
-endpoints on standard error. SIGINT, SIGTERM and SIGHUP stop it. A service manager that sets
+endpoints on standard error. SIGINT, SIGTERM and SIGHUP stop it; but if --curve-allow
+names a file, SIGHUP makes it read the keys there again, for connections from then on,
+unless its terminal was closed. A service manager that sets
 $NOTIFY_SOCKET, as systemd does with Type=notify, is told too, and when it stops. A
 server of a pair is ready for it when it is active or passive, or has not heard the
 other one for twice --bstar-interval.

@@ -12,7 +12,8 @@ func newRoot() *cobra.Command {
 		Short: "ZeroMQ devices: proxies, brokers, caches and taps",
 		Long: `zdev runs the devices of the ZeroMQ Guide, and the commands that use them.
 
-A device runs until SIGINT, SIGTERM or SIGHUP. When it is ready it prints a line with "ready"
+A device runs until SIGINT, SIGTERM or SIGHUP; but if --curve-allow names a file, SIGHUP
+makes it read the keys there again, unless its terminal was closed. When it is ready it prints a line with "ready"
 and its endpoints on standard error.
 
 Exit codes: 0 success, 1 not found or refused, 2 usage error, 3 no answer in time,

@@ -89,7 +89,7 @@ type ServerKeys struct {
 // Register adds --curve-key and --curve-allow.
 func (c *ServerKeys) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&c.key, "curve-key", "", "`file` with the server's key, from "+c.Program+" keygen: require CURVE (default $"+c.keyVariable()+")")
-	flags.StringVar(&c.allow, "curve-allow", "", "public `keys` of the clients to accept, comma-separated, or a file with one per line; or "+allowAny+" (default $"+c.allowVariable()+")")
+	flags.StringVar(&c.allow, "curve-allow", "", "public `keys` of the clients to accept, comma-separated, or a file with one per line, which is read again at SIGHUP; or "+allowAny+" (default $"+c.allowVariable()+")")
 }
 
 // RegisterAdmin adds --curve-admin, for a command that has administrators.
@@ -150,7 +150,7 @@ type DeviceKeys struct {
 // Register adds --curve-key, --curve-allow and --curve-server-key.
 func (c *DeviceKeys) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&c.key, "curve-key", "", "`file` with this device's key, from "+c.Program+" keygen (default $"+c.keyVariable()+")")
-	flags.StringVar(&c.allow, "curve-allow", "", "require CURVE at bound endpoints: public `keys` of the peers to accept, comma-separated, or a file with one per line; or "+allowAny+" (default $"+c.allowVariable()+")")
+	flags.StringVar(&c.allow, "curve-allow", "", "require CURVE at bound endpoints: public `keys` of the peers to accept, comma-separated, or a file with one per line, which is read again at SIGHUP; or "+allowAny+" (default $"+c.allowVariable()+")")
 	flags.StringVar(&c.server, "curve-server-key", "", "use CURVE at connected endpoints: public `key` of the server there, or a file with it (default $"+c.serverKeyVariable()+")")
 }
 
@@ -197,11 +197,11 @@ func (k Keys) client(file, server string) (s sockets.Security, err error) {
 	return s, nil
 }
 
-// server returns the security of a server with the key in file. It accepts the keys
-// in allow, or any key, and in all cases those of administrators and its own, which the
+// server returns the security of a server with the key in a file. It accepts the keys
+// in allow, which are read again at SIGHUP if that names a file, or any key, and in all cases those of administrators and its own, which the
 // other server of a pair uses too.
-func (k Keys) server(file, allow string, admins ...zmtp.PublicKey) (s sockets.Security, err error) {
-	pair, err := k.readKeyFile(file)
+func (k Keys) server(keyFile, allow string, admins ...zmtp.PublicKey) (s sockets.Security, err error) {
+	pair, err := k.readKeyFile(keyFile)
 	if err != nil {
 		return s, err
 	}
@@ -209,11 +209,14 @@ func (k Keys) server(file, allow string, admins ...zmtp.PublicKey) (s sockets.Se
 	if allow == allowAny {
 		return s, nil
 	}
-	keys, err := k.publicKeys(allow)
-	if err != nil {
+	file := &allowedFile{Keys: k, name: allow, more: append(admins, pair.Public)}
+	if _, err := file.read(); err != nil {
 		return s, Fail(ExitUsage, "--curve-allow: %w", err)
 	}
-	s.Authenticate = sockets.AllowKeys(append(append(keys, admins...), pair.Public)...)
+	if _, err := os.Stat(allow); err == nil {
+		hangups.add(file)
+	}
+	s.Authenticate = file.authenticate
 	return s, nil
 }
 

@@ -14,7 +14,8 @@ import (
 )
 
 // Main runs the program's command line and returns its exit code. The context of the
-// command ends with the first of SIGINT, SIGTERM and SIGHUP.
+// command ends with the first of SIGINT, SIGTERM and, unless it has files to read again,
+// SIGHUP.
 func Main(root *cobra.Command) int {
 	// With a handler, a write to a closed pipe returns EPIPE, so that the command can
 	// end cleanly. By default the signal would kill the process. (Child processes
@@ -22,7 +23,7 @@ func Main(root *cobra.Command) int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	stderr := &output{w: os.Stderr, lines: true}
-	ctx, stop := untilSignal(context.Background())
+	ctx, stop := untilSignal(context.Background(), stderr)
 	defer stop()
 
 	if len(os.Args) < 2 || !strings.HasPrefix(os.Args[1], cobra.ShellCompRequestCmd) { // a shell that completes has no use for them
@@ -32,12 +33,12 @@ func Main(root *cobra.Command) int {
 }
 
 // untilSignal returns a context that ends with a signal. After it, a second SIGINT or
-// SIGTERM has its default effect. SIGHUP never has: a terminal that is closed sends it, and
-// then so does the shell. A program under nohup, which ignores it, goes on ignoring it.
-func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
+// SIGTERM has its default effect. For SIGHUP see untilHangup; a program under nohup, which
+// ignores it, goes on ignoring it.
+func untilSignal(ctx context.Context, stderr io.Writer) (context.Context, context.CancelFunc) {
 	closed := func() {}
 	if !signal.Ignored(syscall.SIGHUP) {
-		ctx, closed = signal.NotifyContext(ctx, syscall.SIGHUP)
+		ctx, closed = untilHangup(ctx, stderr)
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
