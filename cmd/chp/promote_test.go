@@ -27,6 +27,8 @@ func TestPromoteLonelyBackup(t *testing.T) {
 	o.expect(t, exitNoServer, "; "+backup.endpoint+" answered that it is a standby")
 	o.expect(t, exitNoServer, advice)
 	try(t, "get", "/k", "--timeout", "1s", "--server", backup.endpoint).expect(t, exitNoServer, advice)
+	try(t, append([]string{"set", "/k", "w", "--timeout", "1s"}, both...)...).expect(t, exitNoServer, advice)
+	try(t, append([]string{"del", "/k", "--timeout", "1s"}, both...)...).expect(t, exitNoServer, advice)
 	try(t, append([]string{"status"}, both...)...).expect(t, exitRefused, "no server is active; "+advice)
 	p.Await("waits for the primary")
 

@@ -84,14 +84,14 @@ string.`,
 // update opens a client that holds only key, and sends one update with it. --timeout
 // limits both together.
 func (n *connection) update(ctx context.Context, servers []string, key string, send func(context.Context, *client) (int64, error)) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, n.timeout)
+	limited, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()
-	c, err := n.openKeys(ctx, servers, key)
+	c, err := n.openKeys(ctx, servers, key) // after its time-out, which is the same, it asks why
 	if err != nil {
 		return 0, err
 	}
 	defer c.Close()
-	sequence, err := send(ctx, c)
+	sequence, err := send(limited, c)
 	return sequence, c.confirm(err)
 }
 
