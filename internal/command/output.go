@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"log/slog"
 	"os"
@@ -35,7 +36,7 @@ const kept = "\n\t"
 // Write writes the escaped text.
 func (o *output) Write(b []byte) (int, error) {
 	if o.records.Load() && !bytes.HasPrefix(b, []byte("{")) {
-		return len(b), o.record(b)
+		return leveled{o, slog.LevelInfo}.Write(b)
 	}
 	if err := o.write(o.escape(b)); err != nil {
 		return 0, err
@@ -44,23 +45,34 @@ func (o *output) Write(b []byte) (int, error) {
 }
 
 // JSONLines makes the standard error of a command one JSON object per line: what is not an
-// object, as a logger's lines are, is written as one with the text as its msg.
+// object, as a logger's lines are, is written as one with the text as its msg, and the level
+// INFO if it does not pass leveled.
 func JSONLines(cmd *cobra.Command) {
 	if o, ok := cmd.ErrOrStderr().(*output); ok {
 		o.records.Store(true)
 	}
 }
 
-// record writes the lines of b as records of a log.
-func (o *output) record(b []byte) error {
+// leveled is standard error for texts that are of another level than INFO if they become
+// records of a log.
+type leveled struct {
+	*output
+	level slog.Level
+}
+
+// Write writes the escaped text, or its lines as records.
+func (l leveled) Write(b []byte) (int, error) {
+	if !l.records.Load() {
+		return l.output.Write(b)
+	}
 	var all bytes.Buffer
 	log := slog.New(slog.NewJSONHandler(&all, nil))
 	for line := range bytes.Lines(b) {
 		if text := bytes.TrimSpace(line); len(text) > 0 {
-			log.Info(string(text))
+			log.Log(context.Background(), l.level, string(text))
 		}
 	}
-	return o.write(o.escape(all.Bytes()))
+	return len(b), l.write(l.escape(all.Bytes()))
 }
 
 // escape returns what to write for b.

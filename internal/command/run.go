@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -27,7 +28,7 @@ func Main(root *cobra.Command) int {
 	defer stop()
 
 	if len(os.Args) < 2 || !strings.HasPrefix(os.Args[1], cobra.ShellCompRequestCmd) { // a shell that completes has no use for them
-		warnings.w = stderr
+		warnings.w = leveled{stderr, slog.LevelWarn}
 	}
 	return execute(ctx, root, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: stderr})
 }
@@ -92,6 +93,6 @@ func execute(ctx context.Context, root *cobra.Command, args []string, s streams)
 	if failed.Code == ExitUsage {
 		text += fmt.Sprintf("see: %s --help\n", command.CommandPath())
 	}
-	Say(stderr, text)
+	Say(leveled{stderr, slog.LevelError}, text)
 	return failed.Code
 }
