@@ -6,8 +6,25 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 )
+
+var (
+	timeLimit = testenv.Context
+	check     = testenv.Must
+)
+
+// open makes a socket that is closed when the test ends. Messages still queued
+// then are dropped.
+func open[S interface{ Close() error }](t *testing.T, create func(sockets.Options) (S, error), o sockets.Options) S {
+	t.Helper()
+	o.Linger = sockets.LingerNone
+	s, err := create(o)
+	check(t, err)
+	t.Cleanup(func() { check(t, s.Close()) })
+	return s
+}
 
 // TestMigrationCode: the code on docs/MIGRATION.md works. A test in internal/docs
 // compares it with the page.

@@ -1,4 +1,4 @@
-package sockets_test
+package interop
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package sockets_test
+package interop
 
 import (
 	"bytes"
@@ -14,9 +14,7 @@ import (
 	"clustermap/sockets"
 )
 
-// These tests put libzmq at the other end. The parts that all of them need are in this
-// file; the tests are in interop_router_test.go, interop_pubsub_test.go and
-// interop_life_test.go.
+// The parts that all tests need are in this file.
 
 const (
 	anyPort = testenv.AnyPort
