@@ -266,6 +266,7 @@ func (f *follower) control(name string, body []byte) error {
 		q := &f.server.sequencer
 		q.mu.Lock()
 		f.server.pair.source = binary.BigEndian.Uint64(body)
+		q.order.reigns.Shared = true
 		q.linkHeld()
 		q.mu.Unlock()
 		f.server.pair.copied.Store(true)
@@ -420,6 +421,7 @@ func (s *Server) install(ctx context.Context, b *base) error {
 	q.setState(b.state)
 	q.alarm.at = timer.Now()
 	s.pair.source, q.base = b.run, 0
+	q.order.reigns.Shared = true
 	s.pair.journal.Restored()
 	q.early.Copied(b.early, &b.seen, timer.Now())
 	q.mu.Unlock()

@@ -256,6 +256,7 @@ func (p *pair) acknowledged(peer *sockets.Peer, sequence int64) {
 		if begins, err = p.journal.Acknowledged(f.to, sequence, q.order.reigns.Newest.Last); err != nil {
 			peer.Disconnect(errFollower)
 		}
+		q.order.reigns.Shared = q.order.reigns.Shared || f.to.HasMap()
 		q.commit()
 	}
 	q.mu.Unlock()

@@ -196,7 +196,8 @@ func (p *pair) run(ctx context.Context) error {
 				continue
 			}
 			s.log.Log(ctx, changeLevel(status.Reason), "state changed", "state", status.State.String(), "reason", status.Reason.String(), "epoch", status.Epoch)
-			tookOver = now == binarystar.StatePassive || now == binarystar.StateActive && tookOver
+			// Who promotes a server says that the other one is gone, as its silence does.
+			tookOver = now == binarystar.StatePassive || status.Reason == binarystar.ReasonPromoted || now == binarystar.StateActive && tookOver
 			if now == binarystar.StatePassive && status.State == binarystar.StateActive && status.Reason == binarystar.ReasonElected {
 				s.handovers.received.Store(int64(timer.Now()))
 			}

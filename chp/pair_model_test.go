@@ -21,7 +21,9 @@ import (
 //
 // The rule that it checks: an update that a client was acknowledged is discarded only by a
 // server that copies the map of another one which has accepted updates of clients, too,
-// that the first one lacks.
+// that the first one lacks. A server that has lost its data has lacked them since it began
+// again; so another rule is that a map that both servers have had is not discarded for one
+// that only one of them ever had.
 
 // modelUpdate is an update in a log.
 type modelUpdate struct {
@@ -29,6 +31,7 @@ type modelUpdate struct {
 	state.Reign
 	client bool // made by a client; the others delete a key that has expired
 	acked  bool // the client was told
+	both   bool // both servers had the map then
 }
 
 // modelServer is a server of the modelled pair.
@@ -92,10 +95,12 @@ type modelPair struct {
 type modelMutation uint8
 
 const (
-	modelEpochs  modelMutation = iota + 1 // the number of starts counts, not the data
-	modelExpiry                           // what a server does by itself counts
-	modelCopies                           // a server copies any map
-	modelNoHolds                          // a server that was isolated accepts updates at once
+	modelEpochs     modelMutation = iota + 1 // the number of starts counts, not the data
+	modelExpiry                              // what a server does by itself counts
+	modelCopies                              // a server copies any map
+	modelNoHolds                             // a server that was isolated accepts updates at once
+	modelNewMaps                             // the terms of a map begin before the other server has it
+	modelPromotions                          // a server that is promoted does not take over
 
 	// Of isolation: see modelIsolations.
 	modelOwnIsolation
@@ -148,7 +153,7 @@ func (w *modelPair) start(i int) {
 		machine: election.NewMachine(role, modelTimeout*time.Millisecond, w.time(), epoch),
 		reigns:  s.reigns, log: s.log, run: w.runs, up: true, apart: s.apart, lost: s.lost, began: w.now,
 	}
-	s.reigns.Interim = false
+	s.reigns.Interim, s.reigns.Shared = false, w.mutation == modelNewMaps
 	if w.mutation != modelEpochs {
 		s.machine.Compare, s.machine.Copied = compareStandings, hasCopied
 	}
@@ -202,7 +207,7 @@ func (w *modelPair) step(i int, step func(m election.Machine) election.Machine) 
 	case election.StateActive:
 		if !s.active { // pair.lead
 			took := uint64(0)
-			if before.State == election.StatePassive {
+			if before.State == election.StatePassive || s.machine.Reason == election.ReasonPromoted && w.mutation != modelPromotions {
 				took = s.machine.Epoch
 			}
 			s.reigns.Begin(took)
@@ -295,7 +300,7 @@ func (w *modelPair) look(i int) {
 	}
 	switch {
 	case w.inStep(i):
-		s.idle, s.alone = 0, false
+		s.idle, s.alone, s.reigns.Shared = 0, false, true // it acknowledges
 	case !s.isolation.holds() || w.mutation == modelNoHolds:
 		s.idle++
 	}
@@ -364,7 +369,7 @@ func (w *modelPair) follow() {
 		}
 		s.log = slices.Clone(a.log)
 		s.reigns.Set(a.reigns.History())
-		s.source, s.follows, s.copied = a.run, true, true
+		s.source, s.follows, s.copied, s.reigns.Shared = a.run, true, true, true
 		w.acknowledge(1 - i)
 		w.acknowledge(i)
 	}
@@ -376,10 +381,14 @@ func (w *modelPair) discard(s, a *modelServer) {
 		return slices.ContainsFunc(log, func(u modelUpdate) bool { return u.number == number })
 	}
 	lost := slices.ContainsFunc(s.log, func(u modelUpdate) bool { return u.client && u.acked && !has(a.log, u.number) })
-	both := slices.ContainsFunc(a.log, func(u modelUpdate) bool { return u.client && !has(s.log, u.number) })
-	if lost && !both {
+	others := slices.ContainsFunc(a.log, func(u modelUpdate) bool { return u.client && !has(s.log, u.number) })
+	shared := func(u modelUpdate) bool { return u.client && u.both }
+	switch {
+	case lost && !others:
 		w.fault = "acknowledged updates are discarded for a map that has no others"
-	} else if lost {
+	case slices.ContainsFunc(s.log, shared) && !slices.ContainsFunc(a.log, shared):
+		w.fault = "a map that both servers had is discarded for one that only one of them ever had"
+	case lost:
 		w.history = append(w.history, "(discards)")
 	}
 }
@@ -426,6 +435,16 @@ func (w *modelPair) voted(i int) {
 	}
 }
 
+// lose has a server that does not run lose its data.
+func (w *modelPair) lose(i int) bool {
+	s := &w.servers[i]
+	if s.up || len(s.log) == 0 {
+		return false
+	}
+	s.log, s.reigns, s.machine.Epoch = nil, state.Reigns{}, 0
+	return true
+}
+
 // promote is what pair.promote does at the request of an operator.
 func (w *modelPair) promote(i int) bool {
 	s := &w.servers[i]
@@ -461,7 +480,7 @@ func (w *modelPair) update(i int, client bool) bool {
 	w.sequence++
 	u := modelUpdate{number: w.numbers, Reign: state.Reign{ID: s.reigns.Present, Last: w.sequence}, client: client}
 	inStep := w.inStep(i)
-	u.acked = inStep || s.alone
+	u.acked, u.both = inStep || s.alone, inStep
 	s.reigns.Advance(u.ID, u.Last)
 	s.log = append(s.log, u)
 	if inStep {
@@ -576,6 +595,24 @@ var modelEvents = func() (all []modelEvent) {
 	return all
 }()
 
+// modelLosses are events that not all tests have.
+var modelLosses = []modelEvent{
+	{"lose the data of primary", func(w *modelPair) bool { return w.lose(0) }},
+	{"lose the data of backup", func(w *modelPair) bool { return w.lose(1) }},
+}
+
+// order applies events, given their names. It fails if one of them cannot happen.
+func (w *modelPair) order(t testing.TB, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		all := slices.Concat(modelEvents, modelLosses)
+		i := slices.IndexFunc(all, func(e modelEvent) bool { return e.name == name })
+		if i < 0 || !w.apply(all[i]) {
+			t.Fatalf("%s: cannot be after %v", name, w.history)
+		}
+	}
+}
+
 // apply lets an event happen, and then a time pass in which all react to it.
 func (w *modelPair) apply(e modelEvent) bool {
 	if !e.do(w) {
@@ -602,7 +639,7 @@ func (w *modelPair) key() uint64 {
 	}
 	for i := range w.servers {
 		s := &w.servers[i]
-		flag(s.voting > 0, s.up, s.active, s.apart, s.follows, s.alone, s.copied, s.down, s.reigns.Interim, s.source == w.servers[1-i].run, s.machine.Epoch > w.servers[1-i].machine.Epoch, s.machine.Epoch < w.servers[1-i].machine.Epoch)
+		flag(s.voting > 0, s.up, s.active, s.apart, s.follows, s.alone, s.copied, s.down, s.reigns.Interim, s.reigns.Shared, s.source == w.servers[1-i].run, s.machine.Epoch > w.servers[1-i].machine.Epoch, s.machine.Epoch < w.servers[1-i].machine.Epoch)
 		b = append(b, byte(s.machine.State), byte(s.machine.Peer.State), byte(s.isolation.state))
 		for _, u := range s.log {
 			if _, ok := names[u.number]; !ok {
@@ -612,7 +649,7 @@ func (w *modelPair) key() uint64 {
 				ids[u.ID] = byte(len(ids))
 			}
 			b = append(b, names[u.number], ids[u.ID], byte(state.TermOf(u.ID)))
-			flag(u.client, u.acked, u.ID&state.ReignTook != 0)
+			flag(u.client, u.acked, u.both, u.ID&state.ReignTook != 0)
 		}
 		b = append(b, '|')
 	}
@@ -624,9 +661,9 @@ func (w *modelPair) key() uint64 {
 
 // exploreModel explores every order of events up to a length. It returns the number of
 // worlds, and the first fault.
-func exploreModel(memory bool, m modelMutation, depth int) (total int, fault string) {
+func exploreModel(begin *modelPair, depth int) (total int, fault string) {
 	seen := map[uint64]bool{}
-	worlds := []*modelPair{newModelPair(memory, m, nil)}
+	worlds := []*modelPair{begin}
 	for range depth {
 		var next []*modelPair
 		for _, w := range worlds {
@@ -670,10 +707,17 @@ func TestPairModel(t *testing.T) {
 	if testing.Short() {
 		depth = 5
 	}
-	for _, memory := range []bool{false, true} {
-		t.Run(fmt.Sprintf("memory=%v", memory), func(t *testing.T) {
+	// A pair that begins with the primary alone, whose map the backup gets later.
+	alone := newModelPair(false, 0, nil)
+	alone.order(t, "kill backup", "kill primary", "start primary", "clients ask primary", "update at primary")
+	for _, c := range []struct {
+		name  string
+		begin *modelPair
+		depth int
+	}{{"disks", newModelPair(false, 0, nil), depth}, {"memory", newModelPair(true, 0, nil), depth}, {"disks, primary first", alone, depth - 1}} {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			total, fault := exploreModel(memory, 0, depth)
+			total, fault := exploreModel(c.begin, c.depth)
 			if fault != "" {
 				t.Error(fault)
 			}

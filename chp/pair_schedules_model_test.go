@@ -36,8 +36,12 @@ func modelSeeds(seeds uint64, m modelMutation, schedule func(uint64, modelMutati
 func modelSchedule(seed uint64, m modelMutation) *modelPair {
 	random := rand.New(rand.NewPCG(seed, 1))
 	w := newModelPair(seed%2 == 0, m, random)
+	events := modelEvents
+	if seed%4 == 3 {
+		events = slices.Concat(events, modelLosses)
+	}
 	for range 40 {
-		e := modelEvents[random.IntN(len(modelEvents))]
+		e := events[random.IntN(len(events))]
 		if e.do(w) {
 			w.history = append(w.history, fmt.Sprintf("%d: %s", w.now, e.name))
 		}
@@ -107,9 +111,9 @@ func TestPairModelFindsFaults(t *testing.T) {
 	needsMemory(t)
 	t.Parallel()
 	for m, name := range map[modelMutation]string{modelEpochs: "epochs decide", modelCopies: "any map is copied"} {
-		_, fault := exploreModel(false, m, 5)
+		_, fault := exploreModel(newModelPair(false, m, nil), 5)
 		if fault == "" {
-			_, fault = exploreModel(true, m, 5)
+			_, fault = exploreModel(newModelPair(true, m, nil), 5)
 		}
 		if fault == "" {
 			t.Errorf("%s: no fault is found", name)
@@ -125,6 +129,10 @@ func TestPairModelFindsFaults(t *testing.T) {
 		t.Error("expiry counts: no fault is found")
 	}
 	t.Logf("expiry counts: %v", w)
+	if w = modelSeeds(10_000, modelNewMaps, modelSchedule); w.fault == "" {
+		t.Error("terms of a new map: no fault is found")
+	}
+	t.Logf("terms of a new map: %v", w)
 	w = modelSeeds(2000, modelNoHolds, modelSingleFaults)
 	if w.fault == "" {
 		t.Error("no holds: no fault is found")

@@ -20,8 +20,13 @@ import (
 // What a server does by itself counts for nothing: how often it has started, and the keys
 // that it has expired. Until it accepts an update of a client, its reign is an interim:
 // the term is that of the reign before.
+//
+// Terms are of a map that both servers have had. One that only one server ever had, because
+// it was the first one or has lost its data, is of term 0, however often that server has
+// started: so it does not replace the other one, with which it has nothing in common. Its
+// stints take the place of terms; of two such maps, the one that was written first counts.
 type Reign struct {
-	ID   uint64 // the term, and reignBits that identify the reign
+	ID   uint64 // the term, and ReignBits that identify the reign
 	Last int64
 }
 
@@ -46,6 +51,16 @@ const (
 	tookShift   = ReignBits - 2 - tookBits
 	tookRandom  = 1<<tookShift - 1
 
+	// In term 0 the first bit is 0, and the next ones are the stint, after the last of which
+	// the terms begin. Then come random bits that tell the stints of a map from those of
+	// others, and stintLow that identify the reign; the first of those is 0, so that interims
+	// can follow.
+	stintLow    = 1<<10 - 1
+	stintRandom = 1<<9 - 1
+	firstStint  = 1 << 18
+	stintMap    = firstStint - 1 - stintLow
+	lastStint   = ReignTook - firstStint
+
 	// interimShare bounds the distance of an interim to the reign before, which is random, to
 	// a part of what is left in the term. So there is room for thousands of them.
 	interimShare = 128
@@ -64,10 +79,38 @@ const (
 // TermOf returns the term of a reign.
 func TermOf(id uint64) uint64 { return id >> ReignBits }
 
+// line returns the part of an id that rises with each reign that is not an interim: the term
+// and, in term 0, the stint.
+func line(id uint64) uint64 { return id &^ lowBits(id) }
+
+// lowBits returns the bits of an id that identify the reign within its line.
+func lowBits(id uint64) uint64 {
+	if TermOf(id) == 0 {
+		return stintLow
+	}
+	return reignLow
+}
+
+// stintAfter returns the id of a new reign of a map that only one server ever had.
+func stintAfter(before uint64) uint64 {
+	id := before&^(firstStint-1) + firstStint | rand.Uint64()&stintRandom
+	if before < firstStint {
+		return id | rand.Uint64()&stintMap
+	}
+	return id | before&stintMap
+}
+
+// isStint reports whether a reign is a stint of a map that only one server has had.
+func isStint(id uint64) bool { return id >= firstStint && TermOf(id) == 0 }
+
 // reignAfter returns the id of a new reign in which a client's update is accepted, given the id of the
-// one before. took is the epoch of a server that took over, else 0.
+// one before. took is the epoch of a server that took over, else 0. The first term is that of
+// the reign in which both servers got the map, also if that begins with a stint.
 func reignAfter(before, took uint64) uint64 {
 	id := (TermOf(before) + 1) << ReignBits
+	if isStint(before) {
+		id = 2 << ReignBits
+	}
 	if took == 0 {
 		return id | rand.Uint64()&reignRandom
 	}
@@ -76,7 +119,7 @@ func reignAfter(before, took uint64) uint64 {
 
 // interimAfter returns the id of a new reign in which no client's update was accepted yet.
 func interimAfter(before, took uint64) uint64 {
-	room := reignLow - before&reignLow
+	room := lowBits(before) &^ before
 	if room == 0 {
 		return reignAfter(before, took) // after more interims than anybody sees
 	}
@@ -88,12 +131,14 @@ func interimAfter(before, took uint64) uint64 {
 // the opposite, and 0 if both have the same. If both lack some of the other's, the later
 // term decides; of the same term, the server that took over, and of two that did, the one
 // that took over later: it had followed the other one, which may have told no client of an
-// update since. Then who began first, because the other one has lost what it had.
+// update since. Then who began first, because the other one has lost what it had; so it is
+// for stints of different maps.
 func Compare(a, b Reign) int {
 	switch {
 	case a.ID == b.ID, a.Last == 0, b.Last == 0:
 		return cmp.Compare(a.Last, b.Last)
-	case TermOf(a.ID) != TermOf(b.ID):
+	case isStint(a.ID) && isStint(b.ID) && (a.ID^b.ID)&stintMap != 0: // different maps
+	case line(a.ID) != line(b.ID):
 		return cmp.Compare(a.ID, b.ID)
 	case (a.ID^b.ID)&ReignTook != 0:
 		return cmp.Compare(a.ID&ReignTook, b.ID&ReignTook)
@@ -120,6 +165,7 @@ type Reigns struct {
 
 	Present uint64 // the id that the next update gets
 	Interim bool   // no client's update was accepted in the present reign
+	Shared  bool   // the other server has had this map, as far as this run of the server knows
 	took    uint64 // the epoch of the present reign if the server was passive before it, else 0
 }
 
@@ -135,17 +181,23 @@ func (r *Reigns) Begin(took uint64) {
 // Count makes the present reign one that counts. It must be called before a client's
 // update is accepted.
 func (r *Reigns) Count() {
-	if r.Interim {
-		r.Present, r.Interim = reignAfter(r.Newest.ID, r.took), false
+	switch {
+	case r.Interim && !r.Shared && r.Newest.ID < lastStint:
+		r.Present = stintAfter(r.Newest.ID)
+	case r.Interim:
+		r.Present = reignAfter(r.Newest.ID, r.took)
+	case r.Shared && TermOf(r.Present) == 0: // the other server has got the map since it began
+		r.Present = reignAfter(0, r.took)
 	}
+	r.Interim = false
 }
 
 // Accepted returns the last reign in which a client's update was accepted: of the reigns
-// with the newest term, the one that is not an interim.
+// with the newest term or stint, the one that is not an interim.
 func (r *Reigns) Accepted() Reign {
 	last := r.Newest
 	for _, before := range slices.Backward(r.Earlier) {
-		if TermOf(before.ID) != TermOf(last.ID) {
+		if line(before.ID) != line(last.ID) {
 			break
 		}
 		last = before
@@ -161,7 +213,7 @@ func (r *Reigns) Advance(id uint64, last int64) {
 	if id != r.Newest.ID && r.Newest.Last > 0 {
 		if len(r.Earlier) >= MaxReigns-1 {
 			oldest := 0
-			if TermOf(r.Earlier[0].ID) == TermOf(id) {
+			if line(r.Earlier[0].ID) == line(id) {
 				oldest = 1 // the rest are interims, and this one decides
 			}
 			r.Earlier = slices.Delete(r.Earlier, oldest, oldest+len(r.Earlier)-(MaxReigns-2))

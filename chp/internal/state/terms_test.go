@@ -48,6 +48,7 @@ func TestReigns(t *testing.T) {
 func TestReignNumbers(t *testing.T) {
 	t.Parallel()
 	var q struct{ Reigns Reigns }
+	q.Reigns.Shared = true
 	for i := range uint64(1000) {
 		before := q.Reigns.Newest
 		q.Reigns.Begin(i % 2 * i)
@@ -67,6 +68,55 @@ func TestReignNumbers(t *testing.T) {
 		if q.Reigns.Present != got.ID {
 			t.Fatal("a second update begins another reign")
 		}
+	}
+}
+
+// TestTermsBeginWhenBothHaveTheMap: as long as only one server has had a map, its reigns are of
+// term 0, in the order in which it accepted updates, and lower than all of a map that both
+// have had. When the other one gets it the term begins, also within a reign.
+func TestTermsBeginWhenBothHaveTheMap(t *testing.T) {
+	t.Parallel()
+	var r Reigns
+	count := func() Reign {
+		r.Count()
+		r.Advance(r.Present, r.Newest.Last+1)
+		return r.Accepted()
+	}
+	for i := range uint64(lastStint / firstStint) {
+		before := r.Accepted()
+		r.Begin(i % 2 * i)
+		for range i % 3 { // it expires something first
+			r.Advance(r.Present, r.Newest.Last+1)
+			if got := r.Accepted(); i > 0 && got != before {
+				t.Fatalf("an interim counts: %x after %x", got, before)
+			}
+		}
+		got := count()
+		if got.ID <= before.ID || Compare(got, before) <= 0 || Compare(before, got) >= 0 || TermOf(got.ID) != 0 || got.ID&ReignTook != 0 ||
+			i > 0 && (got.ID^before.ID)&stintMap != 0 {
+			t.Fatalf("%x after %x", got, before)
+		}
+		if Compare(got, Reign{1 << ReignBits, 1 << 40}) >= 0 {
+			t.Fatalf("%x, which only one server has had, outranks a map of both", got)
+		}
+		if again := count(); again.ID != got.ID {
+			t.Fatalf("a second update begins another reign: %x after %x", again, got)
+		}
+		for _, begins := range []uint64{1, 2} { // the reign goes on, or another one begins
+			shared := r
+			shared.Shared = true
+			if begins == 2 {
+				shared.Begin(7)
+			}
+			shared.Count()
+			if TermOf(shared.Present) != begins {
+				t.Fatalf("%x is not of term %d, though the other server has the map", shared.Present, begins)
+			}
+		}
+	}
+	r.Begin(0)
+	if got := count(); TermOf(got.ID) != 2 {
+		t.Fatalf("%x after the last stint", got)
 	}
 }
 
@@ -115,6 +165,10 @@ func TestCompareReigns(t *testing.T) {
 		{"one term, one took over later", Reign{reignAfter(0, 8), 1}, Reign{reignAfter(0, 7), 9}, 1},
 		{"one term, one that began later took over later", Reign{reignAfter(0, 8), 9}, Reign{reignAfter(0, 7), 1}, 1},
 		{"one term, one took over later, and its bits begin again", Reign{reignAfter(0, 5<<tookBits+1), 9}, Reign{reignAfter(0, 5<<tookBits-1), 1}, 1},
+		{"of a map of one server, a later stint", Reign{5*firstStint | 3*(stintLow+1), 1}, Reign{4*firstStint | 3*(stintLow+1), 9}, 1},
+		{"of two maps of one server each, the one written earlier", Reign{firstStint | 2*(stintLow+1), 1}, Reign{5*firstStint | 3*(stintLow+1), 9}, 1},
+		{"a stint, and none", Reign{firstStint, 9}, Reign{0, 1}, 1},
+		{"a term, and a stint", Reign{term, 9}, Reign{lastStint, 1}, 1},
 		{"one term, as far apart as cannot be", Reign{reignAfter(0, 1<<(tookBits-1)), 1}, Reign{reignAfter(0, 1<<tookBits), 9}, 1},
 	} {
 		if a, b := Compare(c.a, c.b), Compare(c.b, c.a); a != c.want || b != -c.want {
