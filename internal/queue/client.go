@@ -1,6 +1,9 @@
 package queue
 
-import "iter"
+import (
+	"iter"
+	"sync"
+)
 
 // Client stands for whoever is behind some queues of an inbox: a key, a user, or an
 // address. Clients are served in turn, and the queues of one client in turn within it, so
@@ -9,7 +12,7 @@ type Client struct {
 	key    string // in Inbox.clients
 	queues int    // that have joined, and have a peer or messages
 	ready  lane   // in Inbox.ready
-	held   lane   // in Inbox.held
+	held   lane   // in total.held
 }
 
 // lane is the queues of one client in a ring of turns.
@@ -71,6 +74,9 @@ func remove[T comparable](r *Ring[T], v T) {
 	}
 }
 
+// clients are those that have joined, by their keys. Inbox.mu guards them.
+type clients map[string]*Client
+
 // Join says which client a queue belongs to, before the queue is used. A queue that does
 // not join is a client of its own.
 func (in *Inbox) Join(q *Inqueue, key string) {
@@ -80,7 +86,7 @@ func (in *Inbox) Join(q *Inqueue, key string) {
 	if c == nil {
 		c = &Client{key: key}
 		if in.clients == nil {
-			in.clients = map[string]*Client{}
+			in.clients = clients{}
 		}
 		in.clients[key] = c
 	}
@@ -91,59 +97,64 @@ func (in *Inbox) Join(q *Inqueue, key string) {
 // Client returns the client of a queue. It does not change after Join.
 func (q *Inqueue) Client() *Client { return q.client }
 
-// part forgets a client when none of its queues has a peer or messages. mu must be held.
-func (in *Inbox) part(q *Inqueue) {
+// part forgets a client when none of its queues has a peer or messages.
+func (c clients) part(q *Inqueue) {
 	if !q.joined {
 		return
 	}
 	q.joined = false
 	if q.client.queues--; q.client.queues == 0 {
-		delete(in.clients, q.client.key)
+		delete(c, q.client.key)
 	}
 }
 
-// The high-water marks are those of one peer. The total bounds what all of them together
-// have put in their queues: at it, readers wait, and are let in one batch each, in turn, as
-// the application takes messages. Whole messages only are queued, so there is always one
-// to take. A reader that was let in has its batch counted at once, so the total is exceeded
-// by one batch at most.
+// total bounds what all queues of an inbox together hold; their high-water marks are those of
+// one peer. At it, readers wait, and are let in one batch each, in turn, as the application
+// takes messages. Whole messages only are queued, so there is always one to take. A reader
+// that was let in has its batch counted at once, so the total is exceeded by one batch at
+// most. Inbox.mu guards it.
+type total struct {
+	most int
+	used int   // bytes in all queues, and of the readers that were let in
+	held turns // queues whose readers wait
+}
 
 // admit waits until all queues together take a batch that costs so much. It returns
-// false if the inbox or gone was closed first, or the queue cut. mu must be held, and is
+// false if done or gone was closed first, or the queue cut. mu must be held, and is
 // released meanwhile.
-func (in *Inbox) admit(q *Inqueue, cost int, gone <-chan struct{}) bool {
-	if in.used < in.total && in.held.count == 0 {
+func (t *total) admit(q *Inqueue, cost int, mu *sync.Mutex, gone, done <-chan struct{}) bool {
+	if t.used < t.most && t.held.count == 0 {
 		return true
 	}
 	q.awaits, q.held = cost, true
-	in.held.push(&q.client.held, q)
-	in.release()
+	t.held.push(&q.client.held, q)
+	t.release()
 	for q.held {
-		if q.state == inCut || q.room.Sleep(&in.mu, gone, in.done, nil) != nil {
+		if q.state == inCut || q.room.Sleep(mu, gone, done, nil) != nil {
 			if q.held {
 				q.held = false
-				in.held.remove(&q.client.held, q)
+				t.held.remove(&q.client.held, q)
 			} else {
-				in.used -= q.awaits
+				t.used -= q.awaits
 			}
-			in.release() // the turn is another's
+			t.release() // the turn is another's
 			return false
 		}
 	}
-	in.used -= q.awaits   // the caller puts it, and counts it again
+	t.used -= q.awaits    // the caller puts it, and counts it again
 	if q.state == inCut { // since it was let in
-		in.release()
+		t.release()
 		return false
 	}
 	return true
 }
 
-// release lets readers in while the total allows it. mu must be held.
-func (in *Inbox) release() {
-	for in.held.count > 0 && in.used < in.total {
-		q := in.held.pop()
+// release lets readers in while the total allows it.
+func (t *total) release() {
+	for t.held.count > 0 && t.used < t.most {
+		q := t.held.pop()
 		q.held = false
-		in.used += q.awaits
+		t.used += q.awaits
 		q.room.Wake()
 	}
 }

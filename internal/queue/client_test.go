@@ -44,7 +44,7 @@ func TestClientWithManyConnectionsHasOneTurn(t *testing.T) {
 	}
 	batch.Release()
 	in.Discard()
-	if in.ready.count != 0 || in.ready.lanes.Len() != 0 || in.used != 0 {
+	if in.ready.count != 0 || in.ready.lanes.Len() != 0 || in.total.used != 0 {
 		t.Errorf("%+v", in.Status())
 	}
 }
@@ -192,10 +192,10 @@ func TestReaderThatWasLetInDropsForACutQueue(t *testing.T) {
 		in.mu.Lock()
 		first := in.unlist()
 		b := first.pop()
-		first.size, in.used = HWM{}, 0
-		in.release()
-		if second.held || in.held.count != 1 {
-			t.Errorf("the second one is held: %v, %d are", second.held, in.held.count)
+		first.size, in.total.used = HWM{}, 0
+		in.total.release()
+		if second.held || in.total.held.count != 1 {
+			t.Errorf("the second one is held: %v, %d are", second.held, in.total.held.count)
 		}
 		second.state = inCut // as Cut does
 		in.mu.Unlock()

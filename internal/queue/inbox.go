@@ -27,18 +27,10 @@ type Inbox struct {
 	done  chan struct{} // closed by Close
 	spare spans         // for the readers
 
-	dry uint64 // how often ready became empty; see Marks
-
-	total   int                // of the bytes in all queues; see admit
-	used    int                // bytes in all queues, and of the readers that were let in
-	held    turns              // queues whose readers wait because of the total
-	clients map[string]*Client // that have joined
-
-	leftovers int  // bytes in queues of peers that have gone
-	newcomers Gate // readers of new peers wait here while leftovers are too many
-
-	watch    watch         // Pollers, which wait for several sockets at once, also to send
-	readable chan struct{} // see Readable; nil before its first use
+	total     total
+	clients   clients
+	leftovers leftovers
+	watch     watch
 
 	loan    *Lending // a connection that receive calls may read themselves, or nil
 	sources int      // connected peers
@@ -55,7 +47,7 @@ type Inqueue struct {
 	client  *Client
 	joined  bool // counted in client.queues
 
-	held   bool // in Inbox.held
+	held   bool // in total.held
 	awaits int  // the cost of the batch for which it is there, or was let in
 
 	room  Gate        // its readers wait here while it is full
@@ -98,8 +90,8 @@ type inbatch struct {
 // Init sets the high-water mark of each queue, and the total of their bytes. With conflate
 // a queue keeps the last message only.
 func (in *Inbox) Init(limits HWM, total int, conflate bool) {
-	in.limits, in.total, in.conflate, in.grace = limits, total, conflate, aheadGrace
-	in.some, in.newcomers = NewGate(), NewGate()
+	in.limits, in.total.most, in.conflate, in.grace = limits, total, conflate, aheadGrace
+	in.some, in.leftovers.newcomers = NewGate(), NewGate()
 	in.done = make(chan struct{})
 }
 
@@ -128,7 +120,7 @@ func (in *Inbox) Put(q *Inqueue, b *Batch, gone <-chan struct{}) (awaited bool) 
 	if in.conflate && len(b.Spans) > 0 {
 		in.replace(q, b)
 	}
-	for len(b.Spans) > 0 && q.state != inCut && (gone == nil || in.await(q, gone) && in.admit(q, b.Cost, gone)) {
+	for len(b.Spans) > 0 && q.state != inCut && (gone == nil || in.await(q, gone) && in.total.admit(q, b.Cost, &in.mu, gone, in.done)) {
 		item := inbatch{Batch: *b}
 		if room := in.limits.Messages - q.size.Messages; gone == nil || len(b.Spans) <= room {
 			*b = Batch{}
@@ -142,7 +134,7 @@ func (in *Inbox) Put(q *Inqueue, b *Batch, gone <-chan struct{}) (awaited bool) 
 		q.batches.Push(item)
 		q.size.Messages += len(item.Spans)
 		q.size.Bytes += item.Cost
-		in.used += item.Cost
+		in.total.used += item.Cost
 		awaited = in.some.Waiters() > 0
 		in.list(q)
 	}
@@ -172,8 +164,8 @@ func (in *Inbox) await(q *Inqueue, gone <-chan struct{}) bool {
 	for q.state != inCut {
 		gate, over := &q.room, (<-chan time.Time)(nil)
 		switch {
-		case q.state == inFresh && in.leftovers >= in.limits.Bytes:
-			gate = &in.newcomers
+		case q.state == inFresh && in.leftovers.bytes >= in.limits.Bytes:
+			gate = &in.leftovers.newcomers
 		case in.full(q):
 			q.until = in.limits.Low()
 		case q.ahead():
@@ -236,7 +228,10 @@ type InboxStatus struct {
 func (in *Inbox) Status() InboxStatus {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	s := InboxStatus{Ready: in.ready.count, Bytes: in.used, Held: in.held.count, Clients: len(in.clients), Leftovers: in.leftovers, Newcomers: in.newcomers.Waiters(), Watched: in.watch.on.Load()}
+	s := InboxStatus{
+		Ready: in.ready.count, Bytes: in.total.used, Held: in.total.held.count, Clients: len(in.clients),
+		Leftovers: in.leftovers.bytes, Newcomers: in.leftovers.newcomers.Waiters(), Watched: in.watch.on.Load(),
+	}
 	if l := in.loan; l != nil {
 		s.Loan, s.Read, s.Lapsed = l.from, l.taken, l.lapsed
 	}
@@ -416,16 +411,16 @@ func (in *Inbox) taken(q *Inqueue, n HWM) {
 func (in *Inbox) settle(q *Inqueue, n HWM) (told receipt) {
 	q.size.Messages -= n.Messages
 	q.size.Bytes -= n.Bytes
-	in.used -= n.Bytes
+	in.total.used -= n.Bytes
 	invariants.Assert(q.batches.Len() > 0 || q.size == HWM{}, "an empty queue has nothing to count")
 	if q.state == inGone {
-		in.forget(q, n)
+		in.leftovers.forget(q, n, in.limits.Low().Bytes)
 	}
 	if q.left && q.size.Messages == 0 {
-		in.part(q)
+		in.clients.part(q)
 	}
-	if in.held.count > 0 {
-		in.release()
+	if in.total.held.count > 0 {
+		in.total.release()
 	}
 	if q.slow && q.size.Bytes < aheadBytes/2 {
 		q.slow = false
@@ -553,8 +548,8 @@ func (in *Inbox) Close() {
 	in.over = true
 	close(in.done)
 	in.recall()
-	if in.readable != nil {
-		close(in.readable)
+	if in.watch.readable != nil {
+		close(in.watch.readable)
 	}
 	in.Tell()
 }

@@ -405,7 +405,7 @@ func TestNewcomersOfCutQueue(t *testing.T) {
 	cut.Init(true)
 	other.Init(true)
 	in.mu.Lock()
-	in.leftovers = 1000
+	in.leftovers.bytes = 1000
 	in.mu.Unlock()
 	done := make(chan bool, 2)
 	gone := make(chan struct{})
@@ -414,15 +414,15 @@ func TestNewcomersOfCutQueue(t *testing.T) {
 		eventually(t, "readers wait", func() bool {
 			in.mu.Lock()
 			defer in.mu.Unlock()
-			return in.newcomers.Waiters() == waiters
+			return in.leftovers.newcomers.Waiters() == waiters
 		})
 	}
 	wait(&cut, 1)
 	in.Cut(&cut)
 	wait(&other, 2)
 	in.mu.Lock()
-	in.leftovers = 0
-	in.newcomers.Wake()
+	in.leftovers.bytes = 0
+	in.leftovers.newcomers.Wake()
 	in.mu.Unlock()
 	for range 2 {
 		select {

@@ -17,22 +17,36 @@ func (in *Inbox) Leave(q *Inqueue) {
 	defer in.mu.Unlock()
 	q.left = true
 	if q.size.Messages > 0 {
-		q.state = inGone
-		in.leftovers += q.size.Bytes + leftPeer
+		in.leftovers.add(q, q.size.Bytes)
 	} else {
-		in.part(q)
+		in.clients.part(q)
 	}
 }
 
-// forget updates the count of leftovers after n was taken from the queue of a peer
-// that has gone. mu must be held.
-func (in *Inbox) forget(q *Inqueue, n HWM) {
-	in.leftovers -= n.Bytes
+// leftovers are the messages of peers that have gone. Inbox.mu guards them.
+type leftovers struct {
+	bytes     int
+	newcomers Gate // readers of new peers wait here while they are too many
+}
+
+// add counts further bytes in the queue of a peer that has gone.
+func (l *leftovers) add(q *Inqueue, bytes int) {
+	l.bytes += bytes
+	if q.state != inGone {
+		q.state = inGone
+		l.bytes += leftPeer
+	}
+}
+
+// forget updates the count after n was taken from the queue of a peer that has gone. Below
+// low, new peers may go on.
+func (l *leftovers) forget(q *Inqueue, n HWM, low int) {
+	l.bytes -= n.Bytes
 	if q.size.Messages == 0 {
-		in.leftovers -= leftPeer
+		l.bytes -= leftPeer
 		q.state = inKnown
 	}
-	if in.leftovers < in.limits.Low().Bytes {
-		in.newcomers.Wake()
+	if l.bytes < low {
+		l.newcomers.Wake()
 	}
 }

@@ -80,7 +80,7 @@ func (in *Inbox) Lend(l *Lending, gone <-chan struct{}) error {
 func (in *Inbox) offerLoan(l *Lending) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.sources != 1 || in.over || in.readable != nil || in.watch.on.Load() {
+	if in.sources != 1 || in.over || in.watch.readable != nil || in.watch.on.Load() {
 		return false
 	}
 	l.used, l.recalled, l.lapsed = true, false, false

@@ -8,15 +8,15 @@ package queue
 func (in *Inbox) SetLimits(limits HWM, total int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.limits, in.total = limits, total
+	in.limits, in.total.most = limits, total
 	for i := range in.ready.lanes.Len() { // a queue whose readers wait has messages
 		queues := &(*in.ready.lanes.At(i)).queues
 		for j := range queues.Len() {
 			(*queues.At(j)).room.WakeAll()
 		}
 	}
-	in.release()
-	in.newcomers.WakeAll()
+	in.total.release()
+	in.leftovers.newcomers.WakeAll()
 }
 
 // Report changes the number of messages given to Connect.

@@ -22,13 +22,9 @@ func (in *Inbox) PutBack(q *Inqueue, b *Batch) {
 	q.batches.PushFront(inbatch{Batch: *b})
 	q.size.Messages += n.Messages
 	q.size.Bytes += n.Bytes
-	in.used += n.Bytes
+	in.total.used += n.Bytes
 	if q.left {
-		in.leftovers += n.Bytes
-		if q.state != inGone {
-			q.state = inGone
-			in.leftovers += leftPeer
-		}
+		in.leftovers.add(q, n.Bytes)
 	}
 	if q.link != nil {
 		// The link has got a receipt for these messages, or will. It must not get another

@@ -18,6 +18,10 @@ type watch struct {
 	others atomic.Uint64 // changes other than arrivals; see Inbox.Marks
 	mu     sync.Mutex
 	tokens []chan<- struct{} // capacity 1
+
+	// Guarded by Inbox.mu.
+	dry      uint64        // how often there were no messages left; see Marks
+	readable chan struct{} // see Readable; nil before its first use
 }
 
 // Tell notifies all Pollers. It must be called after the change, and may be
@@ -45,7 +49,7 @@ func (in *Inbox) arrived() {
 func (in *Inbox) Marks() (dry, others uint64) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.dry, in.watch.others.Load()
+	return in.watch.dry, in.watch.others.Load()
 }
 
 func (w *watch) tell() {
@@ -87,34 +91,36 @@ func (in *Inbox) Unwatch(token chan<- struct{}) {
 func (in *Inbox) Readable() <-chan struct{} {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.readable == nil {
-		in.readable = make(chan struct{}, 1)
+	if in.watch.readable == nil {
+		in.watch.readable = make(chan struct{}, 1)
 		in.recall()
 		if in.over {
-			close(in.readable)
+			close(in.watch.readable)
 		}
 		in.signal()
 	}
-	return in.readable
+	return in.watch.readable
 }
 
 // signal makes the channel of Readable hold a value if there are messages, and
 // none otherwise, and counts for Marks. mu must be held, as by all code that changes whether there
 // are messages.
-func (in *Inbox) signal() {
-	if in.ready.count == 0 {
-		in.dry++
+func (in *Inbox) signal() { in.watch.signal(in.ready.count > 0, in.over) }
+
+func (w *watch) signal(some, over bool) {
+	if !some {
+		w.dry++
 	}
 	switch {
-	case in.readable == nil || in.over:
-	case in.ready.count > 0:
+	case w.readable == nil || over:
+	case some:
 		select {
-		case in.readable <- struct{}{}:
+		case w.readable <- struct{}{}:
 		default:
 		}
 	default:
 		select {
-		case <-in.readable:
+		case <-w.readable:
 		default:
 		}
 	}
