@@ -17,18 +17,18 @@ import (
 	"clustermap/zmtp"
 )
 
-// TestS3_SlowJudge: with a slow authenticator and many more clients than
-// MaxHandshakes, newcomers wait and each client is judged once and let in: no client that
+// TestSlowAuthenticatorEvictsNobody: with a slow authenticator and many more clients than
+// MaxHandshakes, newcomers wait and each client is authenticated once and let in: no client that
 // waits for the authenticator is evicted.
-func TestS3_SlowJudge(t *testing.T) {
+func TestSlowAuthenticatorEvictsNobody(t *testing.T) {
 	t.Parallel()
 	const clients, most = 48, 8
-	var judged, running, peak atomic.Int32
+	var authenticated, running, peak atomic.Int32
 	seen := newEvents()
 	pull := open(t, NewPull, Options{MaxHandshakes: most, Monitor: seen.tell, Security: Security{
 		PlainServer: true,
 		Authenticate: func(ctx context.Context, r AuthRequest) (User, error) {
-			judged.Add(1)
+			authenticated.Add(1)
 			n := running.Add(1)
 			defer running.Add(-1)
 			for p := peak.Load(); n > p && !peak.CompareAndSwap(p, n); p = peak.Load() {
@@ -49,20 +49,20 @@ func TestS3_SlowJudge(t *testing.T) {
 	for range clients {
 		seen.await(t, EventHandshakeSucceeded)
 	}
-	if n := judged.Load(); n != clients {
-		t.Errorf("%d judgements of %d clients", n, clients)
+	if n := authenticated.Load(); n != clients {
+		t.Errorf("%d calls for %d clients", n, clients)
 	}
 	if n := peak.Load(); n > most {
-		t.Errorf("%d judgements at once, the bound is %d", n, most)
+		t.Errorf("%d calls at once, the bound is %d", n, most)
 	}
 	if n := seen.count(EventHandshakeFailed); n > 0 {
 		t.Errorf("%d handshakes failed", n)
 	}
 }
 
-// TestS3_Stalled: peers that stall, before or after their first bytes, give way to
-// newcomers long before the end of their time; one that is being judged does not.
-func TestS3_Stalled(t *testing.T) {
+// TestStalledHandshakesGiveWay: peers that stall, before or after their first bytes, give way to
+// newcomers long before the end of their time; one that is being authenticated does not.
+func TestStalledHandshakesGiveWay(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
@@ -108,9 +108,9 @@ func TestS3_Stalled(t *testing.T) {
 	}
 }
 
-// TestS3_AllJudged: while all handshakes wait for the authenticator a newcomer
+// TestNewcomerWaitsForTheAuthenticator: while all handshakes wait for the authenticator a newcomer
 // waits too, and gets in as soon as one of them has ended.
-func TestS3_AllJudged(t *testing.T) {
+func TestNewcomerWaitsForTheAuthenticator(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
@@ -169,9 +169,9 @@ func plainHello(name string) []byte {
 	return zmtp.AppendCommand(zmtp.AppendGreeting(nil, zmtp.Greeting{Major: 3, Minor: 1, Mechanism: "PLAIN"}), "HELLO", append(data, 0))
 }
 
-// TestS4_PeerLeaves: a peer that goes away while it is judged is noticed at once,
+// TestPeerLeavesWhileAuthenticated: a peer that goes away while it is authenticated is noticed at once,
 // with libzmq's number for it, and the authenticator is told.
-func TestS4_PeerLeaves(t *testing.T) {
+func TestPeerLeavesWhileAuthenticated(t *testing.T) {
 	t.Parallel()
 	for _, asks := range []string{"Authenticate", "handler"} {
 		for name, says := range map[string][]byte{"PLAIN": plainHello("user"), "NULL": greeting(1)} {
@@ -216,9 +216,9 @@ func TestS4_PeerLeaves(t *testing.T) {
 	}
 }
 
-// TestS4_ZAPQueue: requests for peers that have gone do not pile up at a ZAP handler
+// TestZAPRequestsDoNotPileUp: requests for peers that have gone do not pile up at a ZAP handler
 // that receives nothing.
-func TestS4_ZAPQueue(t *testing.T) {
+func TestZAPRequestsDoNotPileUp(t *testing.T) {
 	t.Parallel()
 	const most = 4 // calls at a time, each of which may be about to send its request
 	names := new(Inproc)
@@ -255,9 +255,9 @@ func TestS4_ZAPQueue(t *testing.T) {
 	}
 }
 
-// TestS4_DeafAuthenticator: calls of an authenticator that ignores its context are
+// TestCallsOfADeafAuthenticatorAreBounded: calls of an authenticator that ignores its context are
 // bounded, with any number of peers that come and go.
-func TestS4_DeafAuthenticator(t *testing.T) {
+func TestCallsOfADeafAuthenticatorAreBounded(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	const most = 4
@@ -276,7 +276,7 @@ func TestS4_DeafAuthenticator(t *testing.T) {
 		r := dialRaw(t, router.LastEndpoint())
 		r.send(plainHello("gone"))
 		if i < most {
-			eventually(t, "it is judged", func() bool { return calls.Load() == int32(i+1) })
+			eventually(t, "it is authenticated", func() bool { return calls.Load() == int32(i+1) })
 		}
 		r.conn.Close()
 		seen.await(t, EventHandshakeFailed)
@@ -291,9 +291,9 @@ func TestS4_DeafAuthenticator(t *testing.T) {
 	wantRecv(t, func() (Message, error) { return router.Recv(ctx) }, "me", "x")
 }
 
-// TestS4_BytesMeanwhile: bytes that a peer sends while it is judged are kept, up to the
+// TestBytesDuringAuthenticationAreKept: bytes that a peer sends while it is authenticated are kept, up to the
 // size of a command; more ends the connection.
-func TestS4_BytesMeanwhile(t *testing.T) {
+func TestBytesDuringAuthenticationAreKept(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()

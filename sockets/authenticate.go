@@ -130,8 +130,8 @@ func AllowUsers(passwords map[string]string) Authenticator {
 	}
 }
 
-// judge returns what decides about a client; see engine.Security.
-func (s *socket) judge(sec *Security, c zmtp.Credentials, address string) (func(context.Context) engine.Verdict, error) {
+// authenticate returns what decides about a client; see engine.Security.
+func (s *socket) authenticate(sec *Security, c zmtp.Credentials, address string) (func(context.Context) engine.Verdict, error) {
 	ask := s.authenticator(sec)
 	if ask == nil {
 		if sec.role() == rolePlainServer || sec.ZAPEnforceDomain && sec.ZAPDomain != "" {

@@ -10,7 +10,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// TestAuthenticateSlowly: a peer whose judgement takes long does not keep others out, and
+// TestAuthenticateSlowly: a peer whose authentication takes long does not keep others out, and
 // its time is bounded.
 func TestAuthenticateSlowly(t *testing.T) {
 	t.Parallel()
@@ -35,7 +35,7 @@ func TestAuthenticateSlowly(t *testing.T) {
 	must(t, slow.Connect(router.LastEndpoint()))
 	asking := <-asked
 	if _, bounded := asking.Deadline(); !bounded {
-		t.Error("the judge's time is not bounded")
+		t.Error("the authenticator's time is not bounded")
 	}
 	quick := open(t, NewDealer, Options{Security: Security{PlainUsername: "quick"}})
 	must(t, quick.Connect(router.LastEndpoint()))
@@ -47,11 +47,11 @@ func TestAuthenticateSlowly(t *testing.T) {
 	}
 	within(t, "Close", func() { must(t, router.Close()) })
 	if asking.Err() == nil {
-		t.Error("the judge was not told of the end")
+		t.Error("the authenticator was not told of the end")
 	}
 }
 
-// TestAuthenticateTimeout: a handshake's time includes the judge's.
+// TestAuthenticateTimeout: a handshake's time includes the authenticator's.
 func TestAuthenticateTimeout(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
@@ -70,16 +70,16 @@ func TestAuthenticateTimeout(t *testing.T) {
 	close(release)
 }
 
-// TestAllow: the ready-made judges let in exactly the keys and users that they know.
+// TestAllow: the ready-made authenticators let in exactly the keys and users that they know.
 func TestAllow(t *testing.T) {
 	t.Parallel()
 	known, stranger := zmtp.GenerateKeyPair().Public, zmtp.GenerateKeyPair().Public
 	keys := AllowKeys(known)
 	users := AllowUsers(map[string]string{"user": "password", "open": ""})
 	for name, c := range map[string]struct {
-		judge Authenticator
-		r     AuthRequest
-		want  string
+		authenticate Authenticator
+		r            AuthRequest
+		want         string
 	}{
 		"known key":      {keys, AuthRequest{Mechanism: "CURVE", key: known}, known.String()},
 		"unknown key":    {keys, AuthRequest{Mechanism: "CURVE", key: stranger}, ""},
@@ -92,7 +92,7 @@ func TestAllow(t *testing.T) {
 		"unknown user":   {users, AuthRequest{Mechanism: "PLAIN", username: "other"}, ""},
 		"no user":        {users, AuthRequest{Mechanism: "NULL"}, ""},
 	} {
-		user, err := c.judge(t.Context(), c.r)
+		user, err := c.authenticate(t.Context(), c.r)
 		if user.ID != c.want || (c.want == "") != errors.Is(err, ErrDenied) {
 			t.Errorf("%s: %q, %v", name, user.ID, err)
 		}

@@ -97,9 +97,9 @@ func TestLibzmq_socks(t *testing.T) {
 	}
 }
 
-// TestS16_BareIPv6: an IPv6 address needs no brackets, to bind, to connect and as
+// TestBareIPv6: an IPv6 address needs no brackets, to bind, to connect and as
 // a source; and the source is used on the way to a proxy as well.
-func TestS16_BareIPv6(t *testing.T) {
+func TestBareIPv6(t *testing.T) {
 	t.Parallel()
 	hasIPv6(t)
 	ctx := testContext(t)

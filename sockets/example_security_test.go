@@ -62,13 +62,13 @@ func ExampleSecurity() {
 func ExampleAuthenticator() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	judge := func(_ context.Context, r sockets.AuthRequest) (sockets.User, error) {
+	authenticate := func(_ context.Context, r sockets.AuthRequest) (sockets.User, error) {
 		if r.Username() != "admin" || r.Password() != "secret" {
 			return sockets.User{}, fmt.Errorf("%w: no such user", sockets.ErrDenied)
 		}
 		return sockets.User{ID: r.Username(), Metadata: map[string]string{"Group": "staff"}}, nil
 	}
-	server, err := sockets.NewPull(sockets.Options{Security: sockets.Security{PlainServer: true, Authenticate: judge}})
+	server, err := sockets.NewPull(sockets.Options{Security: sockets.Security{PlainServer: true, Authenticate: authenticate}})
 	if err != nil {
 		fmt.Println(err)
 		return

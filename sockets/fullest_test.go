@@ -15,7 +15,7 @@ const (
 
 // A subscriber that reads too slowly shows in Fullest, and one that does not read
 // does not: no publisher is to wait for it.
-func TestH5_FullestOfThoseWhoRead(t *testing.T) {
+func TestFullestOfThoseWhoRead(t *testing.T) {
 	t.Parallel()
 	const bound = 64 << 20
 	pub := bind(t, NewPub, Options{SendHWM: -1, SendHWMBytes: bound, FullPolicy: PolicyDisconnect, SendBuffer: 64 << 10})

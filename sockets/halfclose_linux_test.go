@@ -49,20 +49,20 @@ func closesSlowly(t *testing.T, size, part int, pause time.Duration, o Options) 
 
 // A peer that sends PINGs while it still receives messages sent before Close loses
 // nothing: they cannot be answered any more, and that does not end the connection.
-func TestS2_PingsWhileClosing(t *testing.T) {
+func TestPingsWhileClosing(t *testing.T) {
 	t.Parallel()
 	closesSlowly(t, 512<<10, 32<<10, 20*time.Millisecond, Options{})
 }
 
 // Nor does one that sends PINGs and pauses, for less than LingerPatience, when all
 // that is left is in the system's buffers.
-func TestS2_PausesWhileClosing(t *testing.T) {
+func TestPausesWhileClosing(t *testing.T) {
 	t.Parallel()
 	closesSlowly(t, 200<<10, 128<<10, 600*time.Millisecond, Options{})
 }
 
 // Our own PINGs, which come too late as well, do not end the connection either.
-func TestS2_HeartbeatsWhileClosing(t *testing.T) {
+func TestHeartbeatsWhileClosing(t *testing.T) {
 	t.Parallel()
 	closesSlowly(t, 512<<10, 32<<10, 20*time.Millisecond, Options{HeartbeatInterval: 30 * time.Millisecond, HeartbeatTimeout: hang})
 }

@@ -19,10 +19,10 @@ func (s *socket) held() (bytes, holders int) {
 	return now.Incomplete, now.Holders
 }
 
-// TestS10_Stalled: peers that announce large messages and stop in the middle hold
+// TestStalledMessagesGiveWay: peers that announce large messages and stop in the middle hold
 // no more than the bound together, and are disconnected when others need it; a peer
 // with a small message does not notice them.
-func TestS10_Stalled(t *testing.T) {
+func TestStalledMessagesGiveWay(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	const bound = 4 << 20
@@ -67,9 +67,9 @@ func TestS10_Stalled(t *testing.T) {
 	}
 }
 
-// TestS10_Honest: peers whose large messages together are more than the bound wait
+// TestLargeMessagesWaitForEachOther: peers whose large messages together are more than the bound wait
 // for each other, and all of them arrive.
-func TestS10_Honest(t *testing.T) {
+func TestLargeMessagesWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	for name, p := range pairs() {
 		t.Run(name, func(t *testing.T) {
@@ -110,9 +110,9 @@ func TestS10_Honest(t *testing.T) {
 	}
 }
 
-// TestS10_MaxConnections: one connection more is closed at once, with a typed
+// TestConnectionsAreLimited: one connection more is closed at once, with a typed
 // event, unless a silent one can give way; when one has ended there is room again.
-func TestS10_MaxConnections(t *testing.T) {
+func TestConnectionsAreLimited(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()

@@ -21,7 +21,7 @@ import (
 // not get a message past any of them.
 func TestLibzmq_security_unauthenticated(t *testing.T) {
 	t.Parallel()
-	for name, p := range judgedByHandler() {
+	for name, p := range authenticatedByHandler() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			names := new(Inproc)
@@ -161,7 +161,7 @@ func changed(frame []byte, at int) []byte {
 // hears of it.
 func TestLibzmq_security_curve_intruder(t *testing.T) {
 	t.Parallel()
-	p := judgedByHandler()["CURVE"]
+	p := authenticatedByHandler()["CURVE"]
 	good := zmtp.KeyPair{Public: p.client.CurveSecretKey.Public(), Secret: p.client.CurveSecretKey}
 	// A client does not start with keys of zeros. X25519 (RFC 7748, section 5) takes these
 	// for the same, because it ignores the last bit of the one and the first of the other.
@@ -212,11 +212,11 @@ func TestLibzmq_security_curve_intruder(t *testing.T) {
 
 // TestLibzmq_security_curve_keys: a client with its keys gets in, with one event on each
 // side and none more when it goes, also where the server's identity is as long as it can
-// be; one with other keys is judged by the handler; NULL and PLAIN are not; and keys that
+// be; one with other keys is authenticated by the handler; NULL and PLAIN are not; and keys that
 // are none are refused.
 func TestLibzmq_security_curve_keys(t *testing.T) {
 	t.Parallel()
-	p := judgedByHandler()["CURVE"]
+	p := authenticatedByHandler()["CURVE"]
 	bogus := p.client
 	bogus.CurveSecretKey = zmtp.GenerateKeyPair().Secret
 	long := strings.Repeat("0123456789", 26)[:255]
@@ -303,7 +303,7 @@ func TestLibzmq_security_curve_keys(t *testing.T) {
 // event, and no other client comes in.
 func TestLibzmq_security_zap_idle(t *testing.T) {
 	t.Parallel()
-	for name, p := range judgedByHandler() {
+	for name, p := range authenticatedByHandler() {
 		for _, does := range []string{"does not receive", "does not send", "goes"} {
 			t.Run(fmt.Sprint(name, " ", does), func(t *testing.T) {
 				t.Parallel()

@@ -96,8 +96,8 @@ func checkSecured(t *testing.T, all []libzmqSecured) {
 	}
 }
 
-// judgedByHandler returns the pairs of each mechanism with only a ZAP handler to judge.
-func judgedByHandler() map[string]pair {
+// authenticatedByHandler returns the pairs of each mechanism with only a ZAP handler to authenticate.
+func authenticatedByHandler() map[string]pair {
 	all := pairs()
 	for name, p := range all {
 		p.server.Authenticate = nil
@@ -125,7 +125,7 @@ func TestLibzmq_security_null(t *testing.T) {
 }
 
 func TestLibzmq_security_plain(t *testing.T) {
-	p := judgedByHandler()["PLAIN"]
+	p := authenticatedByHandler()["PLAIN"]
 	checkSecured(t, []libzmqSecured{
 		{"accepted", p.server, p.client, "200", libzmqSucceeded, 0, libzmqSucceeded},
 		{"denied", p.server, p.client, "400", libzmqAuth, 400, libzmqAuth},
@@ -141,7 +141,7 @@ func TestLibzmq_security_plain(t *testing.T) {
 }
 
 func TestLibzmq_security_curve(t *testing.T) {
-	p := judgedByHandler()["CURVE"]
+	p := authenticatedByHandler()["CURVE"]
 	wrongServer := p.client
 	wrongServer.CurveServerKey = zmtp.GenerateKeyPair().Public
 	checkSecured(t, []libzmqSecured{
@@ -163,7 +163,7 @@ func TestLibzmq_security_curve(t *testing.T) {
 
 func TestLibzmq_security_zap(t *testing.T) {
 	var all []libzmqSecured
-	for name, p := range judgedByHandler() {
+	for name, p := range authenticatedByHandler() {
 		server := in("ZAPTEST", false, p.server)
 		enforced := in("ZAPTEST", true, p.server)
 		all = append(all,
@@ -180,7 +180,7 @@ func TestLibzmq_security_zap(t *testing.T) {
 }
 
 func TestLibzmq_security_no_zap_handler(t *testing.T) {
-	p := judgedByHandler()
+	p := authenticatedByHandler()
 	checkSecured(t, []libzmqSecured{
 		{"PLAIN", p["PLAIN"].server, p["PLAIN"].client, "", libzmqNoDetail, noHandler, libzmqNoDetail},
 		{"CURVE", p["CURVE"].server, p["CURVE"].client, "", libzmqSucceeded, 0, libzmqSucceeded},
@@ -223,7 +223,7 @@ func refuseMalformed(t *testing.T, mechanism string, server Security, all []malf
 // silent waits, and is let in by the next handler that answers.
 func TestLibzmq_security_zap_handler(t *testing.T) {
 	t.Parallel()
-	for name, p := range judgedByHandler() {
+	for name, p := range authenticatedByHandler() {
 		for _, does := range []string{"is silent", "dies", "answers garbage"} {
 			t.Run(name+"/"+does, func(t *testing.T) {
 				t.Parallel()

@@ -8,10 +8,10 @@ import (
 	"clustermap/zmtp"
 )
 
-// TestS11_RefusedDialerRetries: a peer that breaks the protocol or refuses the
+// TestRefusedDialerRetries: a peer that breaks the protocol or refuses the
 // socket is dialled again, after the longest interval, and found once it is well.
 // Messages queued meanwhile arrive.
-func TestS11_RefusedDialerRetries(t *testing.T) {
+func TestRefusedDialerRetries(t *testing.T) {
 	t.Parallel()
 	const most = 50 * time.Millisecond
 	for name, c := range map[string]struct {
@@ -51,9 +51,9 @@ func TestS11_RefusedDialerRetries(t *testing.T) {
 	}
 }
 
-// TestS11_DefaultInterval: without ReconnectIntervalMax the wait after a refusal
+// TestRefusedDialerWaitsByDefault: without ReconnectIntervalMax the wait after a refusal
 // is long, but not for ever, and Disconnect and Close do not wait for it.
-func TestS11_DefaultInterval(t *testing.T) {
+func TestRefusedDialerWaitsByDefault(t *testing.T) {
 	t.Parallel()
 	for _, disconnects := range []bool{false, true} {
 		endpoint, accept := listenRaw(t)

@@ -22,9 +22,9 @@ func drained(t *testing.T, s interface{ TryRecv() (Message, error) }) (got []str
 	}
 }
 
-// TestS12_SubscribeIsInForce: over inproc a subscription and its end are in force
+// TestInprocSubscribeIsInForce: over inproc a subscription and its end are in force
 // when the call returns, with either side binding and either first.
-func TestS12_SubscribeIsInForce(t *testing.T) {
+func TestInprocSubscribeIsInForce(t *testing.T) {
 	t.Parallel()
 	for _, binds := range []string{"publisher", "subscriber", "publisher late"} {
 		t.Run(binds, func(t *testing.T) {
@@ -75,9 +75,9 @@ func TestS12_SubscribeIsInForce(t *testing.T) {
 	}
 }
 
-// TestS12_SubscribeNeverWaits: an XPUB that does not receive does not hold up its
+// TestInprocSubscribeNeverWaits: an XPUB that does not receive does not hold up its
 // subscribers, and learns of everything in the end.
-func TestS12_SubscribeNeverWaits(t *testing.T) {
+func TestInprocSubscribeNeverWaits(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	o := inprocOptions()
@@ -105,9 +105,9 @@ func TestS12_SubscribeNeverWaits(t *testing.T) {
 	within(t, "Disconnect", func() { must(t, sub.Disconnect("inproc://a")) })
 }
 
-// TestS12_DisconnectIsDone: over inproc nothing comes from a peer, and nothing
+// TestInprocDisconnectIsDone: over inproc nothing comes from a peer, and nothing
 // goes to it, once Disconnect has returned.
-func TestS12_DisconnectIsDone(t *testing.T) {
+func TestInprocDisconnectIsDone(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	for range 100 {
@@ -150,9 +150,9 @@ func TestS12_DisconnectIsDone(t *testing.T) {
 	}
 }
 
-// TestS12_DisconnectKeepsWhatWasSent: messages sent before Disconnect reach the receiver,
+// TestInprocDisconnectKeepsWhatWasSent: messages sent before Disconnect reach the receiver,
 // also if there was none at that time.
-func TestS12_DisconnectKeepsWhatWasSent(t *testing.T) {
+func TestInprocDisconnectKeepsWhatWasSent(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	o := inprocOptions()
@@ -172,10 +172,10 @@ func TestS12_DisconnectKeepsWhatWasSent(t *testing.T) {
 	wants(t, pull, "3")
 }
 
-// TestS13_DisconnectDropsReceived: Disconnect drops messages that were received from a
+// TestDisconnectDropsReceived: Disconnect drops messages that were received from a
 // peer and not taken, and so it does with those that the peer still sends; those of other
 // peers stay.
-func TestS13_DisconnectDropsReceived(t *testing.T) {
+func TestDisconnectDropsReceived(t *testing.T) {
 	t.Parallel()
 	for _, endpoint := range []string{"inproc://a", anyPort} {
 		t.Run(endpoint, func(t *testing.T) {
@@ -224,9 +224,9 @@ func TestS13_DisconnectDropsReceived(t *testing.T) {
 	}
 }
 
-// TestS20_NothingAfterTheHole: a subscriber for which a message was dropped, with
+// TestNothingAfterADroppedMessage: a subscriber for which a message was dropped, with
 // PolicyDisconnect, gets no later message on that connection.
-func TestS20_NothingAfterTheHole(t *testing.T) {
+func TestNothingAfterADroppedMessage(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	for range 100 {

@@ -27,9 +27,9 @@ func ends(t *testing.T, what string, closed <-chan error) {
 	}
 }
 
-// TestS1_DisconnectThenClose: while Disconnect and Close both wait for the same
+// TestDisconnectAndCloseBothWait: while Disconnect and Close both wait for the same
 // messages, each of them learns that they were written.
-func TestS1_DisconnectThenClose(t *testing.T) {
+func TestDisconnectAndCloseBothWait(t *testing.T) {
 	t.Parallel()
 	for _, linger := range []time.Duration{0, LingerForever} {
 		for _, pause := range []time.Duration{0, 0, 0, 20 * time.Millisecond} {
@@ -56,9 +56,9 @@ func TestS1_DisconnectThenClose(t *testing.T) {
 	}
 }
 
-// TestS2_CloseEnds: by default Close gives up peers that are absent, that listen
+// TestCloseGivesUpSilentPeers: by default Close gives up peers that are absent, that listen
 // and say nothing, or that take nothing.
-func TestS2_CloseEnds(t *testing.T) {
+func TestCloseGivesUpSilentPeers(t *testing.T) {
 	t.Parallel()
 	for name, peer := range map[string]func(t *testing.T, d *Dealer){
 		"absent": func(t *testing.T, d *Dealer) { must(t, d.Connect(freePort(t))) },
@@ -112,9 +112,9 @@ func TestS2_CloseEnds(t *testing.T) {
 	}
 }
 
-// TestS2_CloseWaitsForTheLiving: by default Close waits for a peer that goes on
+// TestCloseWaitsForPeersThatRead: by default Close waits for a peer that goes on
 // taking its messages, be it slowly, and with another one beside it that takes nothing.
-func TestS2_CloseWaitsForTheLiving(t *testing.T) {
+func TestCloseWaitsForPeersThatRead(t *testing.T) {
 	t.Parallel()
 	endpoint, accept := listenRaw(t)
 	push, err := NewPush(Options{SendBuffer: 16 << 10})
@@ -140,8 +140,8 @@ func TestS2_CloseWaitsForTheLiving(t *testing.T) {
 	ends(t, "a slow peer", closed)
 }
 
-// TestS2_CloseContextEnds: a context ends the wait earlier.
-func TestS2_CloseContextEnds(t *testing.T) {
+// TestCloseContextEnds: a context ends the wait earlier.
+func TestCloseContextEnds(t *testing.T) {
 	t.Parallel()
 	dealer, err := NewDealer(Options{Linger: LingerForever})
 	must(t, err)

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// TestS15_CloseIsNotTold: a socket's own Close tells its monitor of no connection
+// TestMonitorIsNotToldOfClose: a socket's own Close tells its monitor of no connection
 // that has ended or failed, and the peer's monitor learns of it.
-func TestS15_CloseIsNotTold(t *testing.T) {
+func TestMonitorIsNotToldOfClose(t *testing.T) {
 	t.Parallel()
 	for _, endpoint := range []string{anyPort, "inproc://a"} {
 		for _, closes := range []string{"who binds", "who connects", "who has sent"} {
@@ -42,8 +42,8 @@ func TestS15_CloseIsNotTold(t *testing.T) {
 	}
 }
 
-// TestS15_CloseInHandshake: neither does it tell of handshakes that it ends.
-func TestS15_CloseInHandshake(t *testing.T) {
+// TestMonitorIsNotToldOfCloseInHandshake: neither does it tell of handshakes that it ends.
+func TestMonitorIsNotToldOfCloseInHandshake(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
 	router := bind(t, NewRouter, Options{Monitor: seen.tell})
@@ -59,9 +59,9 @@ func TestS15_CloseInHandshake(t *testing.T) {
 	}
 }
 
-// TestS15_OtherEndsAreTold: ends that are not by Close are told as ever, also those
+// TestMonitorIsToldOfOtherEnds: ends that are not by Close are told as ever, also those
 // by Disconnect and Unbind, and those while Close waits.
-func TestS15_OtherEndsAreTold(t *testing.T) {
+func TestMonitorIsToldOfOtherEnds(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	server, client := newEvents(), newEvents()

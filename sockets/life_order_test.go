@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestS14_OrderOfAccept: peers have their turns in the order in which they were
+// TestTurnsAreInTheOrderOfAccept: peers have their turns in the order in which they were
 // accepted, not in that of their handshakes' ends.
-func TestS14_OrderOfAccept(t *testing.T) {
+func TestTurnsAreInTheOrderOfAccept(t *testing.T) {
 	t.Parallel()
 	const n = 5
 	for name, order := range map[string][n]int{
@@ -41,10 +41,10 @@ func TestS14_OrderOfAccept(t *testing.T) {
 	}
 }
 
-// TestS14_LateInARound: a peer whose handshake ends in the middle of a round has
+// TestLateHandshakeInARound: a peer whose handshake ends in the middle of a round has
 // its turn if those accepted after it are still to have theirs, and no other peer loses
 // one.
-func TestS14_LateInARound(t *testing.T) {
+func TestLateHandshakeInARound(t *testing.T) {
 	t.Parallel()
 	for sent, want := range [][]int{{0, 1, 2}, {1, 2, 0}, {0, 1, 2}} {
 		seen := newEvents()

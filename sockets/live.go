@@ -77,11 +77,11 @@ func (s *socket) config(kind zmtp.SocketType, o *Options) *engine.Config {
 		Identity: o.Identity, Metadata: o.metadata(), MinVersion: o.MinVersion,
 		Security: engine.Security{
 			Mechanism: sec.mechanism,
-			Judge: func(c zmtp.Credentials, address string) (func(context.Context) engine.Verdict, error) {
-				return s.judge(sec, c, address)
+			Authenticate: func(c zmtp.Credentials, address string) (func(context.Context) engine.Verdict, error) {
+				return s.authenticate(sec, c, address)
 			},
-			Judged:      func() bool { return s.authenticator(sec) != nil },
-			CurveServer: sec.role() == roleCurveServer, CurveClient: sec.role() == roleCurveClient,
+			Authenticates: func() bool { return s.authenticator(sec) != nil },
+			CurveServer:   sec.role() == roleCurveServer, CurveClient: sec.role() == roleCurveClient,
 		},
 		Inproc: (*engine.Names)(o.Inproc), Link: o.link(),
 

@@ -22,9 +22,9 @@ func patient(t *testing.T) (*Req, *Rep) {
 	return req, rep
 }
 
-// TestS18_EndOfAnotherCall: the end of a context reaches the receive call that it
+// TestLoanSurvivesTheContextOfAnotherCall: the end of a context reaches the receive call that it
 // was given to, and not a later one, which would hand the connection back.
-func TestS18_EndOfAnotherCall(t *testing.T) {
+func TestLoanSurvivesTheContextOfAnotherCall(t *testing.T) {
 	t.Parallel()
 	req, rep := patient(t)
 	ctx, cancel := context.WithCancel(testContext(t))
@@ -53,9 +53,9 @@ func TestS18_EndOfAnotherCall(t *testing.T) {
 	}
 }
 
-// TestS18_OwnEnd: a receive call ends with its context, if that was used before or
+// TestLentReceiveEndsWithItsContext: a receive call ends with its context, if that was used before or
 // not, and whether it ends before the call waits or then. Nothing is lost by it.
-func TestS18_OwnEnd(t *testing.T) {
+func TestLentReceiveEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	pull := open(t, NewPull, Options{BusyPoll: -1})
 	pull.core.Tuning.LoanTerm = hang

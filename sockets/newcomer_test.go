@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// TestS6_IdentityFreed: a peer that comes back while its last connection, which is
+// TestIdentityIsFreed: a peer that comes back while its last connection, which is
 // dead, still has its identity is let in when that one has gone, and messages that it
 // sent in the meantime arrive; so is the next one after it.
-func TestS6_IdentityFreed(t *testing.T) {
+func TestIdentityIsFreed(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
@@ -57,9 +57,9 @@ func TestS6_IdentityFreed(t *testing.T) {
 	}
 }
 
-// TestS6_IdentityHeld: a newcomer whose identity stays in use is disconnected after
+// TestIdentityStaysInUse: a newcomer whose identity stays in use is disconnected after
 // the time of a handshake, sending or not, and tries again.
-func TestS6_IdentityHeld(t *testing.T) {
+func TestIdentityStaysInUse(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
@@ -85,8 +85,8 @@ func TestS6_IdentityHeld(t *testing.T) {
 	within(t, "Close", func() { must(t, router.Close()) })
 }
 
-// TestS6_CloseWhileWaiting: neither side's end waits for an identity.
-func TestS6_CloseWhileWaiting(t *testing.T) {
+// TestCloseDoesNotWaitForAnIdentity: neither side's end waits for an identity.
+func TestCloseDoesNotWaitForAnIdentity(t *testing.T) {
 	t.Parallel()
 	for _, inproc := range []bool{false, true} {
 		seen := newEvents()
@@ -116,8 +116,8 @@ func TestS6_CloseWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestS6_Inproc: a newcomer from the same process is let in as well.
-func TestS6_Inproc(t *testing.T) {
+// TestNewcomerOverInproc: a newcomer from the same process is let in as well.
+func TestNewcomerOverInproc(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()

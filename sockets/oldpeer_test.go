@@ -333,14 +333,14 @@ func TestOldRefused(t *testing.T) {
 	}
 }
 
-// TestOldSecurity: a socket with another mechanism than NULL, or that judges its peers,
+// TestOldSecurity: a socket with another mechanism than NULL, or that authenticates its peers,
 // does not let in one that is too old for it.
 func TestOldSecurity(t *testing.T) {
 	t.Parallel()
 	all := func(context.Context, AuthRequest) (User, error) { return User{}, nil }
 	for name, security := range map[string]Security{
 		"PLAIN": {PlainServer: true, Authenticate: all}, "PLAIN client": {PlainUsername: "me"},
-		"CURVE": {CurveServer: true, CurveSecretKey: zmtp.GenerateKeyPair().Secret}, "ZAP": {ZAPDomain: "domain"}, "judge": {Authenticate: all},
+		"CURVE": {CurveServer: true, CurveSecretKey: zmtp.GenerateKeyPair().Secret}, "ZAP": {ZAPDomain: "domain"}, "authenticator": {Authenticate: all},
 	} {
 		for _, v := range []oldVersion{version10, version20} {
 			seen := newEvents()

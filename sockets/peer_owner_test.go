@@ -8,9 +8,9 @@ import (
 	"clustermap/zmtp"
 )
 
-// TestS7_SendToForeignPeer: a socket refuses to send to a peer of another socket,
+// TestSendToForeignPeer: a socket refuses to send to a peer of another socket,
 // or to no peer at all, and nothing reaches that peer.
-func TestS7_SendToForeignPeer(t *testing.T) {
+func TestSendToForeignPeer(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	home, stranger := bind(t, NewRouter, Options{}), bind(t, NewRouter, Options{})
@@ -45,9 +45,9 @@ func TestS7_SendToForeignPeer(t *testing.T) {
 	}
 }
 
-// TestS5_PropertySpoof: a peer's own word counts for names with X- alone, and
+// TestPeerCannotAnnounceGrantedProperties: a peer's own word counts for names with X- alone, and
 // never over the authenticator's.
-func TestS5_PropertySpoof(t *testing.T) {
+func TestPeerCannotAnnounceGrantedProperties(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	router := bind(t, NewRouter, Options{Security: Security{Authenticate: func(context.Context, AuthRequest) (User, error) {

@@ -257,7 +257,7 @@ func TestSecurityRefused(t *testing.T) {
 	wrongPassword.PlainPassword, wrongUser.PlainUsername = "Secret", "User"
 	unknownKey, wrongServer := p["CURVE"].client, p["CURVE"].client
 	unknownKey.CurveSecretKey, wrongServer.CurveServerKey = stranger.Secret, stranger.Public
-	judged := func(s Security, err error) Security {
+	authenticated := func(s Security, err error) Security {
 		s.Authenticate = func(context.Context, AuthRequest) (User, error) { return User{}, err }
 		return s
 	}
@@ -270,20 +270,20 @@ func TestSecurityRefused(t *testing.T) {
 		server, client Security
 		want           refusal
 	}{
-		"wrong password":      {p["PLAIN"].server, wrongPassword, denied},
-		"wrong user":          {p["PLAIN"].server, wrongUser, denied},
-		"unknown key":         {p["CURVE"].server, unknownKey, denied},
-		"wrong server":        {p["CURVE"].server, wrongServer, refusal{server: zmtp.ErrCryptographic, retried: true}},
-		"NULL denied":         {judged(Security{}, ErrDenied), Security{}, denied},
-		"NULL to PLAIN":       {p["PLAIN"].server, Security{}, refusal{server: zmtp.ErrMechanism, client: zmtp.ErrMechanism}},
-		"PLAIN to CURVE":      {p["CURVE"].server, p["PLAIN"].client, refusal{server: zmtp.ErrMechanism, client: zmtp.ErrMechanism}},
-		"two servers":         {p["CURVE"].server, p["CURVE"].server, refusal{server: nil, retried: true}},
-		"PLAIN failed":        {judged(p["PLAIN"].server, failed), p["PLAIN"].client, refusal{failed, zmtp.ErrRefused, "500", false}},
-		"CURVE failed":        {judged(p["CURVE"].server, failed), p["CURVE"].client, refusal{failed, zmtp.ErrRefused, "500", false}},
-		"PLAIN for now":       {judged(p["PLAIN"].server, ErrTemporary), p["PLAIN"].client, refusal{server: ErrTemporary, retried: true}},
-		"CURVE for now":       {judged(p["CURVE"].server, ErrTemporary), p["CURVE"].client, refusal{server: ErrTemporary, retried: true}},
-		"nobody judges":       {none, p["PLAIN"].client, refusal{server: ErrNoAuthenticator, retried: true}},
-		"enforced for nobody": {enforced, Security{}, refusal{server: ErrNoAuthenticator, retried: true}},
+		"wrong password":       {p["PLAIN"].server, wrongPassword, denied},
+		"wrong user":           {p["PLAIN"].server, wrongUser, denied},
+		"unknown key":          {p["CURVE"].server, unknownKey, denied},
+		"wrong server":         {p["CURVE"].server, wrongServer, refusal{server: zmtp.ErrCryptographic, retried: true}},
+		"NULL denied":          {authenticated(Security{}, ErrDenied), Security{}, denied},
+		"NULL to PLAIN":        {p["PLAIN"].server, Security{}, refusal{server: zmtp.ErrMechanism, client: zmtp.ErrMechanism}},
+		"PLAIN to CURVE":       {p["CURVE"].server, p["PLAIN"].client, refusal{server: zmtp.ErrMechanism, client: zmtp.ErrMechanism}},
+		"two servers":          {p["CURVE"].server, p["CURVE"].server, refusal{server: nil, retried: true}},
+		"PLAIN failed":         {authenticated(p["PLAIN"].server, failed), p["PLAIN"].client, refusal{failed, zmtp.ErrRefused, "500", false}},
+		"CURVE failed":         {authenticated(p["CURVE"].server, failed), p["CURVE"].client, refusal{failed, zmtp.ErrRefused, "500", false}},
+		"PLAIN for now":        {authenticated(p["PLAIN"].server, ErrTemporary), p["PLAIN"].client, refusal{server: ErrTemporary, retried: true}},
+		"CURVE for now":        {authenticated(p["CURVE"].server, ErrTemporary), p["CURVE"].client, refusal{server: ErrTemporary, retried: true}},
+		"nobody authenticates": {none, p["PLAIN"].client, refusal{server: ErrNoAuthenticator, retried: true}},
+		"enforced for nobody":  {enforced, Security{}, refusal{server: ErrNoAuthenticator, retried: true}},
 	} {
 		if name == "two servers" {
 			continue // both wait: nothing happens until the time for it is over

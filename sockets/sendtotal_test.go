@@ -11,7 +11,7 @@ import (
 // With PolicyDisconnect subscribers that do not read are disconnected one after
 // the other, long before each of them has filled its own queue, and the one that
 // reads stays.
-func TestH21_StuckSubscribersAreDisconnected(t *testing.T) {
+func TestStuckSubscribersAreDisconnected(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	const n, total = 10, 4 << 20

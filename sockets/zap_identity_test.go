@@ -54,9 +54,9 @@ func TestZAPIdentity(t *testing.T) {
 	}
 }
 
-// TestS19_CookieEnds: a CURVE client that stops after WELCOME is given up at the
+// TestCookieEnds: a CURVE client that stops after WELCOME is given up at the
 // end of its cookie's life, however long the handshake may take.
-func TestS19_CookieEnds(t *testing.T) {
+func TestCookieEnds(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
 	p := pairs()["CURVE"]
@@ -89,9 +89,9 @@ func TestS19_CookieEnds(t *testing.T) {
 	}
 }
 
-// TestCookieEndsWhileJudged: the time of an authenticator is the handshake's, not
+// TestCookieEndsWhileAuthenticated: the time of an authenticator is the handshake's, not
 // that of the cookie, which has done its work by then.
-func TestCookieEndsWhileJudged(t *testing.T) {
+func TestCookieEndsWhileAuthenticated(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	p := pairs()["CURVE"]

@@ -230,10 +230,10 @@ func (a *Admission) Advanced(c *Guest) {
 	a.stall(c)
 }
 
-// Judging records that the peer of c waits for us: for the authenticator, until
+// WaitsForUs records that the peer of c waits for us: for the authenticator, until
 // Advanced is called, or for the application to make room, until established is
 // called.
-func (a *Admission) Judging(c *Guest) {
+func (a *Admission) WaitsForUs(c *Guest) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if c.stalled != nil {

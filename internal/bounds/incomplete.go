@@ -124,7 +124,7 @@ func (m *Incomplete) Set(h *Holding, part, bytes int, wait bool) {
 	more := bytes - h.parts[part]
 	h.waiting = true
 	defer func() { h.waiting = false }()
-	for wait && more > 0 && m.crowded(h, more) {
+	for wait && more > 0 && m.mustWait(h, more) {
 		if m.evict(h, more) {
 			continue
 		}
@@ -142,7 +142,7 @@ func (m *Incomplete) Set(h *Holding, part, bytes int, wait bool) {
 	case more < 0:
 		m.tell()
 	default:
-		m.judge()
+		m.measure()
 	}
 }
 
@@ -154,8 +154,8 @@ func (m *Incomplete) add(h *Holding, bytes int) {
 	}
 }
 
-// crowded reports whether h has to wait for more memory. mu must be held.
-func (m *Incomplete) crowded(h *Holding, more int) bool {
+// mustWait reports whether h has to wait for more memory. mu must be held.
+func (m *Incomplete) mustWait(h *Holding, more int) bool {
 	first := m.holders.first
 	if h == first {
 		return false
@@ -179,8 +179,8 @@ func (m *Incomplete) counted() int {
 // share returns what one client may use. mu must be held.
 func (m *Incomplete) share() int { return m.max - m.max/sharePart }
 
-// judge finds out whether memory is scarce. mu must be held.
-func (m *Incomplete) judge() {
+// measure finds out whether memory is scarce. mu must be held.
+func (m *Incomplete) measure() {
 	if scarce := m.counted() >= m.share(); scarce != m.scarce.Load() {
 		m.scarce.Store(scarce)
 	}
@@ -244,7 +244,7 @@ func (m *Incomplete) drop(h *Holding) {
 
 // tell wakes the connections that wait for memory. mu must be held.
 func (m *Incomplete) tell() {
-	m.judge()
+	m.measure()
 	if m.changed != nil {
 		close(m.changed)
 		m.changed = nil

@@ -12,12 +12,12 @@ import (
 	"clustermap/zmtp"
 )
 
-// judge authenticates the peer of a handshake whose credentials are waiting. in
-// holds the bytes received but not used yet. judge returns in with the bytes
+// authenticate authenticates the peer of a handshake whose credentials are waiting. in
+// holds the bytes received but not used yet. authenticate returns in with the bytes
 // received in the meantime, the bytes to send, and whether the handshake is done.
-func (s *Socket) judge(c *conn, h *zmtp.Handshake, in, dst []byte, deadline time.Time) (rest, out []byte, done bool, err error) {
+func (s *Socket) authenticate(c *conn, h *zmtp.Handshake, in, dst []byte, deadline time.Time) (rest, out []byte, done bool, err error) {
 	credentials, _ := h.Credentials()
-	rest, v, err := s.authenticate(c, credentials, in, deadline)
+	rest, v, err := s.ask(c, credentials, in, deadline)
 	switch {
 	case err != nil:
 		return rest, dst, false, err
@@ -29,11 +29,11 @@ func (s *Socket) judge(c *conn, h *zmtp.Handshake, in, dst []byte, deadline time
 	return rest, out, false, fmt.Errorf("%w: %w", err, v.Err)
 }
 
-// authenticate asks Security.Judge and returns its verdict. If err is not nil, there is no
-// verdict. in and rest are as in judge.
-func (s *Socket) authenticate(c *conn, credentials zmtp.Credentials, in []byte, deadline time.Time) (rest []byte, v Verdict, err error) {
+// ask asks Security.Authenticate and returns its verdict. If err is not nil, there is no
+// verdict. in and rest are as in authenticate.
+func (s *Socket) ask(c *conn, credentials zmtp.Credentials, in []byte, deadline time.Time) (rest []byte, v Verdict, err error) {
 	address, _, _ := net.SplitHostPort(link.RemoteText(c.stream.Conn))
-	ask, err := c.config.Security.Judge(credentials, address)
+	ask, err := c.config.Security.Authenticate(credentials, address)
 	switch {
 	case err != nil:
 		return in, Verdict{}, err
@@ -43,7 +43,7 @@ func (s *Socket) authenticate(c *conn, credentials zmtp.Credentials, in []byte, 
 	ctx, cancel := context.WithDeadline(s.ctx, deadline)
 	defer cancel()
 	// The current deadline may be that of the peer's last command, which is
-	// earlier. Once the goroutine runs, only rouse may set the deadline.
+	// earlier. Once the goroutine runs, only wake may set the deadline.
 	if err := c.setReadDeadline(deadline); err != nil {
 		return in, Verdict{}, err
 	}
@@ -55,9 +55,9 @@ func (s *Socket) authenticate(c *conn, credentials zmtp.Credentials, in []byte, 
 		}
 		verdict = ask(ctx)
 		s.admission.EndCall()
-		c.rouse(done)
+		c.wake(done)
 	})
-	s.admission.Judging(&c.guest)
+	s.admission.WaitsForUs(&c.guest)
 	// A correct peer sends at most its next command now.
 	rest, err = c.attend(in, MaxHandshakeCommand+handshakeBuffer, done)
 	switch {
@@ -73,7 +73,7 @@ func (s *Socket) authenticate(c *conn, credentials zmtp.Credentials, in []byte, 
 	return rest, verdict, nil
 }
 
-// attend reads from the peer and appends to in until rouse closes done, so that
+// attend reads from the peer and appends to in until wake closes done, so that
 // the end of the connection is noticed at once. It returns an error if the
 // connection ends, or if in becomes longer than most bytes.
 func (c *conn) attend(in []byte, most int, done <-chan struct{}) ([]byte, error) {
@@ -95,10 +95,10 @@ func (c *conn) attend(in []byte, most int, done <-chan struct{}) ([]byte, error)
 	}
 }
 
-// rouse closes done and ends the read of attend. It does both under the mutex,
+// wake closes done and ends the read of attend. It does both under the mutex,
 // so that it does not overwrite a read deadline that is set after done was
 // closed.
-func (c *conn) rouse(done chan<- struct{}) {
+func (c *conn) wake(done chan<- struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	close(done)

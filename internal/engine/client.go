@@ -16,7 +16,7 @@ func (p *Pipe) joinClient(peer *Peer) {
 // does not count where every key is accepted, since it costs nothing to make one. All
 // connections over ipc are one client.
 func (s *Socket) clientKey(peer *Peer) string {
-	if peer.info.PublicKey != [32]byte{} && peer.conn.config.Security.Judged() {
+	if peer.info.PublicKey != [32]byte{} && peer.conn.config.Security.Authenticates() {
 		return "key " + string(peer.info.PublicKey[:])
 	}
 	if peer.info.UserID != "" {

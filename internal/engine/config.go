@@ -63,12 +63,12 @@ type Security struct {
 	// authenticator. The cookies of a CURVE server live for the given time, or for the
 	// usual one if it is 0.
 	Mechanism func(c *zmtp.HandshakeConfig, cookies time.Duration) zmtp.Mechanism
-	// Judge returns what decides about a client with the given credentials, which it
+	// Authenticate returns what decides about a client with the given credentials, which it
 	// copies, and network address. It returns nil if all are accepted now, and an error if
 	// none is. The function may wait until its context is done.
-	Judge func(c zmtp.Credentials, address string) (func(context.Context) Verdict, error)
-	// Judged reports whether not all clients are accepted now.
-	Judged func() bool
+	Authenticate func(c zmtp.Credentials, address string) (func(context.Context) Verdict, error)
+	// Authenticates reports whether not all clients are accepted now.
+	Authenticates func() bool
 	// CurveServer and CurveClient say that the socket is one.
 	CurveServer, CurveClient bool
 }

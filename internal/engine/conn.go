@@ -192,12 +192,12 @@ func (s *Socket) handshake(c *conn) (session, error) {
 			used, reply, done, stepErr := h.Step(in, out[:0])
 			answered = answered || greeted && used > 0
 			in = in[used:]
-			_, judge := h.Credentials()
-			if judge {
-				in, reply, done, stepErr = s.judge(c, h, in, reply, deadline)
+			_, waiting := h.Credentials()
+			if waiting {
+				in, reply, done, stepErr = s.authenticate(c, h, in, reply, deadline)
 			}
 			advanced = advanced || used > 0
-			if advanced && !done && (judge || used == 0) {
+			if advanced && !done && (waiting || used == 0) {
 				s.admission.Advanced(&c.guest)
 			}
 			out = reply
@@ -216,7 +216,7 @@ func (s *Socket) handshake(c *conn) (session, error) {
 				}
 				return session{peer: h.Peer(), codec: h.Codec(), early: in}, c.setDeadline(time.Time{})
 			}
-			if used == 0 && !judge {
+			if used == 0 && !waiting {
 				break
 			}
 		}
@@ -274,7 +274,7 @@ func (s *Socket) establish(c *conn, p *Pipe, endpoint string, established func()
 	opened.subscribeAll(s.kind)
 	peer := newPeer(p, c, opened.peer, remote)
 	if c.config.Notices {
-		s.admission.Judging(&c.guest) // the peer has completed its steps
+		s.admission.WaitsForUs(&c.guest) // the peer has completed its steps
 		if !s.In.Settled(&p.In, c.gone) {
 			return nil, s.notEstablished(c, endpoint, remote, queue.ErrClosed)
 		}
@@ -348,7 +348,7 @@ func (x *dialogue) end(err error) error {
 	p.peer.Store(nil)
 	s.In.Peers(-1)
 	if !x.reader.ignore {
-		s.crowd.add(-1)
+		s.peers.add(-1)
 		s.pattern.detach(p, peer)
 		s.tellEnd(p, peer)
 	}
@@ -389,7 +389,7 @@ func (s *Socket) connected(p *Pipe, peer *Peer) (refused error) {
 	p.peer.Store(peer) // after attach, which may set its identity
 	s.In.Tell()
 	if refused == nil {
-		s.crowd.add(1)
+		s.peers.add(1)
 	}
 	s.report(Event{Kind: HandshakeSucceeded, Endpoint: p.Endpoint, Remote: peer.remote, Peer: peer})
 	if refused != nil {

@@ -162,7 +162,7 @@ func (h *half) part() {
 		s.pipe.peer.Store(nil)
 		s.socket.In.Peers(-1)
 		if !s.rejected() {
-			s.socket.crowd.add(-1)
+			s.socket.peers.add(-1)
 			s.socket.pattern.detach(s.pipe, s.peer)
 			if !s.pipe.Lasting { // as in libzmq, there is no hiccup message: the connection is not made again
 				s.socket.tellEnd(s.pipe, s.peer)

@@ -99,11 +99,11 @@ func (r *reader) offerLoan() error {
 
 // Receive implements queue.Borrowable.
 func (l *loan) Receive(ctx context.Context) (found, again bool, err error) {
-	return l.judge(l.read(ctx))
+	return l.result(l.read(ctx))
 }
 
-// judge returns the results of Receive after a read that has ended with err.
-func (l *loan) judge(err error) (found, again bool, ended error) {
+// result returns the results of Receive after a read that has ended with err.
+func (l *loan) result(err error) (found, again bool, ended error) {
 	r := l.reader
 	if err == link.ErrNothing {
 		r.unwaited = 0
@@ -113,7 +113,7 @@ func (l *loan) judge(err error) (found, again bool, ended error) {
 	case err == errLent || err == link.ErrNothing:
 		return err == errLent, !r.behind() && !ending, nil
 	case errors.Is(err, os.ErrDeadlineExceeded) && !ending:
-		return false, false, nil // a deadline is the reader's to judge
+		return false, false, nil // a deadline is for the reader to look into
 	}
 	return false, false, err
 }

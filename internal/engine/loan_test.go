@@ -18,7 +18,7 @@ func TestLoanEnding(t *testing.T) {
 			if ending {
 				close(r.conn.gone)
 			}
-			found, again, err := (&loan{reader: r}).judge(got)
+			found, again, err := (&loan{reader: r}).result(got)
 			if want := got == errLent; found != want {
 				t.Errorf("%v, ending %v: a message was found: %v", got, ending, found)
 			}

@@ -38,7 +38,7 @@ type reader struct {
 	chunk       *buf.Chunk
 	start, fill int    // bytes of chunk that are not decoded yet
 	tail        []byte // those bytes, while the connection is idle and has no chunk
-	unpaid      int    // size of the chunk until a queued batch has been charged for it
+	uncharged   int    // size of the chunk until a queued batch has been charged for it
 	delivered   bool   // the current read has brought a message for the application
 	awaited     bool   // and that was waiting for it
 	batch       Batch  // messages decoded and not passed on yet
@@ -218,7 +218,7 @@ func doubled(data []byte, start, fill, least int) int {
 func (r *reader) use(chunk *buf.Chunk, pending []byte) {
 	r.chunk = chunk
 	r.start, r.fill = 0, copy(chunk.Data(), pending)
-	r.unpaid = len(chunk.Data())
+	r.uncharged = len(chunk.Data())
 }
 
 // Received decodes the complete messages and passes them on.
@@ -380,7 +380,7 @@ func (r *reader) deliver(b *Batch) {
 		b.compact(bytes)
 		b.q.Cost = len(b.q.Chunk.Data())
 	default:
-		b.q.Cost, r.unpaid = r.unpaid, 0
+		b.q.Cost, r.uncharged = r.uncharged, 0
 	}
 	b.q.Cost += spanCost * len(b.q.Spans)
 	r.delivered = true

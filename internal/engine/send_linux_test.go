@@ -10,9 +10,9 @@ import (
 	"clustermap/zmtp"
 )
 
-// TestS17_NoSignal: no write of a handshake to a peer that has gone raises SIGPIPE; for
+// TestHandshakeRaisesNoSignal: no write of a handshake to a peer that has gone raises SIGPIPE; for
 // other writes see internal/link.
-func TestS17_NoSignal(t *testing.T) {
+func TestHandshakeRaisesNoSignal(t *testing.T) {
 	testenv.NoSignal(t, map[string]func(nc *net.UnixConn) error{
 		"handshake": func(nc *net.UnixConn) error {
 			var s Socket

@@ -44,7 +44,7 @@ type Socket struct {
 	total      total
 
 	places atomic.Uint64 // the last Pipe.Place assigned
-	crowd  crowd         // how many peers are connected
+	peers  peerCount     // how many peers are connected
 
 	In queue.Inbox // what was received
 
@@ -243,9 +243,9 @@ type Status struct {
 
 // Status returns a snapshot of what the socket counts.
 func (s *Socket) Status() (t Status) {
-	s.crowd.mu.Lock()
-	t.Peers = s.crowd.peers
-	s.crowd.mu.Unlock()
+	s.peers.mu.Lock()
+	t.Peers = s.peers.peers
+	s.peers.mu.Unlock()
 	t.Incomplete, t.Holders = s.incomplete.Status()
 	t.Scarce = s.incomplete.Scarce()
 	t.Writers = s.retire.runs.Load()

@@ -127,9 +127,9 @@ func (p *Publisher) separate(q *Subscriber) {
 	}
 }
 
-// crowded prepares the groups, or only the peer alone if it is not nil, for
+// firstFull prepares the groups, or only the peer alone if it is not nil, for
 // more messages. With Block, it returns a peer that has no room.
-func (p *Publisher) crowded(groups []*group, alone *Subscriber) (full *Subscriber) {
+func (p *Publisher) firstFull(groups []*group, alone *Subscriber) (full *Subscriber) {
 	block := p.Policy == Block
 	if alone != nil {
 		p.separate(alone)

@@ -70,7 +70,7 @@ func (p *Publisher) SendWire(ctx context.Context, patience time.Duration, wire [
 				groups = nil
 			}
 		}
-		if full := p.crowded(groups, alone); full != nil {
+		if full := p.firstFull(groups, alone); full != nil {
 			p.reset()
 			p.Unlock()
 			if err := full.Out.WaitRoom(ctx, nil, p.done, &l); err != nil {

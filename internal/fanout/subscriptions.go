@@ -21,7 +21,7 @@ type subscriptions struct {
 	invert  bool          // Settings.Invert
 	touched []*group      // scratch of matching
 	mark    uint64        // number of the message being matched
-	kindred kindred       // scratch of sort
+	alike   alike         // scratch of sort
 	changed chan struct{} // closed when a peer subscribes; nil without a waiter
 	only    *Subscriber   // the only peer to get the next message; see Settings.LastValue
 	peers   map[*Subscriber]struct{}
@@ -178,7 +178,7 @@ func (s *subscriptions) forget(q *Subscriber) {
 	s.count(q, -q.bytes)
 	delete(s.peers, q)
 	clear(s.touched[:cap(s.touched)]) // it may still refer to a group
-	clear(s.kindred.groups[:cap(s.kindred.groups)])
+	clear(s.alike.groups[:cap(s.alike.groups)])
 }
 
 // part records that a peer has gone whose topics have not been removed yet. The
@@ -278,7 +278,7 @@ func (s *subscriptions) sort(wire []byte, spans []buf.Span) []*group {
 			return s.touched
 		}
 	}
-	at, kindred := 0, &s.kindred
+	at, alike := 0, &s.alike
 	for i := 0; at < len(wire); i++ {
 		end := -1
 		switch {
@@ -294,13 +294,13 @@ func (s *subscriptions) sort(wire []byte, spans []buf.Span) []*group {
 			invariants.Assert(false, "SendWire was called with bytes that are not complete messages")
 			break
 		}
-		if kindred.topic != nil {
-			if kindred.has(wire[at:end]) {
-				kindred.count++
+		if alike.topic != nil {
+			if alike.has(wire[at:end]) {
+				alike.count++
 				at = end
 				continue
 			}
-			kindred.end(s, at)
+			alike.end(s, at)
 		}
 		topic, _ := zmtp.WireMessage(wire[at:end]).Next()
 		if s.invert {
@@ -314,9 +314,9 @@ func (s *subscriptions) sort(wire []byte, spans []buf.Span) []*group {
 			continue
 		}
 		s.mark++
-		remember := kindred.pause == 0
+		remember := alike.pause == 0
 		if !remember {
-			kindred.pause--
+			alike.pause--
 		}
 		rest := topic
 		for node := s.trie.Root().Next(&rest); node != nil; node = node.Next(&rest) {
@@ -326,7 +326,7 @@ func (s *subscriptions) sort(wire []byte, spans []buf.Span) []*group {
 				}
 				g.mark = s.mark
 				if remember {
-					kindred.groups = append(kindred.groups, g)
+					alike.groups = append(alike.groups, g)
 				}
 				s.touch(g, at, end, 1)
 			}
@@ -334,11 +334,11 @@ func (s *subscriptions) sort(wire []byte, spans []buf.Span) []*group {
 		at = end
 		if remember {
 			n, ok := s.trie.Decisive(topic)
-			kindred.begin(topic[:n], ok, at)
+			alike.begin(topic[:n], ok, at)
 		}
 	}
-	if kindred.topic != nil {
-		kindred.end(s, at)
+	if alike.topic != nil {
+		alike.end(s, at)
 	}
 	return s.touched
 }

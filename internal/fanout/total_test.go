@@ -24,7 +24,7 @@ func apartPeers(t *testing.T, pub *Publisher, peers []*Subscriber) {
 
 // The queues of all peers together stay within their bound, in groups of their own or
 // not, and a peer that reads loses nothing by it.
-func TestH21_QueuesAreBoundedTogether(t *testing.T) {
+func TestQueuesAreBoundedTogether(t *testing.T) {
 	t.Parallel()
 	const n, total, size = 20, 1 << 20, 10_000
 	for _, own := range []bool{false, true} {
@@ -73,7 +73,7 @@ func TestH21_QueuesAreBoundedTogether(t *testing.T) {
 
 // Messages that subscribers with topics of their own all get are copied once for all of
 // them.
-func TestH21_OneCopyForAllGroups(t *testing.T) {
+func TestOneCopyForAllGroups(t *testing.T) {
 	const n, batches, size = 30, 64, 100_000
 	pub, peers := fanned(t, n, Settings{Limits: unlimited(queue.Unbounded), Policy: Disconnect})
 	apartPeers(t, pub, peers)

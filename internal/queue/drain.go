@@ -10,15 +10,15 @@ import (
 // changes, the functions that make them, and when:
 //
 //	absent    Launch    uncalled  a connection has begun
-//	uncalled  rouse     working   a message was queued: start is called
+//	uncalled  wake      working   a message was queued: start is called
 //	working   Take      asleep    a writer that finds nothing keeps its goroutine
 //	working   Exchange  uncalled  a socket that finds nothing has none to keep
-//	asleep    rouse     working   a message was queued: the writer gets a token
-//	asleep    Retire    drowsy    the writer slept at one look of the timer
-//	drowsy    rouse     working   as when asleep
-//	drowsy    Retire    leaving   it still slept at the next look: it gets a token, to end
+//	asleep    wake      working   a message was queued: the writer gets a token
+//	asleep    Retire    idle      the writer slept at one look of the timer
+//	idle      wake      working   as when asleep
+//	idle      Retire    leaving   it still slept at the next look: it gets a token, to end
 //	leaving   Take      uncalled  it has ended
-//	leaving   rouse     working   a message was queued before it had: it goes on
+//	leaving   wake      working   a message was queued before it had: it goes on
 //	any       Halt      absent    the connection has ended
 //
 // So there is never more than one writer, and queued messages never wait for a writer
@@ -29,28 +29,28 @@ const (
 	absent drainState = iota
 	working
 	// In the states from here on the drain holds no messages and does not touch the
-	// connection: rouse has to wake it, and writeDirect may write.
+	// connection: it has to be woken, and writeDirect may write.
 	uncalled
 	asleep
-	drowsy
+	idle
 	leaving
 )
 
-// rouse sets the drain to work, if it is not. mu must be held.
-func (o *Outbox) rouse() {
+// wake sets the drain to work, if it is not. mu must be held.
+func (o *Outbox) wake() {
 	if o.drain > working {
-		o.wake()
+		o.wakeIdle()
 	}
 }
 
-// wake is rouse for a drain that is not at work.
-func (o *Outbox) wake() {
+// wakeIdle is wake for a drain that is not at work.
+func (o *Outbox) wakeIdle() {
 	was := o.drain
 	o.drain = working
 	switch was {
 	case uncalled:
 		o.start()
-	case asleep, drowsy:
+	case asleep, idle:
 		select {
 		case o.filled <- struct{}{}:
 		default:
@@ -58,7 +58,7 @@ func (o *Outbox) wake() {
 	}
 }
 
-// sleep says that the drain is not at work, so that the next message has to rouse it.
+// sleep says that the drain is not at work, so that the next message has to wake it.
 func (o *Outbox) sleep(as drainState) { o.drain, o.queue.mark = as, 0 }
 
 // Launch says how to start the writer of a connection. It starts with the first bytes to
@@ -70,7 +70,7 @@ func (o *Outbox) Launch(start func(), direct Direct, now bool) {
 	o.start, o.direct, o.stays = start, direct, now
 	o.sleep(uncalled)
 	if now || o.full || !o.isEmpty() {
-		o.rouse()
+		o.wake()
 	}
 }
 
@@ -93,9 +93,9 @@ func (o *Outbox) Retire() (left bool) {
 	case working:
 		return !o.linked
 	case asleep:
-		o.drain = drowsy
-	case drowsy:
-		o.wake()
+		o.drain = idle
+	case idle:
+		o.wakeIdle()
 		o.drain = leaving
 	}
 	return o.drain > uncalled // one that is leaving goes on if a message is queued first
@@ -289,7 +289,7 @@ func (o *Outbox) Consumed(n HWM, idle bool) (roomy bool) {
 	if idle && o.drain == working {
 		o.sleep(uncalled)
 		if !o.isEmpty() {
-			o.rouse()
+			o.wake()
 		}
 	}
 	return roomy
@@ -311,11 +311,11 @@ type Direct struct {
 // maxDirect is the most bytes that a sender writes itself.
 const maxDirect = 16 << 10
 
-// pass is rouse, unless the sender itself writes the message that it has just queued. mu
+// pass is wake, unless the sender itself writes the message that it has just queued. mu
 // must be held.
 func (o *Outbox) pass() {
 	if o.drain > working && (o.direct.Write == nil || !o.writeDirect()) {
-		o.wake()
+		o.wakeIdle()
 	}
 }
 
@@ -339,7 +339,7 @@ func (o *Outbox) writeDirect() bool {
 		// A message that has begun counts as taken: if the connection breaks, the message
 		// is lost (RFC 37, 1.3). The writer counts it.
 		o.head.add(bytes[n:], q.Messages)
-		o.rouse()
+		o.wake()
 		sent.Messages = 0
 	}
 	o.conn.sent(sent)

@@ -60,17 +60,17 @@ func TestDrain(t *testing.T) {
 
 	go take()
 	sleeps()
-	if !o.Retire() || o.state() != drowsy {
+	if !o.Retire() || o.state() != idle {
 		t.Fatal("one look ends it")
 	}
-	o.put("drowsy")
+	o.put("idle")
 	if !<-took {
 		t.Fatal("it ends")
 	}
 	l.Clear()
 	go take()
 	sleeps()
-	if !o.Retire() || o.state() != drowsy {
+	if !o.Retire() || o.state() != idle {
 		t.Fatal("one look ends it")
 	}
 	if !o.Retire() || <-took {

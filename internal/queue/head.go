@@ -50,7 +50,7 @@ func (o *Outbox) Precede(frames []byte, messages int) {
 	defer o.mu.Unlock()
 	if o.life != dead {
 		o.head.add(frames, messages)
-		o.rouse()
+		o.wake()
 	}
 }
 
@@ -60,6 +60,6 @@ func (o *Outbox) Pong(context []byte) {
 	defer o.mu.Unlock()
 	if o.life != dead {
 		o.head.pong(context)
-		o.rouse()
+		o.wake()
 	}
 }

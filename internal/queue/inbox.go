@@ -55,9 +55,9 @@ type Inqueue struct {
 	grace *time.Timer // how long a reader that is ahead waits; nil before its first use
 	slow  bool        // the application did not catch up during the last such wait
 
-	link   Link // where to fetch more when the queue is empty; nil for most
-	report int  // number of messages for which the link gets a receipt
-	untold HWM  // taken, and not yet in a receipt
+	link    Link // where to fetch more when the queue is empty; nil for most
+	report  int  // number of messages for which the link gets a receipt
+	pending HWM  // taken, and not yet in a receipt
 }
 
 // Link is where a queue is filled from on demand: a socket of this process. It is called
@@ -445,14 +445,14 @@ type receipt struct {
 // account adds up the messages that have left the queue of a link, until they are worth a
 // receipt.
 func (q *Inqueue) account(n HWM) receipt {
-	q.untold.Messages += n.Messages
-	q.untold.Bytes += n.Bytes
+	q.pending.Messages += n.Messages
+	q.pending.Bytes += n.Bytes
 	empty := q.batches.Len() == 0
-	if !empty && q.untold.Messages < q.report {
+	if !empty && q.pending.Messages < q.report {
 		return receipt{}
 	}
-	told := receipt{q.link, q.untold, empty}
-	q.untold = HWM{}
+	told := receipt{q.link, q.pending, empty}
+	q.pending = HWM{}
 	return told
 }
 

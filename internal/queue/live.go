@@ -27,7 +27,7 @@ func (in *Inbox) Report(q *Inqueue, report int) {
 }
 
 // SetLimits changes the high-water mark, with Link only the part that is not the
-// other socket's, and what Crowd has said. It reports whether a full outbox may take
+// other socket's, and what MarkFull has said. It reports whether a full outbox may take
 // messages again.
 func (o *Outbox) SetLimits(limits HWM) (roomy bool) {
 	o.mu.Lock()

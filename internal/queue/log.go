@@ -369,7 +369,7 @@ func (l *Log) unlock() {
 		if i < yielding && o.follows.log == l {
 			o.follows.yields.Store(true)
 		}
-		o.rouse() // even if it has left: its unread messages are in its queue then
+		o.wake() // even if it has left: its unread messages are in its queue then
 		o.mu.Unlock()
 		l.woken[i] = nil
 	}

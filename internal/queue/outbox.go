@@ -198,7 +198,7 @@ func (o *Outbox) offerLocked(to *Conn, body []byte) Verdict {
 		st, before := o.queue.begin(zmtp.FrameSize(len(body)), o.conflate)
 		st.Bytes = append(zmtp.AppendHeader(st.Bytes, 0, len(body)), body...)
 		o.commit(before, 1)
-		o.rouse()
+		o.wake()
 		o.allow()
 	}
 	return v
@@ -226,7 +226,7 @@ func (o *Outbox) OfferEach(to *Conn, bodies [][]byte) int {
 		o.commit(before, sent-first)
 		most -= len(bytes) - before
 		if sent == n || most <= 0 {
-			o.rouse()
+			o.wake()
 			return sent
 		}
 	}
@@ -257,7 +257,7 @@ func (o *Outbox) Force(to *Conn, wire []byte, messages int, owner Owner) Verdict
 		return Ended
 	}
 	o.enter(wire, messages, owner)
-	o.rouse()
+	o.wake()
 	return Accepted
 }
 
@@ -302,7 +302,7 @@ func (o *Outbox) Command(frames []byte) bool {
 		return false
 	}
 	o.enter(frames, 0, nil)
-	o.rouse()
+	o.wake()
 	return true
 }
 
@@ -313,7 +313,7 @@ func (o *Outbox) Would() Verdict {
 	return o.admit(nil)
 }
 
-// WaitRoom waits until an offer would be accepted or is moot, until Kick is called, or
+// WaitRoom waits until an offer would be accepted or is pointless, until Kick is called, or
 // until the high-water mark changes, but no longer than a limit allows, if it is not
 // nil.
 func (o *Outbox) WaitRoom(ctx context.Context, to *Conn, done <-chan struct{}, l *Limit) error {
@@ -326,7 +326,7 @@ func (o *Outbox) WaitRoom(ctx context.Context, to *Conn, done <-chan struct{}, l
 	}
 	o.room.Wake() // pass it on: there is room for others too
 	select {
-	case <-done: // which is why the offer is moot
+	case <-done: // which is why the offer is pointless
 		return ErrClosed
 	default:
 		return nil
@@ -478,10 +478,10 @@ func (o *Outbox) Status() (s Status) {
 // Held returns the bytes that the outbox and its writer hold.
 func (s Status) Held() int { return s.Bytes + s.Taken + s.TakenHead + s.Head }
 
-// Crowd says that an outbox that holds at least the given bytes, of which there must be
+// MarkFull says that an outbox that holds at least the given bytes, of which there must be
 // one, is full until some of them are taken. It reports whether that is so. Its owner is
 // told of the room as for any full outbox.
-func (o *Outbox) Crowd(bytes int) bool {
+func (o *Outbox) MarkFull(bytes int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	_, held := o.backlog()

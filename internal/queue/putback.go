@@ -29,7 +29,7 @@ func (in *Inbox) PutBack(q *Inqueue, b *Batch) {
 	if q.link != nil {
 		// The link has got a receipt for these messages, or will. It must not get another
 		// one when they are taken again.
-		q.untold = q.untold.Minus(n)
+		q.pending = q.pending.Minus(n)
 	}
 	in.list(q)
 	in.mu.Unlock()

@@ -57,6 +57,6 @@ func (o *Outbox) OfferSpans(to *Conn, lead, wire []byte, spans []buf.Span, owner
 		}
 		spans = spans[n:]
 	}
-	o.rouse()
+	o.wake()
 	return sent, Accepted
 }

@@ -174,11 +174,11 @@ func (lb *Balancer) admits(bytes int) bool {
 	if sum >= limit {
 		share = 0
 	}
-	crowded := false
+	marked := false
 	for _, p := range lb.pipes {
-		crowded = p.Out.Crowd(max(share, 1)) || crowded
+		marked = p.Out.MarkFull(max(share, 1)) || marked
 	}
-	if sum >= limit && crowded { // the first of them that is written lets senders try again
+	if sum >= limit && marked { // the first of them that is written lets senders try again
 		lb.left = 0
 		return false
 	}

@@ -33,8 +33,8 @@ type refusal struct {
 	pairs      []pair
 	securities []security
 	expect     expectation
-	// hasty: libzmq judges the bytes that it has read before it writes its own, and then
-	// closes, so that we may have nothing to judge and see the end.
+	// hasty: libzmq checks the bytes that it has read before it writes its own, and then
+	// closes, so that we may have nothing to check and see the end.
 	hasty bool
 }
 

@@ -6,11 +6,11 @@ import (
 	"clustermap/zmtp"
 )
 
-// kindred recognizes messages of a batch that go to the same groups as the one before them,
+// alike recognizes messages of a batch that go to the same groups as the one before them,
 // because their topics begin with the same bytes, and these decide. Often that is so for
 // all of a batch; then each message costs a comparison instead of a search. It is
 // guarded by the mutex of the subscriptions.
-type kindred struct {
+type alike struct {
 	topic  []byte   // the bytes that decide, a part of the batch; nil if no search is remembered
 	first  uint64   // up to 8 of them, as a little-endian number
 	mask   uint64   // its bits
@@ -31,7 +31,7 @@ const quickTopic = 8
 
 // begin remembers a search, whose groups have been recorded, for the messages from an offset
 // on whose topics begin with the given bytes. If it cannot be remembered, ok is false.
-func (k *kindred) begin(topic []byte, ok bool, from int) {
+func (k *alike) begin(topic []byte, ok bool, from int) {
 	if !ok {
 		k.groups = k.groups[:0]
 		return
@@ -43,7 +43,7 @@ func (k *kindred) begin(topic []byte, ok bool, from int) {
 }
 
 // has reports whether a message is one of them. A search must be remembered.
-func (k *kindred) has(m []byte) bool {
+func (k *alike) has(m []byte) bool {
 	const header = 2 // of a frame that is not long
 	if len(m) < header+quickTopic || m[0]&zmtp.FlagLong != 0 || int(m[1]) < len(k.topic) ||
 		(binary.LittleEndian.Uint64(m[header:])^k.first)&k.mask != 0 {
@@ -54,7 +54,7 @@ func (k *kindred) has(m []byte) bool {
 
 // end adds the messages, the last of which ends at an offset, to the runs of their groups,
 // and forgets the search.
-func (k *kindred) end(s *subscriptions, at int) {
+func (k *alike) end(s *subscriptions, at int) {
 	if k.count > 0 {
 		for _, g := range k.groups {
 			s.touch(g, k.from, at, k.count)

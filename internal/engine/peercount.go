@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// crowd counts the connected peers of a socket, without those that it ignores.
-type crowd struct {
+// peerCount counts the connected peers of a socket, without those that it ignores.
+type peerCount struct {
 	mu      sync.Mutex
 	peers   int
 	changed chan struct{} // closed when peers changes; nil without a waiter
 }
 
-func (c *crowd) add(n int) {
+func (c *peerCount) add(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.peers += n
@@ -24,7 +24,7 @@ func (c *crowd) add(n int) {
 
 // lacks returns nil if there are at least n peers, and otherwise a channel that
 // is closed when their number changes.
-func (c *crowd) lacks(n int) <-chan struct{} {
+func (c *peerCount) lacks(n int) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.peers >= n {
@@ -42,7 +42,7 @@ func (s *Socket) WaitPeers(ctx context.Context, n int) error {
 		if err := s.Open(); err != nil {
 			return err
 		}
-		changed := s.crowd.lacks(n)
+		changed := s.peers.lacks(n)
 		if changed == nil {
 			return nil
 		}
