@@ -58,10 +58,10 @@ func (c *Client) run() {
 func (c *Client) failed(s *session, err error, next int) {
 	c.complain(s, err, next)
 	overtaken := errors.Is(err, errOvertaken)
-	c.status.fail(s.index, err)
 	if s.host != nil && (s.active.IsZero() && !overtaken || errors.Is(err, ErrSilent)) {
 		s.host.Failed() // the next attempt begins with another address of the name
 	}
+	c.status.fail(s.index, err, s.host != nil && s.host.Untried())
 	var unfit *CollectorError
 	if errors.As(err, &unfit) {
 		c.writer.Fail(err)

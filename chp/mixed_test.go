@@ -12,6 +12,7 @@ import (
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/testenv"
 	"clustermap/sockets"
+	"clustermap/zmtp"
 )
 
 // scatter returns a Dial function for a server at 127.0.0.1:7000: the way says to which of
@@ -251,5 +252,75 @@ func TestStatusOfNameWithSilentAddress(t *testing.T) {
 	must(t, err)
 	if st.Keys != 1 || st.State != ServerActive {
 		t.Errorf("status %+v", st)
+	}
+}
+
+var runsOfOtherKeys atomic.Uint32
+
+// TestServersWithOtherKeysBehindOneName: a server whose key is not the one that the client
+// expects is not a permanent fault as long as the name has addresses that were not tried, and
+// the client follows the server with that key.
+func TestServersWithOtherKeysBehindOneName(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	// Addresses of no other test, nor an earlier run: the process remembers what has failed.
+	network := "127.77." + strconv.Itoa(int(runsOfOtherKeys.Add(1)))
+	hosts := []string{network + ".1", network + ".2"}
+	keys := []zmtp.KeyPair{zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair()}
+	var servers []*Server
+	for port := 0; len(servers) < len(hosts); { // the same ports at two addresses
+		s, err := NewServer(ServerOptions{Host: hosts[len(servers)], Port: port, Logger: quiet(),
+			Security: sockets.Security{CurveServer: true, CurveSecretKey: keys[len(servers)].Secret}})
+		must(t, err)
+		if err := s.Listen(ctx); err != nil {
+			must(t, s.Close())
+			must(t, servers[0].Close())
+			servers, port = nil, 0
+			continue
+		}
+		go s.Serve(context.Background())
+		t.Cleanup(func() { s.Close() })
+		servers = append(servers, s)
+		port = portOf(s.Endpoints().Snapshot)
+	}
+	at := func(host string) string {
+		name := testenv.NewName(t, func() []string { return []string{host} })
+		if host == "" {
+			name = testenv.NewName(t, func() []string { return hosts })
+		}
+		return "tcp://" + name + ":" + strconv.Itoa(portOf(servers[0].Endpoints().Snapshot))
+	}
+	for _, c := range []struct {
+		name   string
+		server string
+		key    zmtp.PublicKey
+		want   []bool // whether each fault is permanent
+	}{
+		{"the key of the second", at(""), keys[1].Public, []bool{false}},
+		{"one address", at(hosts[1]), keys[0].Public, []bool{true, true}},
+		{"the key of nobody", at(""), zmtp.GenerateKeyPair().Public, []bool{true, true}}, // the first address has failed before
+	} {
+		var client *Client
+		made, faults := make(chan struct{}), make(chan bool, 100)
+		client, err := NewClient(ClientOptions{
+			Servers: []string{c.server}, Logger: quiet(), restless: true,
+			Security: sockets.Security{CurveSecretKey: zmtp.GenerateKeyPair().Secret, CurveServerKey: c.key},
+			OnFailure: func(string, error) {
+				<-made
+				var e *NotActiveError
+				faults <- errors.As(client.WaitActive(ended), &e) && e.Servers[0].Permanent()
+			},
+		})
+		must(t, err)
+		close(made)
+		if !c.want[0] {
+			must(t, client.WaitActive(ctx))
+		}
+		for i, want := range c.want {
+			if got := <-faults; got != want {
+				t.Errorf("%s: fault %d: permanent %v", c.name, i, got)
+			}
+		}
+		must(t, client.Close())
 	}
 }

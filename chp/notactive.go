@@ -35,13 +35,19 @@ type ServerFault struct {
 	// Silent reports that the present attempt has connected and the server has sent
 	// nothing yet. The NotActiveError then wraps ErrSilent.
 	Silent bool
+
+	untried bool // the name has an address at which no attempt has failed lately
 }
 
 // Permanent reports whether further attempts will fail, too, unless somebody changes the
 // client or the server: the server refuses the client's key or has another security
 // mechanism, it is of another Clone model, the map is larger than ClientOptions.MaxMapBytes,
-// or the host does not exist. The client tries again all the same.
+// or the host does not exist. It reports false as long as the name of the server has
+// addresses that were not tried. The client tries again all the same.
 func (f ServerFault) Permanent() bool {
+	if f.untried {
+		return false
+	}
 	for _, err := range []error{ErrModel, ErrMapTooLarge, zmtp.ErrRefused, zmtp.ErrMechanism, sockets.ErrServerKey} {
 		if errors.Is(f.Err, err) {
 			return true
@@ -189,11 +195,13 @@ func (s *status) ended(index int) {
 
 // fail records why an attempt failed, unless the failure before it says more: being
 // overtaken says less than any, and that a connection broke or could not be made less than
-// that the peer is not a CHP server, whose connections may end in any way.
-func (s *status) fail(index int, err error) {
+// that the peer is not a CHP server, whose connections may end in any way. untried says that
+// the server's name has an address at which no attempt has failed lately.
+func (s *status) fail(index int, err error, untried bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := &s.attempts[index]
+	a.untried = untried
 	if a.Err != nil && errors.Is(err, errOvertaken) {
 		return
 	}

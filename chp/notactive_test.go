@@ -121,9 +121,9 @@ func TestNotActiveKeepsTheCause(t *testing.T) {
 	s := newStatus([]address{{name: "a"}, {name: "b"}})
 	s.began(0)
 	s.began(0)
-	s.fail(0, ErrUnreachable)
+	s.fail(0, ErrUnreachable, false)
 	s.ended(0)
-	s.fail(0, errOvertaken)
+	s.fail(0, errOvertaken, false)
 	e := s.notActive(context.DeadlineExceeded, false)
 	if f := e.Servers[0]; f.Phase != PhaseConnecting || f.Err != ErrUnreachable {
 		t.Errorf("one attempt of two goes on: %v, %v", f.Phase, f.Err)
@@ -164,7 +164,7 @@ func TestNotActiveSaysMost(t *testing.T) {
 		{fmt.Errorf("%w: %w", ErrUnreachable, zmtp.ErrRefused), zmtp.ErrRefused},
 		{ErrDisconnected, ErrDisconnected},
 	} {
-		s.fail(0, step.err)
+		s.fail(0, step.err, false)
 		if f := s.notActive(context.DeadlineExceeded, false).Servers[0]; !errors.Is(f.Err, step.want) {
 			t.Errorf("after %v: %v, want %v", step.err, f.Err, step.want)
 		}

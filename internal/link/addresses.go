@@ -250,6 +250,7 @@ type Host struct {
 	skip    int
 	turn    chan struct{} // has an element while a call looks for the address; guards address
 	address netip.Addr    // invalid until it is known
+	all     []netip.Addr  // of the name, if it has several; guarded by turn
 }
 
 // NewHost returns a Host. Its attempt does not begin with the first skip addresses of the
@@ -306,6 +307,10 @@ func (h *Host) look(ctx context.Context, dial dialFunc, network, address string)
 		h.address = all[0].Addr() // the other calls need not wait for the connection
 		return nil, nil
 	}
+	h.all = h.all[:0]
+	for _, a := range all {
+		h.all = append(h.all, a.Addr())
+	}
 	skip := h.skip % len(all)
 	nc, at, err := h.names.race(ctx, dial, network, slices.Concat(all[skip:], all[:skip]), more)
 	if err == nil {
@@ -322,4 +327,16 @@ func (h *Host) Failed() {
 	if h.address.IsValid() {
 		h.names.past.failed(h.address, time.Now())
 	}
+}
+
+// Untried reports whether the name has an address at which no attempt has failed lately, so
+// that the next one may find another server.
+func (h *Host) Untried() bool {
+	h.turn <- struct{}{}
+	defer func() { <-h.turn }()
+	past := &h.names.past
+	past.mu.Lock()
+	defer past.mu.Unlock()
+	now := time.Now()
+	return slices.ContainsFunc(h.all, func(a netip.Addr) bool { return past.lately(a, now).IsZero() })
 }
