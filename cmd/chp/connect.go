@@ -184,10 +184,8 @@ func (c *client) confirm(err error) error {
 		return fail(exitNoServer, "lost the connection before the server confirmed; %s", unknown)
 	case errors.Is(err, context.DeadlineExceeded):
 		if idle := (*chp.NotActiveError)(nil); errors.As(err, &idle) {
-			for _, f := range idle.Servers {
-				if f.Err != nil {
-					return fail(exitNoServer, "%s did not confirm within %v: %s; %s", f.Server, c.connection.timeout, reason(f.Server, f.Err), unknown)
-				}
+			if why := firstReason(idle.Servers); why != "" {
+				return fail(exitNoServer, "the server did not confirm within %v: %s; %s", c.connection.timeout, why, unknown)
 			}
 		}
 		return fail(exitNoServer, "the server did not confirm within %v; %s", c.connection.timeout, unknown)

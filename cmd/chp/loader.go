@@ -85,7 +85,11 @@ func (l *loader) broken(ctx context.Context, count int, err error) error {
 	case errors.Is(err, chp.ErrUncertain), errors.Is(cause, chp.ErrUncertain):
 		return fail(exitNoServer, "lost the connection after sending %s%s", sent, unknown)
 	case errors.Is(cause, context.DeadlineExceeded):
-		return fail(exitNoServer, "the server made no progress for %v after getting %s%s", l.connection.timeout, sent, unknown)
+		why := firstReason(l.faults())
+		if why != "" {
+			why = " (" + why + ")"
+		}
+		return fail(exitNoServer, "the server made no progress for %v after getting %s%s%s", l.connection.timeout, sent, why, unknown)
 	case ctx.Err() != nil:
 		return fail(exitRefused, "interrupted after sending %s%s", sent, unknown)
 	}

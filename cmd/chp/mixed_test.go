@@ -3,6 +3,8 @@ package main
 import (
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -45,7 +47,11 @@ func forward(t *testing.T, address, to string) error {
 func TestMixtureIsTold(t *testing.T) {
 	t.Parallel()
 	servers := []*server{serve(t), serve(t)}
-	for _, c := range []struct{ way, command string }{{"010", "get k"}, {"001", "set k v"}, {"011", "set k v"}} {
+	dump := filepath.Join(t.TempDir(), "dump")
+	if err := os.WriteFile(dump, []byte(`{"key":"k","value":"v"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ way, command string }{{"010", "get k"}, {"001", "set k v"}, {"011", "set k v"}, {"001", "load " + dump}} {
 		at := ""
 		for host := loopback.Own(); at == ""; {
 			free, err := net.Listen("tcp", host+":0")

@@ -195,6 +195,17 @@ func serveCommand(server string) string {
 	return text
 }
 
+// firstReason returns why the client does not follow the first server of which it knows
+// that, with its name, or "".
+func firstReason(faults []chp.ServerFault) string {
+	for _, f := range faults {
+		if f.Err != nil {
+			return f.Server + ": " + reason(f.Server, f.Err)
+		}
+	}
+	return ""
+}
+
 // reason describes why a server was not reached. If err is nil, the attempt was still in
 // progress.
 func reason(server string, err error) string {
