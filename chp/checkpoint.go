@@ -6,6 +6,7 @@ import (
 
 	"clustermap/chp/internal/journal"
 	"clustermap/chp/internal/state"
+	"clustermap/internal/lograte"
 )
 
 const (
@@ -18,12 +19,14 @@ const (
 	checkpointLook = time.Second
 
 	// checkpointWait is the longest time after which a checkpoint that has failed is tried
-	// again, in looks: there may be space on the disk again.
-	checkpointWait = 60
+	// again: there may be space on the disk again.
+	checkpointWait = time.Minute
 )
 
 // runCheckpoints writes a checkpoint whenever the log has grown enough, or is short of space,
-// until the context ends. After a failure it tries again soon, and then later and later.
+// until the context ends. After a failure it tries again, but spends at most a tenth of the
+// time on that: with a small map that is each second, so that the log does not take the space that
+// comes back before the checkpoint does.
 func (s *Server) runCheckpoints(ctx context.Context) {
 	q := &s.sequencer
 	if s.opts.Log == nil {
@@ -31,29 +34,25 @@ func (s *Server) runCheckpoints(ctx context.Context) {
 	}
 	look := time.NewTicker(checkpointLook)
 	defer look.Stop()
-	wait, skip := 1, 0 // looks
+	var next time.Time // not before, after a failure
+	complaints := lograte.Limiter{First: complaintFirst, Most: complaintMost, Size: maxComplaints}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-look.C:
 		}
-		if skip > 0 {
-			skip--
-			continue
-		}
-		if !q.journal.Due(max(checkpointBytes, q.mapBytes())) {
-			continue
-		}
 		begun := time.Now()
+		if begun.Before(next) || !q.journal.Due(max(checkpointBytes, q.mapBytes())) {
+			continue
+		}
 		if err := q.checkpoint(ctx); err != nil {
-			if ctx.Err() == nil {
+			if due, _ := complaints.Due("checkpoint", causeOf(err), time.Now()); due && ctx.Err() == nil {
 				s.log.Error("checkpoint failed", "error", err)
 			}
-			skip, wait = wait, min(2*wait, checkpointWait)
+			next = time.Now().Add(min(10*time.Since(begun), checkpointWait))
 			continue
 		}
-		wait = 1
 		s.log.Info("checkpoint", "keys", s.Len(), "took", time.Since(begun).Round(time.Millisecond))
 	}
 }

@@ -39,7 +39,7 @@ type GroupOptions struct {
 // return it.
 type Group struct {
 	log     Log
-	space   Reserver // nil if nothing is reported before it is on disk
+	space   Reserver // nil if the log is none
 	gathers bool     // the log is a Gatherer
 	options GroupOptions
 	stage   chan struct{} // capacity 1; wakes the writer
@@ -51,7 +51,7 @@ type Group struct {
 	changed chan struct{} // closed when a field below changes; nil while no goroutine waits
 	staged  batch
 	writing int    // bytes being written
-	waiting int    // with the policy Always, bytes written and not yet flushed
+	waiting int    // bytes written and not yet flushed
 	last    uint64 // index of the last appended entry
 	written uint64 // index of the last written entry
 	durable uint64 // index of the last entry on disk
@@ -74,6 +74,10 @@ type batch struct {
 	owners  []Owner // of lent
 	bytes   int     // of the records
 }
+
+// flushBytes is how much is written without a flush at most, about. The files of a log stay
+// open until they are flushed.
+const flushBytes = 256 << 20
 
 // entryBytes is the size of an entry without its records, so that a bound in bytes also
 // bounds empty entries.
@@ -234,7 +238,11 @@ func (g *Group) Room(ctx context.Context) error {
 
 // room reports whether an entry may be appended. The caller holds g.mu.
 func (g *Group) room() bool {
-	return g.staged.size()+g.writing+g.waiting < g.options.Bytes && (g.space == nil || g.credit > 0)
+	size := g.staged.size() + g.writing
+	if g.options.Policy.IsAlways() {
+		size += g.waiting
+	}
+	return size < g.options.Bytes && (g.space == nil || g.credit > 0)
 }
 
 // reserved notes what Reserve has returned after everything but the staged entries was
@@ -420,9 +428,7 @@ func (g *Group) writeAll() {
 			g.reserved(space, full)
 		}
 		g.written, g.writing = max(g.written, last), 0
-		if g.options.Policy.IsAlways() {
-			g.waiting += size
-		}
+		g.waiting += size
 		if len(g.staged.entries) > 0 {
 			wake.Signal(g.stage)
 		}
@@ -460,7 +466,7 @@ func (g *Group) flushAll() {
 		asked := g.asked > g.durable && g.asked <= written
 		g.mu.Unlock()
 
-		flush := dirty && (due || asked || drained || g.options.Policy.IsAlways())
+		flush := dirty && (due || asked || drained || waiting >= flushBytes || g.options.Policy.IsAlways())
 		if flush {
 			if err := g.log.Sync(); err != nil {
 				g.mu.Lock()

@@ -303,6 +303,31 @@ func TestGroupAllocs(t *testing.T) {
 	}
 }
 
+// TestNeverFlushesAtLast: also with the policy Never a Group flushes when much was written,
+// since the log has each file open until it is flushed.
+func TestNeverFlushesAtLast(t *testing.T) {
+	t.Parallel()
+	g := NewGroup(&fakeLog{discard: true}, GroupOptions{Policy: Never()})
+	defer g.Close()
+	ctx := testContext(t)
+	records := make([]byte, 1<<20)
+	for range flushBytes/len(records) - 1 {
+		if _, err := g.Append(ctx, Entry{Records: records}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := g.Flushes(); n > 0 {
+		t.Errorf("%d flushes too early", n)
+	}
+	last, err := g.Append(ctx, Entry{Records: records})
+	if err == nil {
+		err = g.Wait(ctx, last)
+	}
+	if err != nil || g.Flushes() != 1 {
+		t.Errorf("%d flushes, %v", g.Flushes(), err)
+	}
+}
+
 // spaceLog is a fakeLog with a bound.
 type spaceLog struct {
 	fakeLog

@@ -39,8 +39,8 @@ const (
 // disk, so nothing that was reported can be lost.
 func Always() Policy { return Policy{kind: always} }
 
-// Never leaves flushing to the system, except for checkpoints and when the log is
-// closed.
+// Never leaves flushing to the system, except for checkpoints, after 256 MiB, and when the
+// log is closed.
 func Never() Policy { return Policy{kind: never} }
 
 // Interval flushes at intervals of d while there is unflushed data. If d is 0 or less,

@@ -136,7 +136,7 @@ func (m *form) open(path string) (_ *archive, err error) {
 	if string(b[:8]) != m.magic {
 		return nil, damaged(fmt.Errorf("not a %s", m.name))
 	}
-	if err := checkFormat(path, binary.BigEndian.Uint32(b[8:])); err != nil {
+	if err := checkHead(path, b[:], archiveHeader); err != nil {
 		return nil, err
 	}
 	crc := crc32.Checksum(b[:archiveHeader-4], castagnoli)

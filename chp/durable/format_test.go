@@ -122,6 +122,45 @@ func TestNewerFormat(t *testing.T) {
 	}
 }
 
+// TestChangedFormatIsDamage: a changed bit of a format is damage, not a newer version.
+func TestChangedFormatIsDamage(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l, _ := mustOpen(t, dir)
+	fill(t, l, 20, 2)
+	writeCheckpoint(t, l, 10, 3)
+	closeLog(t, l)
+	file := filepath.Join(t.TempDir(), "backup")
+	_, err := Backup(t.Context(), dir, file)
+	testenv.Must(t, err)
+	for name, read := range map[string]func(path string) error{
+		filepath.Join(dir, metaName): func(path string) error {
+			_, err := readMeta(filepath.Dir(path))
+			return err
+		},
+		filepath.Join(dir, checkpointName(10)): func(path string) error {
+			_, err := readCheckpointHeader(path, l.meta.Identity)
+			return err
+		},
+		file: func(path string) error {
+			_, err := ReadBackup(path, func(commit.Entry) error { return nil })
+			return err
+		},
+	} {
+		b, err := os.ReadFile(name)
+		testenv.Must(t, err)
+		for bit := range 32 {
+			b[8+bit/8] ^= 1 << (bit % 8)
+			testenv.Must(t, os.WriteFile(name, b, 0o600))
+			if err := read(name); isCorrupt(err) == nil || errors.Is(err, commit.ErrFormat) {
+				t.Errorf("bit %d of the format of %s: %v", bit, filepath.Base(name), err)
+			}
+			b[8+bit/8] ^= 1 << (bit % 8)
+		}
+		testenv.Must(t, os.WriteFile(name, b, 0o600))
+	}
+}
+
 // TestCheckOfContent: what the function of Check says about the content of an entry is a
 // defect, with the place of the entry, and the same that Replay says.
 func TestCheckOfContent(t *testing.T) {

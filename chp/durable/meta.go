@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"clustermap/chp/commit"
 )
@@ -33,6 +34,21 @@ func checkFormat(path string, version uint32) error {
 		return &commit.CorruptError{File: path, Reason: errors.New("format 0")}
 	}
 	return nil
+}
+
+// checkHead is checkFormat for a file that begins with b. Its head is a magic number of 8 bytes, the
+// format, and more; a checksum at its end makes it size bytes. If the checksum is right but for another
+// format than the file has, the format is what was damaged.
+func checkHead(path string, b []byte, size int) error {
+	version := binary.BigEndian.Uint32(b[8:])
+	if version > formatVersion && len(b) >= size {
+		head := binary.BigEndian.AppendUint32(slices.Clone(b[:8]), formatVersion)
+		head = append(head, b[12:size-4]...)
+		if crc32.Checksum(head, castagnoli) == binary.BigEndian.Uint32(b[size-4:]) {
+			return &commit.CorruptError{File: path, Reason: fmt.Errorf("format %d in a file of format %d", version, formatVersion)}
+		}
+	}
+	return checkFormat(path, version)
 }
 
 // Meta is the metadata of a log.
@@ -80,7 +96,7 @@ func readMeta(dir string) (Meta, error) {
 		return damaged(errors.New("not the metadata of a log"))
 	}
 	m := Meta{Format: binary.BigEndian.Uint32(b[len(metaMagic):])}
-	if err := checkFormat(path, m.Format); err != nil {
+	if err := checkHead(path, b, metaBytes); err != nil {
 		return m, err
 	}
 	if len(b) != metaBytes {

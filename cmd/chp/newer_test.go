@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,14 +30,15 @@ func addEntry(t *testing.T, dir string, e commit.Entry) {
 	}
 }
 
-// setByte sets one byte of a file.
-func setByte(t *testing.T, path string, at int, to byte) {
+// setFormat changes the format of a file; the checksum of its head is at an offset.
+func setFormat(t *testing.T, path string, format uint32, sum int) {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b[at] = to
+	binary.BigEndian.PutUint32(b[8:], format)
+	binary.BigEndian.PutUint32(b[sum:], crc32.Checksum(b[:sum], crc32.MakeTable(crc32.Castagnoli)))
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -52,8 +55,8 @@ func TestNewerVersionIsRefusedByName(t *testing.T) {
 	}
 	newer := makeData(t, 20, 10)
 	copied := backup(newer)
-	setByte(t, filepath.Join(newer, "meta"), 11, 2)
-	setByte(t, copied, 11, 2)
+	setFormat(t, filepath.Join(newer, "meta"), 2, 44)
+	setFormat(t, copied, 2, 60)
 	kind := makeData(t, 20, 10)
 	addEntry(t, kind, commit.Entry{Epoch: 3, First: 201, Count: 1, Kind: 9, Records: []byte("of a later version")})
 	to := filepath.Join(t.TempDir(), "to")

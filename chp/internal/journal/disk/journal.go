@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -134,7 +135,8 @@ func (j *Journal) Failed() <-chan struct{} { return j.group.Failed() }
 // Close writes and flushes all appended entries and closes the log. It returns the error with
 // which the log has failed, if any.
 func (j *Journal) Close() error {
-	err := errors.Join(j.group.Close(), j.log.Close())
+	group := j.group.Close()
+	err := cmp.Or(j.log.Close(), group) // a log that has failed gives its error to both
 	if err != nil && !errors.Is(err, commit.ErrClosed) {
 		return fmt.Errorf("chp: the log failed: %w", err)
 	}
