@@ -53,6 +53,12 @@ func TestFullDiskKeepsAcknowledgedUpdates(t *testing.T) {
 				t.Errorf("Serve returned %v", err)
 			}
 			writing.Wait()
+			// A server that could store nothing is not ready.
+			full := openLog(t, root+"/data")
+			if _, err := NewServer(ServerOptions{Log: full, Sync: policy, Logger: quiet()}); !errors.Is(err, commit.ErrFull) {
+				t.Errorf("a server on a full disk: %v", err)
+			}
+			_ = full.Close()
 			tmpfs.Remount(t, root, "size=100m")
 			again, err := NewServer(ServerOptions{Log: openLog(t, root+"/data"), Logger: quiet()})
 			must(t, err)

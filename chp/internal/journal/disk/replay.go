@@ -45,6 +45,10 @@ func Open(o Options, to *state.State) (*Journal, Found, error) {
 		c.Release()
 	}
 	j.start(&o, &done)
+	if err := j.group.Room(context.Background()); err != nil { // it waits for nothing yet
+		j.group.Close()
+		return nil, Found{}, err
+	}
 	last := done.Last
 	if !r.named { // a new log begins with the identity of the map
 		last, err = j.group.AppendParts(commit.Entry{Kind: kindMapID, Time: time.Now().UnixNano(), Records: to.ID[:]})
