@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clustermap/internal/loopback"
+	"clustermap/zmtp"
 )
 
 // A host that does not exist ends a command as soon as that is certain, with this
@@ -157,6 +158,36 @@ func TestReasonsOfOthersThatAnswer(t *testing.T) {
 		}
 		if want != "" {
 			t.Errorf("%s never said %q", at, want)
+		}
+	}
+}
+
+// A server that is stopped keeps its port, so nobody is told to start another one there, and
+// neither is who has named a port at which another program listens.
+func TestAdviceToStartAServerOnlyWhereNobodyListens(t *testing.T) {
+	t.Parallel()
+	stopped := serveApart(t)
+	stopped.signal(syscall.SIGSTOP)
+	defer stopped.signal(syscall.SIGCONT)
+	const reached = "; is the server running, and can it be reached from here?"
+	o := try(t, "get", "k", "--timeout", "1s", "--server", stopped.endpoint)
+	o.expect(t, exitNoServer, "no answer"+reached)
+	o = try(t, "get", "k", "--timeout", "1s", "--server", stopped.endpoint, "--server", "tcp://127.0.0.1:1")
+	o.expect(t, exitNoServer, "; start one with: chp serve --port 1\n")
+
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{refused, "; start one with: chp serve"},
+		{&firstPortError{refused}, "; is it the first port of a server?"},
+		{&zmtp.ProtocolError{Err: zmtp.ErrIncompatible}, "; is it the first port of a server?"},
+		{&net.DNSError{Err: "server misbehaving", Name: "x", IsTemporary: true}, reached},
+		{nil, reached},
+	} {
+		if got := "; " + advice(defaultServer, c.err); got != c.want {
+			t.Errorf("%v: %s, want %s", c.err, got, c.want)
 		}
 	}
 }

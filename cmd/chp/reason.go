@@ -142,22 +142,24 @@ func (c *client) noServer(ctx context.Context, waited time.Duration) error {
 		f := faults[0]
 		err := atFirstPort(f.Server, f.Err)
 		why := reason(f.Server, err)
-		advice := "start one with: " + serveCommand(f.Server)
 		_, mixed := errors.AsType[*chp.MixedError](err)
 		switch {
 		case len(waiting) > 0:
 			return fail(exitNoServer, "the server %s was not active within %v: %s; add --server for the other server of the pair%s", f.Server, waited, why, promote)
 		case mixed:
 			return fail(exitNoServer, "%s was not followed within %v: %s", f.Server, waited, why)
-		case unlike(err) != "":
-			advice = "is it the first port of a server?"
 		}
-		return fail(exitNoServer, "no CHP server answered at %s within %v: %s; %s%s", f.Server, waited, why, advice, hint)
+		return fail(exitNoServer, "no CHP server answered at %s within %v: %s; %s%s", f.Server, waited, why, advice(f.Server, err), hint)
 	}
 	var each []string
+	advised := ""
 	for _, f := range faults {
+		err := atFirstPort(f.Server, f.Err)
 		if !slices.Contains(waiting, f.Server) {
-			each = append(each, f.Server+" ("+reason(f.Server, atFirstPort(f.Server, f.Err))+")")
+			each = append(each, f.Server+" ("+reason(f.Server, err)+")")
+		}
+		if advised == "" || nobodyListens(err) && !strings.HasPrefix(advised, startOne) {
+			advised = advice(f.Server, err)
 		}
 	}
 	switch {
@@ -168,7 +170,23 @@ func (c *client) noServer(ctx context.Context, waited time.Duration) error {
 	case len(waiting) > 0:
 		return fail(exitNoServer, "no active server answered within %v at %s; %s answered that it is a standby%s%s", waited, strings.Join(each, ", "), strings.Join(waiting, " and "), hint, promote)
 	}
-	return fail(exitNoServer, "no CHP server answered within %v at %s; start one with: %s%s", waited, strings.Join(each, ", "), serveCommand(c.servers[0]), hint)
+	return fail(exitNoServer, "no CHP server answered within %v at %s; %s%s", waited, strings.Join(each, ", "), advised, hint)
+}
+
+// startOne begins the advice to start a server.
+const startOne = "start one with: "
+
+// advice says what to do about a server that was not reached. Only where no program
+// listens can one be started.
+func advice(server string, err error) string {
+	_, another := errors.AsType[*firstPortError](err)
+	switch {
+	case another, unlike(err) != "":
+		return "is it the first port of a server?"
+	case nobodyListens(err):
+		return startOne + serveCommand(server)
+	}
+	return "is the server running, and can it be reached from here?"
 }
 
 // serveCommand returns the command that starts a server, with the flags for its endpoint
