@@ -126,6 +126,11 @@ func (c *Client) wakeWaiting(peer *sockets.Peer) {
 // gained records that a link has become usable. mu must be held.
 func (c *Client) gained(l *link) {
 	l.silent = false
+	c.wakeUnsent()
+}
+
+// wakeUnsent wakes the calls that wait for a server. mu must be held.
+func (c *Client) wakeUnsent() {
 	for _, k := range c.pending {
 		if k.current == none {
 			k.wakeUp()

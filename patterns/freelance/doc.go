@@ -13,6 +13,10 @@
 // first server may have executed it nevertheless, so requests should be idempotent or
 // carry a number by which the application recognizes duplicates.
 //
+// A client that has just begun, or has just been given a server by [Client.Connect], waits
+// for the first connection to that server before it sends requests to a later one, unless
+// the attempt fails, and for a quarter of a second at most.
+//
 // A server is silent if neither a reply nor a PONG arrives from it during its share of
 // the request's time: the time until the deadline, divided by the number of servers
 // that have not been sent the request, and at most [ClientOptions].ServerTTL. The last

@@ -14,6 +14,10 @@ import (
 // minHandshake is the least time that a server gets for its handshake.
 const minHandshake = 5 * time.Second
 
+// headStart is how long requests wait for the first connection to a server before they go
+// to a later one in the order: as long as between two addresses in RFC 8305.
+const headStart = 250 * time.Millisecond
+
 // link is a client's view of a server. Each link has its own socket, so that servers
 // can have different keys, and that a server with two names is not a duplicate
 // identity.
@@ -29,6 +33,7 @@ type link struct {
 	asked  time.Time     // when the first PING after heard was sent, or zero
 	silent bool          // gets no requests until it is heard
 	err    error         // why there is no connection
+	fresh  time.Time     // until when requests wait for the first connection, or zero: it was made, or has failed
 
 	due *sockets.Peer // used by tick: the connection to ping
 
@@ -43,7 +48,7 @@ type match struct {
 }
 
 func (c *Client) newLink(endpoint string, s sockets.Security) (*link, error) {
-	l := &link{client: c, endpoint: endpoint}
+	l := &link{client: c, endpoint: endpoint, fresh: time.Now().Add(headStart)}
 	o := sockets.Options{
 		Security:         s,
 		MaxMessageSize:   c.opts.MaxMessageSize,
@@ -78,7 +83,7 @@ func (l *link) observe(e sockets.Event) {
 	c.mu.Lock()
 	switch e.Kind {
 	case sockets.EventHandshakeSucceeded:
-		l.peer, l.heard, l.asked, l.err = e.Peer, time.Now(), time.Time{}, nil
+		l.peer, l.heard, l.asked, l.err, l.fresh = e.Peer, time.Now(), time.Time{}, nil, time.Time{}
 		c.gained(l)
 	case sockets.EventDisconnected:
 		if l.peer != nil && l.peer == e.Peer {
@@ -87,6 +92,10 @@ func (l *link) observe(e sockets.Event) {
 		l.err = e.Err
 	case sockets.EventConnectFailed, sockets.EventHandshakeFailed:
 		l.err = e.Err
+		if !l.fresh.IsZero() {
+			l.fresh = time.Time{}
+			c.wakeUnsent()
+		}
 	}
 	c.mu.Unlock()
 	if c.opts.Monitor != nil {

@@ -255,6 +255,9 @@ func (c *Client) plan(k *call, now time.Time) step {
 		}
 		return step{until: k.deadline}
 	}
+	if until := c.preferred(k, l); now.Before(until) {
+		return step{until: earlier(until, k.deadline)}
+	}
 	if len(k.tries) > 0 {
 		c.stats.Resent++
 	}
@@ -360,6 +363,19 @@ func (c *Client) choose(k *call) (next *link, others int) {
 		next = again
 	}
 	return next, others
+}
+
+// preferred returns until when a call that was not sent waits for the first connections to
+// the servers before l in its order. mu must be held.
+func (c *Client) preferred(k *call, l *link) (until time.Time) {
+	for i := range c.links {
+		before := c.links[(k.first+i)%len(c.links)]
+		if before == l || len(k.tries) > 0 {
+			break
+		}
+		until = later(until, before.fresh)
+	}
+	return until
 }
 
 // allRefused reports whether all servers have refused the call. mu must be held.
