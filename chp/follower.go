@@ -125,6 +125,13 @@ func (f *follower) follow(ctx, serving context.Context) error {
 	if requester := s.handovers.requested.Load(); requester != nil {
 		properties[propertyRequester] = strings.TrimSpace(requester.RemoteAddr() + " " + keyText(requester))
 	}
+	q := &s.sequencer
+	q.mu.Lock()
+	asks := followRequest{mapID: q.state.ID, reign: q.order.reigns.Newest.ID, last: q.order.reigns.Newest.Last}
+	if q.restored > 0 && q.state.Deadlines.Len() > 0 {
+		properties[propertyTimes] = peerVersion
+	}
+	q.mu.Unlock()
 	var err error
 	f.dealer, err = sockets.NewDealer(sockets.Options{
 		Security: s.pair.security(), Metadata: properties,
@@ -142,10 +149,6 @@ func (f *follower) follow(ctx, serving context.Context) error {
 	if err := f.dealer.Connect(o.Peer); err != nil {
 		return err
 	}
-	q := &s.sequencer
-	q.mu.Lock()
-	asks := followRequest{mapID: q.state.ID, reign: q.order.reigns.Newest.ID, last: q.order.reigns.Newest.Last}
-	q.mu.Unlock()
 	err = f.dealer.Send(f.ctx, []byte(nameFollow), asks.append(nil))
 	var b hooks.Batch
 	defer b.Release()
@@ -273,6 +276,11 @@ func (f *follower) control(name string, body []byte) error {
 		f.news, f.follows = true, true
 		f.server.handovers.requested.Store(nil)
 		return nil
+	case nameTimes:
+		if f.base != nil {
+			return errFollow
+		}
+		return f.times(body)
 	case nameBase:
 		h, ok := parseBaseHead(body)
 		if !ok || f.base != nil {
@@ -421,7 +429,7 @@ func (s *Server) install(ctx context.Context, b *base) error {
 	q.setState(b.state)
 	q.alarm.at = timer.Now()
 	s.pair.source, q.base = b.run, 0
-	q.order.reigns.Shared = true
+	q.order.reigns.Shared, q.restored = true, 0
 	s.pair.journal.Restored()
 	q.early.Copied(b.early, &b.seen, timer.Now())
 	q.mu.Unlock()

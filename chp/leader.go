@@ -136,7 +136,11 @@ func (f *following) run(ctx context.Context) error {
 			continue
 		}
 		if !begun {
-			if err := f.control(ctx, nameTail, binary.BigEndian.AppendUint64(nil, f.server.pair.thisRun)); err != nil {
+			err := f.control(ctx, nameTail, binary.BigEndian.AppendUint64(nil, f.server.pair.thisRun))
+			if err == nil && wantsTimes(f.peer) {
+				err = f.sendTimes(ctx)
+			}
+			if err != nil {
 				_ = part.Each(func(*state.Head, []store.Piece) error { return err })
 				return err
 			}

@@ -22,6 +22,7 @@ import (
 //	active   CHALLENGE a nonce; not with CURVE, nor to an earlier version
 //	passive  PROOF    the answer: see proofs
 //	active   TAIL     8 bytes, its run: the following batches continue that
+//	         TIMES    after TAIL, if the passive one asks for it: see pair_times.go
 //	         BASE     baseHead: the map follows, and replaces the passive one's
 //	         …        KVPUBs, with the remaining times to live
 //	         ORIGINS  the clients whose updates are in it: see origins
@@ -35,6 +36,7 @@ import (
 const (
 	nameFollow  = "FOLLOW"
 	nameTail    = "TAIL"
+	nameTimes   = "TIMES"
 	nameBase    = "BASE"
 	nameOrigins = "ORIGINS"
 	nameDone    = "DONE"

@@ -68,7 +68,7 @@ type sequencer struct {
 	watches  watch.List    // of this process
 
 	base     int64 // sequence before the first update: that of the last one, while the map is new
-	restored int64 // sequence of the last update from the log or Preload
+	restored int64 // sequence of the last update from the log or Preload; 0 once the other server has said how old they are
 
 	waiting atomic.Bool // new updates may have to wait: some are held, or they are halted. Written under mu
 
