@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -382,4 +383,40 @@ func TestAdmissionUnwelcome(t *testing.T) {
 	if e := seen.await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrClosed) {
 		t.Errorf("%v", e.Err)
 	}
+}
+
+// TestPeersThatAnnounceMuch: what peers announce is bounded over all connections of a socket,
+// those that announce no more than usual are accepted all the same, and what a connection
+// announced counts until its end.
+func TestPeersThatAnnounceMuch(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	seen := newEvents()
+	pull := open(t, NewPull, Options{Monitor: seen.tell})
+	pull.core.Tuning.MaxAnnounced = 32 << 10
+	must(t, pull.Bind(ctx, anyPort))
+	connect := func(announced int) *Push {
+		push := open(t, NewPush, Options{
+			Linger:   LingerNone,
+			Metadata: map[string]string{"X-Large": strings.Repeat("x", announced)},
+		})
+		must(t, push.Connect(pull.LastEndpoint()))
+		return push
+	}
+	var first *Push
+	for i := range 4 {
+		push := connect(8000)
+		if i == 0 {
+			first = push
+		}
+		seen.await(t, EventHandshakeSucceeded)
+	}
+	connect(8000)
+	if e := seen.await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrTooManyConnections) {
+		t.Errorf("one too many: %v", e.Err)
+	}
+	connect(400)
+	seen.await(t, EventHandshakeSucceeded)
+	must(t, first.Close())
+	seen.await(t, EventHandshakeSucceeded) // of the one that was refused, and tries again
 }

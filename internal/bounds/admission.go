@@ -22,6 +22,8 @@ type Guest struct {
 	stalled  *list.Element // in Admission.stalled; nil if not listed
 	extra    *list.Element // in Admission.trials or Admission.operators; nil if not listed
 	since    time.Time     // when it was listed in stalled or operators
+
+	announced int // bytes that count in Admission.announced
 }
 
 // Admission limits the resources that peers can occupy: the accepted
@@ -48,6 +50,7 @@ type Admission struct {
 	maxConnections, maxHandshakes int
 
 	connections int        // accepted, and not ended
+	announced   int        // bytes of what they announced, beyond freeAnnounced each
 	handshakes  int        // of these, in their handshake
 	stalled     list.List  // of *Guest: the handshakes that wait for their peer, the longest wait first
 	room        queue.Gate // where listeners wait
@@ -251,6 +254,33 @@ func (a *Admission) Established(c *Guest) {
 	}
 }
 
+// What peers announce is kept as long as their connections. That of a usual peer does not
+// count, so that others who announce much do not keep it out.
+const (
+	freeAnnounced = 512      // bytes of a connection
+	maxAnnounced  = 32 << 20 // bytes of all connections of a socket, beyond those
+)
+
+// errAnnounced is the error for a connection that is closed for maxAnnounced.
+var errAnnounced = fmt.Errorf("%w that announce more than %d bytes of properties", ErrTooManyConnections, freeAnnounced)
+
+// Announced counts the bytes that the peer of c has announced and that are kept, until Leave.
+// It returns an error that is ErrTooManyConnections if there is no room for them.
+func (a *Admission) Announced(c *Guest, bytes int) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	over := bytes - freeAnnounced
+	switch {
+	case over <= 0 || !c.accepted:
+		return nil
+	case a.announced+over > a.tuning.MaxAnnounced:
+		return errAnnounced
+	}
+	a.announced += over
+	c.announced = over
+	return nil
+}
+
 // Leave records that c has ended.
 func (a *Admission) Leave(c *Guest) {
 	a.mu.Lock()
@@ -267,6 +297,8 @@ func (a *Admission) forget(c *Guest) {
 		return
 	}
 	c.accepted = false
+	a.announced -= c.announced
+	c.announced = 0
 	if !a.release(c) {
 		a.connections--
 	}

@@ -31,12 +31,15 @@ type Conn interface {
 	Dealing() bool
 }
 
-// Tuning has times that only tests change.
+// Tuning has values that only tests change.
 type Tuning struct {
 	HandshakeGrace time.Duration // handshakeGrace
 	OperatorTurn   time.Duration // operatorTurn
 	StallPatience  time.Duration // stallPatience
+	MaxAnnounced   int           // maxAnnounced
 }
 
-// DefaultTuning returns the times that are in use.
-func DefaultTuning() Tuning { return Tuning{handshakeGrace, operatorTurn, stallPatience} }
+// DefaultTuning returns the values that are in use.
+func DefaultTuning() Tuning {
+	return Tuning{handshakeGrace, operatorTurn, stallPatience, maxAnnounced}
+}

@@ -273,6 +273,9 @@ func (s *Socket) establish(c *conn, p *Pipe, endpoint string, established func()
 	}
 	opened.subscribeAll(s.kind)
 	peer := newPeer(p, c, opened.peer, remote)
+	if err := s.admission.Announced(&c.guest, len(peer.extra)); err != nil {
+		return nil, s.notEstablished(c, endpoint, remote, err)
+	}
 	if c.config.Notices {
 		s.admission.WaitsForUs(&c.guest) // the peer has completed its steps
 		if !s.In.Settled(&p.In, c.gone) {
