@@ -130,10 +130,7 @@ func (l *Log) create() (Meta, error) {
 	var token [8]byte
 	rand.Read(token[:])
 	m.token = binary.BigEndian.Uint64(token[:])
-	err := os.RemoveAll(l.logs) // what an interrupted creation has left
-	if err == nil {
-		err = os.Mkdir(l.logs, 0o700)
-	}
+	err := emptyDir(l.logs)
 	if err == nil {
 		err = l.disk.firstSegment(&l.logNames, segmentMetadata(&m))
 	}
@@ -144,6 +141,20 @@ func (l *Log) create() (Meta, error) {
 		return Meta{}, err
 	}
 	return m, l.disk.replaceFile(&l.dirNames, metaName, m.encode())
+}
+
+// emptyDir creates a directory, or removes what an interrupted creation has left there. The
+// directory can be a link to another file system.
+func emptyDir(path string) error {
+	err := os.Mkdir(path, 0o700)
+	if !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	left, err := os.ReadDir(path)
+	for _, d := range left {
+		err = errors.Join(err, os.Remove(filepath.Join(path, d.Name())))
+	}
+	return err
 }
 
 // neverComplete returns an error if a directory without metadata has more than a creation

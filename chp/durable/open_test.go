@@ -83,3 +83,25 @@ func TestForeignFilesStay(t *testing.T) {
 		}
 	}
 }
+
+// TestSegmentsBehindALink: the directory of the segments can be a link, also to a directory
+// where an interrupted creation has left something.
+func TestSegmentsBehindALink(t *testing.T) {
+	t.Parallel()
+	dir, behind := t.TempDir(), t.TempDir()
+	testenv.Must(t, os.WriteFile(filepath.Join(behind, nextName), []byte("left"), 0o600))
+	if err := os.Symlink(behind, filepath.Join(dir, logName)); err != nil {
+		t.Skip(err) // Windows allows it to administrators only
+	}
+	l, _ := mustOpen(t, dir)
+	fill(t, l, 200, 10)
+	closeLog(t, l)
+	if found, err := segments(behind); err != nil || len(found) < 2 {
+		t.Errorf("%d segments behind the link, %v", len(found), err)
+	}
+	l, r := mustOpen(t, dir)
+	if r.Last != 200 {
+		t.Errorf("%+v", r)
+	}
+	closeLog(t, l)
+}
