@@ -10,7 +10,7 @@
 //	internal/visible ◀── chp, patterns, internal/command, cmd
 //	internal/lograte, sockets ◀── internal/peerlog ◀── chp, patterns/majordomo, internal/command
 //	zmtp ◀── internal/queue ◀── internal/fanout, internal/engine ◀── sockets
-//	internal/link, internal/queue ◀── internal/bounds ◀── internal/engine
+//	internal/link, internal/queue ◀── internal/bounds, internal/connection ◀── internal/engine
 //	internal/kvmsg ◀── internal/store ◀── chp/internal/state ◀── chp
 //	internal/kvmsg ◀── internal/timer ◀── chp/internal/state ◀── chp
 //	internal/kvmsg, sockets ◀── chp/internal/wire ◀── chp
@@ -129,20 +129,26 @@ var rules = []struct {
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
 	{
+		path: "internal/connection",
+		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "zmtp"},
+		std:  []string{"net/http", "os/exec"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
+	},
+	{
 		path: "internal/engine",
-		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "zmtp"},
+		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/connection", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
 	{
 		path: "internal/route",
-		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/engine", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "zmtp"},
+		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/connection", "internal/engine", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
 	{
 		path: "internal/subscriber",
-		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/engine", "internal/fanout", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "internal/topic", "zmtp"},
+		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/connection", "internal/engine", "internal/fanout", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "internal/topic", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
@@ -385,7 +391,7 @@ func TestDirection(t *testing.T) {
 // except that the packages above it parse endpoints as it does and dial like it, and that
 // internal/hooks is their door to what programs cannot do,
 // and they do not import each other, except for those that the rules list.
-var rooms = []string{module + "/internal/bounds", module + "/internal/engine", module + "/internal/fanout", module + "/internal/link", module + "/internal/queue", module + "/internal/route", module + "/internal/subscriber", module + "/internal/topic"}
+var rooms = []string{module + "/internal/bounds", module + "/internal/connection", module + "/internal/engine", module + "/internal/fanout", module + "/internal/link", module + "/internal/queue", module + "/internal/route", module + "/internal/subscriber", module + "/internal/topic"}
 
 // linked lists the libraries that use the syntax of endpoints.
 var linked = []string{module + "/chp", module + "/patterns/freelance", module + "/internal/command"}

@@ -187,7 +187,7 @@ func (w *writer) sendCoded() (written int64, err error) {
 	var encoded int64 // bytes of frames that are in out
 	flush := func() error {
 		w.coded[0] = out.Bytes
-		n, err := w.conn.stream.Send(w.coded[:])
+		n, err := w.conn.Stream.Send(w.coded[:])
 		w.coded[0] = nil
 		if err != nil {
 			written += w.begun(written, n)

@@ -300,7 +300,7 @@ func TestCodecSend(t *testing.T) {
 		t.Errorf("%d of %d bytes: %v", written, len(want), err)
 	}
 	w.load.Clear()
-	ours.finish()
+	ours.Finish()
 	if !bytes.Equal(<-got, want) {
 		t.Error("other frames arrive")
 	}
@@ -369,7 +369,7 @@ func TestCodecRemaining(t *testing.T) {
 func TestCodecSendBreaks(t *testing.T) {
 	t.Parallel()
 	ours, theirs := connected(t)
-	must(t, ours.stream.Conn.(*net.TCPConn).SetWriteBuffer(64<<10))
+	must(t, ours.Stream.Conn.(*net.TCPConn).SetWriteBuffer(64<<10))
 	must(t, theirs.SetReadBuffer(64<<10))
 	const count, size = 200, 64 << 10
 	o := &newWriter(nil, nil).pipe.Out

@@ -1,133 +1,36 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"clustermap/internal/bounds"
+	"clustermap/internal/connection"
 	"clustermap/internal/link"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
-// conn is one network connection. Two goroutines serve it: the one that has
+// conn is a connection of a socket. Two goroutines serve it: the one that has
 // dialled or accepted it performs the handshake and then reads, and another one
 // writes.
 type conn struct {
-	stream link.Stream
-	config *Config       // the one in effect when the connection began
-	gone   chan struct{} // closed when the connection must end
-	place  uint64        // pipe.Place, if the connection was accepted
-	life   lifeline
-
-	guest bounds.Guest // of the socket's admission
-
-	halfClosed atomic.Bool // we have closed our side and expect the peer to close its own
-
-	mu     sync.Mutex
-	closed bool
-	reason error // the reason, if we have closed it
+	connection.Conn
+	config *Config // the one in effect when the connection began
+	place  uint64  // pipe.Place, if the connection was accepted
+	guest  bounds.Guest
 }
 
+// newConn returns a connection; nc is nil over inproc.
 func newConn(nc net.Conn, o *Config) (*conn, error) {
-	c := &conn{config: o, gone: make(chan struct{})}
+	c := &conn{config: o}
 	c.guest.Conn = c
-	if err := c.stream.Init(nc); err != nil {
-		nc.Close()
-		return nil, err
-	}
-	return c, nil
+	return c, c.Init(nc)
 }
-
-// close makes the connection end: its reader and writer return, and then the
-// goroutine that serves it calls finish. Only the first reason is kept. close
-// never waits, so it may be called from anywhere, with any lock held.
-//
-// It leaves the descriptor open, because closing the descriptor waits until no
-// read or write is in progress. The reader may be inside a read for as long as
-// the application leaves its inbox full, or be waiting for the publisher's
-// mutex, which the caller may hold, or be the caller itself (Prepare may
-// disconnect the peer). A deadline in the past wakes both goroutines without
-// waiting for them.
-func (c *conn) Close(reason error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return
-	}
-	if reason == nil {
-		reason = net.ErrClosed
-	}
-	c.closed, c.reason = true, reason
-	close(c.gone)
-	if c.stream.Conn != nil { // not inproc
-		// This fails on a connection that is already closed, where nothing
-		// waits.
-		_ = c.stream.Conn.SetDeadline(time.Unix(1, 0))
-	}
-}
-
-// setDeadline sets the deadline for reading and writing, or removes it.
-func (c *conn) setDeadline(t time.Time) error {
-	return c.limit(func() error { return c.stream.Conn.SetDeadline(t) })
-}
-
-// setReadDeadline sets the deadline for reading, or removes it.
-func (c *conn) setReadDeadline(t time.Time) error {
-	return c.limit(func() error { return c.stream.Conn.SetReadDeadline(t) })
-}
-
-// limit sets a deadline unless close has already set the last one.
-func (c *conn) limit(set func() error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return c.reason
-	}
-	return set()
-}
-
-// finish closes the descriptor. Nothing reads or writes any more.
-func (c *conn) finish() {
-	c.Close(net.ErrClosed)
-	if tc, ok := c.stream.Conn.(*net.TCPConn); ok && errors.Is(c.cause(nil), queue.ErrSlowPeer) {
-		// The kernel may hold megabytes for a peer that does not read. Drop
-		// them now, so that the peer notices now, not when it has read them or
-		// the kernel has given it up.
-		_ = tc.SetLinger(0)
-	}
-	c.stream.Conn.Close()
-}
-
-// cause returns why the connection has ended: our reason if we have closed it,
-// and otherwise seen.
-func (c *conn) cause(seen error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return c.reason
-	}
-	return seen
-}
-
-// Gone implements bounds.Conn.
-func (c *conn) Gone() <-chan struct{} { return c.gone }
-
-// Local implements bounds.Conn.
-func (c *conn) Local() bool { return link.Local(c.stream.Conn) }
-
-// ending reports whether the connection must end.
-func (c *conn) ending() bool { return isClosed(c.gone) }
-
-// handshakeBuffer is the size of the buffer for one read of a handshake. A
-// greeting and a READY usually fit; longer ones are read in pieces.
-const handshakeBuffer = 512
 
 // MaxHandshakeCommand limits the size of READY. It leaves room for a few
 // kilobytes of metadata.
@@ -142,14 +45,26 @@ type session struct {
 	refused bool // the handshake has failed and an ERROR was sent
 }
 
+// oldSubscribeAll is a subscription to everything in ZMTP 1.0 framing.
+const oldSubscribeAll = "\x02\x00\x01"
+
+// subscribeAll adds a subscription to everything, before anything else that the
+// peer sends, if the peer is a subscriber that does not send its subscriptions
+// but filters messages itself. libzmq does the same.
+func (s *session) subscribeAll(kind zmtp.SocketType) {
+	if (kind == zmtp.TypePub || kind == zmtp.TypeXPub) && !s.peer.SendsSubscriptions() {
+		s.early = append([]byte(oldSubscribeAll), s.early...)
+	}
+}
+
 // handshake exchanges greetings and the commands of the security mechanism.
 func (s *Socket) handshake(c *conn) (session, error) {
 	if s.kind == zmtp.TypeStream {
 		return session{peer: zmtp.Peer{SocketType: zmtp.TypeUnknown}}, nil
 	}
-	nc := c.stream.Conn
+	nc := c.Stream.Conn
 	deadline := time.Now().Add(c.config.HandshakeTimeout)
-	if err := c.setDeadline(deadline); err != nil {
+	if err := c.SetDeadline(deadline); err != nil {
 		return session{}, err
 	}
 	config := zmtp.HandshakeConfig{
@@ -162,24 +77,24 @@ func (s *Socket) handshake(c *conn) (session, error) {
 	config.Mechanism = c.config.Security.Mechanism(&config, s.Tuning.CookieLifetime)
 	h := zmtp.NewHandshake(config)
 	defer h.Abandon() // erases the keys if the connection is lost
-	w := handshakeWriter{stream: &c.stream}
-	defer w.abandon(c)
-	if err := w.write(h.Start(nil)); err != nil {
+	w := connection.HandshakeWriter{Conn: &c.Conn}
+	defer w.Abandon()
+	if err := w.Write(h.Start(nil)); err != nil {
 		return session{}, err
 	}
 	var in, out []byte
-	part := make([]byte, handshakeBuffer)
+	part := make([]byte, connection.HandshakeBuffer)
 	answered := false // the peer has sent a command
 	for {
 		next := deadline
 		if expires := h.Expires(); !expires.IsZero() && expires.Before(next) {
 			next = expires
 		}
-		if err := c.setReadDeadline(next); err != nil {
+		if err := c.SetReadDeadline(next); err != nil {
 			return session{}, err
 		}
 		n, err := nc.Read(part)
-		c.stream.Moved.Add(int64(n))
+		c.Stream.Moved.Add(int64(n))
 		in = append(in, part[:n]...)
 		if n == 0 && err != nil {
 			if errors.Is(err, io.EOF) && !answered && h.Peer().Major > 0 && c.config.Security.CurveClient {
@@ -202,19 +117,19 @@ func (s *Socket) handshake(c *conn) (session, error) {
 			}
 			out = reply
 			if len(out) > 0 {
-				if err := w.write(out); err != nil && stepErr == nil {
+				if err := w.Write(out); err != nil && stepErr == nil {
 					return session{}, err
 				}
 			}
 			if stepErr != nil {
-				_ = w.flush() // stepErr is more useful
+				_ = w.Flush() // stepErr is more useful
 				return session{refused: len(out) > 0}, stepErr
 			}
 			if done {
-				if err := w.flush(); err != nil {
+				if err := w.Flush(); err != nil {
 					return session{}, err
 				}
-				return session{peer: h.Peer(), codec: h.Codec(), early: in}, c.setDeadline(time.Time{})
+				return session{peer: h.Peer(), codec: h.Codec(), early: in}, c.SetDeadline(time.Time{})
 			}
 			if used == 0 && !waiting {
 				break
@@ -239,7 +154,7 @@ type dialogue struct {
 // for bytes in the second one is much of the cost of an idle connection: the
 // size of its frames decides whether the stack can shrink.
 func (s *Socket) serve(c *conn, p *Pipe, endpoint string, established func()) error {
-	defer c.finish()
+	defer c.Finish()
 	x, err := s.establish(c, p, endpoint, established)
 	if err != nil {
 		return err
@@ -251,7 +166,7 @@ func (s *Socket) serve(c *conn, p *Pipe, endpoint string, established func()) er
 //
 //go:noinline
 func (s *Socket) establish(c *conn, p *Pipe, endpoint string, established func()) (*dialogue, error) {
-	remote := link.RemoteText(c.stream.Conn)
+	remote := link.RemoteText(c.Stream.Conn)
 	opened, err := s.handshake(c)
 	if err != nil {
 		var timeout net.Error
@@ -260,12 +175,12 @@ func (s *Socket) establish(c *conn, p *Pipe, endpoint string, established func()
 		}
 		err = s.notEstablished(c, endpoint, remote, err)
 		if opened.refused {
-			c.farewell()
+			c.Farewell()
 		}
 		return nil, err
 	}
 	if c.config.Link.SendBuffer == 0 {
-		c.stream.BoundSendBuffer()
+		c.Stream.BoundSendBuffer()
 	}
 	if p == nil {
 		p = NewPipe(s, endpoint, false)
@@ -278,7 +193,7 @@ func (s *Socket) establish(c *conn, p *Pipe, endpoint string, established func()
 	}
 	if c.config.Notices {
 		s.admission.WaitsForUs(&c.guest) // the peer has completed its steps
-		if !s.In.Settled(&p.In, c.gone) {
+		if !s.In.Settled(&p.In, c.Gone()) {
 			return nil, s.notEstablished(c, endpoint, remote, queue.ErrClosed)
 		}
 	}
@@ -305,7 +220,7 @@ func (s *Socket) establish(c *conn, p *Pipe, endpoint string, established func()
 // notEstablished reports a connection that has ended before it was established,
 // unless Close has ended it, and returns the error with the peer's address.
 func (s *Socket) notEstablished(c *conn, endpoint, remote string, err error) error {
-	err = c.cause(err)
+	err = c.Cause(err)
 	if errors.Is(err, io.EOF) {
 		hint := ""
 		if errors.Is(err, ErrServerKey) {
@@ -331,7 +246,7 @@ func (x *dialogue) run() error {
 	}
 	early := x.early
 	x.early = nil
-	err := c.cause(x.reader.run(early))
+	err := c.Cause(x.reader.run(early))
 	c.Close(err)
 	p.Out.Halt()
 	x.writers.Wait()
@@ -377,7 +292,7 @@ func (x *dialogue) end(err error) error {
 // the application has closed this socket. Such connections are not reported to
 // the monitor.
 func (s *Socket) closes(c *conn, err error) bool {
-	return s.shut.Load() && (c.halfClosed.Load() || errors.Is(err, queue.ErrClosed))
+	return s.shut.Load() && (c.HalfClosed() || errors.Is(err, queue.ErrClosed))
 }
 
 // connected makes an established connection known to the socket. If it returns an
@@ -400,54 +315,3 @@ func (s *Socket) connected(p *Pipe, peer *Peer) (refused error) {
 	}
 	return refused
 }
-
-// halfClose closes our direction and gives the peer time to close its own.
-// Closing both at once would cause a reset if there is unread input or more
-// input arrives, and a reset destroys bytes that the peer's system has not
-// received yet.
-//
-// halfClose returns when the peer has closed its side. Otherwise it returns
-// halfCloseWait after the peer's system has received everything, or when that
-// system has received nothing for LingerPatience.
-func (c *conn) halfClose(ctx context.Context) {
-	c.halfClosed.Store(true)
-	if !c.closeWrite(ctx) {
-		return
-	}
-	look := time.Tick(halfCloseWait)
-	idle := time.Duration(0)
-	for left := c.stream.Unconfirmed(); ; {
-		select {
-		case <-c.gone:
-			return
-		case <-ctx.Done():
-			return
-		case <-look:
-		}
-		before := left
-		idle += halfCloseWait
-		if left = c.stream.Unconfirmed(); left < before {
-			idle = 0
-		}
-		if left == 0 || idle >= LingerPatience {
-			return
-		}
-	}
-}
-
-// closeWrite closes our direction, and reports whether that was possible.
-func (c *conn) closeWrite(ctx context.Context) bool {
-	cw, ok := c.stream.Conn.(interface{ CloseWrite() error })
-	if !ok {
-		return false
-	}
-	if !c.stream.Buffered() { // it may wait for the peer, as that of a *tls.Conn does
-		stop := context.AfterFunc(ctx, func() { c.Close(queue.ErrClosed) })
-		defer stop()
-	}
-	return cw.CloseWrite() == nil
-}
-
-// halfCloseWait is how long a peer may take to close its side when it has
-// received everything.
-const halfCloseWait = 250 * time.Millisecond

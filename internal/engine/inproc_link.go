@@ -135,7 +135,7 @@ func (h *half) run(ctx context.Context) error {
 	}
 	h.serve()
 	h.finish()
-	err := &PeerError{h.peer.remote, h.conn.cause(io.EOF)}
+	err := &PeerError{h.peer.remote, h.conn.Cause(io.EOF)}
 	if !h.socket.closes(h.conn, err) {
 		h.socket.report(Event{Kind: Disconnected, Endpoint: h.pipe.Endpoint, Remote: h.peer.remote, Peer: h.peer, Err: err})
 	}
@@ -190,18 +190,18 @@ func (h *half) rejected() bool {
 // the messages that pump could not fetch because the application was behind.
 func (h *half) serve() {
 	if !h.eager {
-		<-h.conn.gone
+		<-h.conn.Gone()
 		return
 	}
 	for {
 		select {
 		case <-h.more:
 			for !h.Fetch() {
-				if !h.socket.In.Settled(h.traits.Notices, h.conn.gone) {
+				if !h.socket.In.Settled(h.traits.Notices, h.conn.Gone()) {
 					break
 				}
 			}
-		case <-h.conn.gone:
+		case <-h.conn.Gone():
 			return
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"clustermap/internal/connection"
 )
 
 const (
@@ -11,7 +13,7 @@ const (
 	DefaultLinger = 30 * time.Second
 	// LingerPatience is how long, by default, Close waits for a peer that takes
 	// no bytes; see package sockets.
-	LingerPatience = time.Second
+	LingerPatience = connection.LingerPatience
 )
 
 // lingerLooks is how often drain checks a peer before it gives up one that
@@ -54,7 +56,7 @@ func (p *Pipe) finish(ctx context.Context) bool {
 		p.dialer.done.Store(true)
 	}
 	if peer := p.peer.Load(); peer != nil && peer.conduit.MessagesOut.Load() > 0 {
-		peer.conn.halfClose(ctx)
+		peer.conn.HalfClose(ctx)
 	}
 	return true
 }
@@ -95,7 +97,7 @@ func (p *Pipe) drain(ctx context.Context) bool {
 // progress is how much a peer had taken at a check.
 type progress struct {
 	conn *conn
-	flow flow
+	flow connection.Flow
 }
 
 // advances reports whether the peer has taken bytes since the state in seen, and updates
@@ -111,10 +113,10 @@ func (p *Pipe) advances(seen *progress) bool {
 			return false
 		}
 	}
-	if c == nil || c.stream.Conn == nil { // not connected, or inproc
+	if c == nil || c.Stream.Conn == nil { // not connected, or inproc
 		return false
 	}
-	now := progress{c, c.flow()}
+	now := progress{c, c.Flow()}
 	was := *seen
 	*seen = now
 	return now != was

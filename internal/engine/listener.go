@@ -187,12 +187,12 @@ func (l *listener) serve(nc net.Conn) {
 			c.Close(err) // first, because RemoteAddr may read; see below
 			s.report(Event{Kind: AcceptFailed, Endpoint: l.endpoint, Remote: link.RemoteText(nc), Err: err})
 		}
-		c.finish()
+		c.Finish()
 		return
 	}
 	if !l.enter(c) {
 		s.admission.Leave(&c.guest)
-		c.finish()
+		c.Finish()
 		return
 	}
 	s.wg.Go(func() {

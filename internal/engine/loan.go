@@ -29,7 +29,7 @@ type loan struct {
 	reader  *reader
 	lent    link.Receiving
 
-	// Guarded by conn.mu.
+	// Guarded by the lock of the connection.
 	inside bool        // a receive call reads
 	kicked atomic.Bool // that call, or the one that is about to read, is to stop; also read without the mutex
 	heeds  uint64      // the registration that may kick the call inside; 0: none
@@ -59,10 +59,10 @@ var errLent = errors.New("sockets: lent connection received a message")
 // receive feeds src until the connection ends, and returns why.
 func (r *reader) receive(src link.Source) error {
 	o := r.conn.config
-	r.lends = r.conn.stream.CanReceiveFor() && r.codec == nil && !r.traits.Raw && o.HeartbeatInterval == 0 &&
+	r.lends = r.conn.Stream.CanReceiveFor() && r.codec == nil && !r.traits.Raw && o.HeartbeatInterval == 0 &&
 		r.pipe.socket.pattern.Prepare == nil && !r.pipe.socket.Config().Conflate
 	for {
-		if err := r.conn.receiveAlive(src); err != errLent {
+		if err := r.conn.ReceiveAlive(src, o.HeartbeatTimeout); err != errLent {
 			return err
 		}
 		if err := r.offerLoan(); err != nil {
@@ -94,7 +94,7 @@ func (r *reader) offerLoan() error {
 		r.loan.lent.Init(r, link.NewSpin(r.conn.config.BusyPoll))
 	}
 	r.loan.kicked.Store(false) // a kick for the last call may have come after that had stopped
-	return s.In.Lend(&r.loan.lending, r.conn.gone)
+	return s.In.Lend(&r.loan.lending, r.conn.Gone())
 }
 
 // Receive implements queue.Borrowable.
@@ -108,7 +108,7 @@ func (l *loan) result(err error) (found, again bool, ended error) {
 	if err == link.ErrNothing {
 		r.unwaited = 0
 	}
-	ending := r.conn.ending()
+	ending := r.conn.Ending()
 	switch {
 	case err == errLent || err == link.ErrNothing:
 		return err == errLent, !r.behind() && !ending, nil
@@ -127,7 +127,7 @@ func (l *loan) read(ctx context.Context) error {
 		return err
 	}
 	r.borrowed = true
-	err := r.conn.stream.ReceiveFor(&l.lent)
+	err := r.conn.Stream.ReceiveFor(&l.lent)
 	r.borrowed = false
 	l.leave()
 	return err
@@ -176,8 +176,8 @@ func (l *loan) forget() {
 // heed lets the given registration kick the receive call that reads.
 func (l *loan) heed(registration uint64) {
 	c := l.reader.conn
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	l.heeds = registration
 }
 
@@ -185,8 +185,8 @@ func (l *loan) heed(registration uint64) {
 // may have returned by then, and its successor must not be kicked.
 func (l *loan) expire(registration uint64) {
 	c := l.reader.conn
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	if l.heeds == registration {
 		l.kickLocked()
 	}
@@ -198,26 +198,26 @@ func (l *loan) Lent() *link.Receiving { return &l.lent }
 // Kick implements queue.Borrowable.
 func (l *loan) Kick() {
 	c := l.reader.conn
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	l.kickLocked()
 }
 
-// kickLocked is kick with conn.mu held.
+// kickLocked is kick with the lock of the connection held.
 func (l *loan) kickLocked() {
 	c := l.reader.conn
 	l.kicked.Store(true)
-	if l.inside && !c.closed {
-		_ = c.stream.Conn.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection, which needs none
+	if l.inside {
+		c.Interrupt()
 	}
 }
 
 // enter begins a read, unless it is to end at once.
 func (l *loan) enter() error {
 	c := l.reader.conn
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+	c.Lock()
+	defer c.Unlock()
+	if c.Closed() {
 		return net.ErrClosed
 	}
 	if l.kicked.Swap(false) {
@@ -237,18 +237,13 @@ func (l *loan) leave() {
 	l.follows = false
 }
 
-// settle is the part of leave that needs conn.mu, which it locks.
+// settle is the part of leave that needs the lock of the connection, which it locks.
 func (l *loan) settle() {
 	c := l.reader.conn
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	l.inside, l.heeds = false, 0
-	if !l.kicked.Swap(false) || c.closed {
-		return
+	if l.kicked.Swap(false) {
+		c.Resume()
 	}
-	var until time.Time
-	if c.life.armed.Load() {
-		until = c.life.until
-	}
-	_ = c.stream.Conn.SetReadDeadline(until)
 }

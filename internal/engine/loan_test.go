@@ -16,7 +16,7 @@ func TestLoanEnding(t *testing.T) {
 		for _, ending := range []bool{false, true} {
 			r := newRecorder(t, Config{}).reader()
 			if ending {
-				close(r.conn.gone)
+				r.conn.Close(nil)
 			}
 			found, again, err := (&loan{reader: r}).result(got)
 			if want := got == errLent; found != want {

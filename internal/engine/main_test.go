@@ -16,8 +16,6 @@ var (
 	testContext = testenv.Context
 	must        = testenv.Must
 	newLender   = testenv.NewLender
-	eventually  = testenv.Eventually
-	within      = testenv.Within
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

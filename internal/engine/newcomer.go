@@ -48,7 +48,7 @@ func (n *Newcomer) wait(most time.Duration) bool {
 	select {
 	case <-n.Free:
 	case <-expired:
-	case <-n.Peer.conn.gone:
+	case <-n.Peer.conn.Gone():
 	}
 	if n.Owner.GiveUp(n) {
 		n.Peer.conn.Close(ErrIdentityInUse)
@@ -68,7 +68,7 @@ func (n *Newcomer) admitted() bool {
 	select {
 	case <-n.in:
 		return true
-	case <-n.Peer.conn.gone:
+	case <-n.Peer.conn.Gone():
 		return false
 	}
 }

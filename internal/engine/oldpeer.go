@@ -6,18 +6,6 @@ import "clustermap/zmtp"
 // codec handles: they do not understand commands, so they are sent no PING and
 // confirm no subscriptions by a PONG; and the oldest do not send subscriptions.
 
-// oldSubscribeAll is a subscription to everything in ZMTP 1.0 framing.
-const oldSubscribeAll = "\x02\x00\x01"
-
-// subscribeAll adds a subscription to everything, before anything else that the
-// peer sends, if the peer is a subscriber that does not send its subscriptions
-// but filters messages itself. libzmq does the same.
-func (s *session) subscribeAll(kind zmtp.SocketType) {
-	if (kind == zmtp.TypePub || kind == zmtp.TypeXPub) && !s.peer.SendsSubscriptions() {
-		s.early = append([]byte(oldSubscribeAll), s.early...)
-	}
-}
-
 // subscriptionMessage replaces a SUBSCRIBE or CANCEL command, in place, by the
 // equivalent message, which is shorter. It returns the offset in frame at which
 // the message begins. For anything else it returns 0 and changes nothing.

@@ -43,7 +43,8 @@ func newPeer(p *Pipe, c *conn, info zmtp.Peer, remote string) *Peer {
 
 // NewPeer returns a peer to which there is no connection of the network.
 func NewPeer(p *Pipe, info zmtp.Peer) *Peer {
-	return newPeer(p, &conn{config: p.socket.Config(), gone: make(chan struct{})}, info, p.Endpoint)
+	c, _ := newConn(nil, p.socket.Config()) // fails only with a connection
+	return newPeer(p, c, info, p.Endpoint)
 }
 
 // PeerOf returns the peer that a token stands for, or nil for none.
@@ -64,7 +65,7 @@ func (p *Peer) Conn() *queue.Conn { return &p.conduit }
 func (p *Peer) Config() *Config { return p.conn.config }
 
 // Gone returns a channel that is closed when the connection must end.
-func (p *Peer) Gone() <-chan struct{} { return p.conn.gone }
+func (p *Peer) Gone() <-chan struct{} { return p.conn.Gone() }
 
 // Info returns what the peer announced, without metadata. Property returns a property that it
 // announced whose name begins with x-.
@@ -78,11 +79,11 @@ func (p *Peer) Property(name string) (value string, ok bool) {
 }
 
 // Stream returns the connection of the network.
-func (p *Peer) Stream() *link.Stream { return &p.conn.stream }
+func (p *Peer) Stream() *link.Stream { return &p.conn.Stream }
 
 // Reads returns a number that is odd while received bytes are handled, and that each read
 // increases by two.
-func (p *Peer) Reads() uint64 { return p.conn.life.reads.Load() }
+func (p *Peer) Reads() uint64 { return p.conn.Reads() }
 
 // Remote returns the network address, or over inproc the endpoint.
 func (p *Peer) Remote() string { return p.remote }
@@ -121,7 +122,7 @@ func (p *Peer) Taken() int64 {
 	if p.far != nil {
 		return int64(p.conduit.BytesOut.Load())
 	}
-	return p.conn.stream.Moved.Load()
+	return p.conn.Stream.Moved.Load()
 }
 
 // Request queues command frames. If the peer accepts none for so long that they reach the

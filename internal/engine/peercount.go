@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"sync"
+
+	"clustermap/internal/queue"
 )
 
 // peerCount counts the connected peers of a socket, without those that it ignores.
@@ -36,13 +38,15 @@ func (c *peerCount) lacks(n int) <-chan struct{} {
 	return c.changed
 }
 
-// WaitPeers waits until at least n peers are connected that the socket does not ignore.
-func (s *Socket) WaitPeers(ctx context.Context, n int) error {
+// await waits until there are at least n peers.
+func (c *peerCount) await(ctx context.Context, n int, closing <-chan struct{}) error {
 	for {
-		if err := s.Open(); err != nil {
-			return err
+		select {
+		case <-closing:
+			return queue.ErrClosed
+		default:
 		}
-		changed := s.peers.lacks(n)
+		changed := c.lacks(n)
 		if changed == nil {
 			return nil
 		}
@@ -50,7 +54,7 @@ func (s *Socket) WaitPeers(ctx context.Context, n int) error {
 		case <-changed:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-s.closing:
+		case <-closing:
 		}
 	}
 }

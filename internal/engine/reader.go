@@ -256,7 +256,7 @@ func (r *reader) Received(n int) error {
 	if r.holding != nil {
 		r.settle(n, whole || r.delivered)
 	}
-	if err == nil && r.conn.ending() {
+	if err == nil && r.conn.Ending() {
 		err = net.ErrClosed
 	}
 	switch {
@@ -384,7 +384,7 @@ func (r *reader) deliver(b *Batch) {
 	}
 	b.q.Cost += spanCost * len(b.q.Spans)
 	r.delivered = true
-	gone := r.conn.gone
+	gone := r.conn.Gone()
 	if r.borrowed {
 		// A receive call is reading, which would also have to make room, and
 		// nothing was queued before it began. So the queue exceeds the
@@ -447,7 +447,7 @@ func (r *reader) Idle() {
 		r.returnSpans()
 	}
 	if r.ttl > 0 {
-		r.conn.expect(r.ttl)
+		r.conn.Expect(r.ttl)
 		r.ttl = 0
 	}
 	if r.borrowed {

@@ -71,7 +71,7 @@ func show(frames ...string) string {
 // would have them read to.
 func (r *recorder) reader() *reader {
 	p := NewPipe(&r.Socket, "", false)
-	c := &conn{config: r.Config(), gone: make(chan struct{})}
+	c, _ := newConn(nil, r.Config()) // fails only with a connection
 	rd := &reader{pipe: p, peer: &Peer{pipe: p, conn: c}, conn: c, traits: &r.as}
 	rd.decoder.SetLimits(zmtp.Limits{MaxMessage: r.Config().MaxMessageSize})
 	return rd
@@ -388,7 +388,7 @@ func TestReaderStops(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t, Config{})
 	rd := r.reader()
-	close(rd.conn.gone)
+	rd.conn.Close(nil)
 	if err := rd.feed(wire("x"), 10, func() bool { return false }); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("%v", err)
 	}

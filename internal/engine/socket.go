@@ -252,6 +252,9 @@ func (s *Socket) Status() (t Status) {
 	return t
 }
 
+// WaitPeers waits until at least n peers are connected that the socket does not ignore.
+func (s *Socket) WaitPeers(ctx context.Context, n int) error { return s.peers.await(ctx, n, s.closing) }
+
 // AnyRoom reports whether at least one peer's queue is not full. Full queues signal when
 // they have room.
 func (s *Socket) AnyRoom() bool {
@@ -286,7 +289,7 @@ func (s *Socket) Reads() (sum uint64) {
 	defer s.mu.Unlock()
 	for p := range s.pipes {
 		if peer := p.peer.Load(); peer != nil {
-			sum += 1 + peer.conn.life.reads.Load()
+			sum += 1 + peer.conn.Reads()
 		}
 	}
 	return sum

@@ -64,7 +64,7 @@ func (w *writer) sendRaw() error {
 	}
 	flush := func() error {
 		cut()
-		_, err := w.conn.stream.Send(w.raw)
+		_, err := w.conn.Stream.Send(w.raw)
 		w.raw, out.Bytes, from = w.raw[:0], out.Bytes[:0], 0
 		return err
 	}

@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"clustermap/internal/connection"
 	"clustermap/internal/link"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
+	"time"
 )
 
 // writer writes the messages of the outbox: it takes all queued ones at once and gives
@@ -34,11 +36,11 @@ func (w *writer) run() {
 	}
 	w.load.Gathers = s.pattern.Gathers
 	defer w.beats()()
-	for w.pipe.Out.Take(&w.load, w.conn.gone, roomy) {
-		seen := w.conn.life.reads.Load()
-		var before flow
+	for w.pipe.Out.Take(&w.load, w.conn.Gone(), roomy) {
+		seen := w.conn.Reads()
+		var before connection.Flow
 		if w.load.Pinged {
-			before = w.conn.flow()
+			before = w.conn.Flow()
 		}
 		if !w.send() {
 			return
@@ -46,7 +48,7 @@ func (w *writer) run() {
 		w.load.Clear()
 		if w.load.Pinged {
 			w.load.Pinged = false
-			w.conn.answer(seen, before, w.conn.config.HeartbeatTimeout)
+			w.conn.Answer(seen, before, w.conn.config.HeartbeatTimeout)
 		}
 	}
 }
@@ -61,14 +63,14 @@ func (w *writer) send() bool {
 	if w.pipe.socket.pattern.Raw {
 		err = w.sendRaw()
 	} else if w.codec == nil {
-		n, err = w.conn.stream.Send(w.bufs)
+		n, err = w.conn.Stream.Send(w.bufs)
 	} else {
 		n, err = w.sendCoded()
 	}
 	clear(w.bufs)
 	if err != nil {
 		w.load.Written = n
-		if !w.conn.halfClosed.Load() {
+		if !w.conn.HalfClosed() {
 			w.conn.Close(err)
 		}
 	}
@@ -83,11 +85,23 @@ func (w *writer) direct() (d queue.Direct) {
 	if !(t.Lockstep || t.Prompt) || w.codec != nil {
 		return d
 	}
-	if a := link.NewAttempt(&w.conn.stream); a != nil {
+	if a := link.NewAttempt(&w.conn.Stream); a != nil {
 		d.Write = a.Write
 		if t.Prompt {
 			d.Idle = &s.idle
 		}
 	}
 	return d
+}
+
+// beats makes take add a PING at each interval, if heartbeats are enabled and the
+// peer understands PING. stop ends that.
+func (w *writer) beats() (stop func()) {
+	o := w.conn.config
+	if o.HeartbeatInterval == 0 || w.peer.info.Major < 3 {
+		return func() {}
+	}
+	w.load.Beat = time.Tick(o.HeartbeatInterval)
+	w.load.Ping = zmtp.AppendPing(nil, uint16(o.HeartbeatTTL/PingUnit), nil)
+	return func() { w.load.Beat, w.load.Pinged = nil, false }
 }

@@ -27,7 +27,7 @@ func connected(t testing.TB) (ours *conn, theirs *net.TCPConn) {
 	c, err := newConn(nc, new(Config))
 	must(t, err)
 	t.Cleanup(func() {
-		c.finish()
+		c.Finish()
 		other.Close()
 	})
 	return c, other.(*net.TCPConn)

@@ -1,6 +1,6 @@
-//go:build !portable
+//go:build portable
 
-package engine
+package connection
 
 // portable is true under the build tag that chooses the portable stream.
-const portable = false
+const portable = true

@@ -1,4 +1,4 @@
-package engine
+package connection
 
 import (
 	"errors"
@@ -14,20 +14,20 @@ func TestHalfClose(t *testing.T) {
 	ctx := testContext(t)
 	ours, theirs := connected(t)
 	const size = 32 << 20 // more than the kernel's buffers hold
-	go func() { _, _ = ours.stream.Send([][]byte{make([]byte, size)}) }()
+	go func() { _, _ = ours.Stream.Send([][]byte{make([]byte, size)}) }()
 	if runtime.GOOS == "linux" && !portable {
-		eventually(t, "something is not confirmed", func() bool { return ours.stream.Unconfirmed() > 0 })
+		eventually(t, "something is not confirmed", func() bool { return ours.Stream.Unconfirmed() > 0 })
 	}
 	_, err := io.CopyN(io.Discard, theirs, size)
 	must(t, err)
-	eventually(t, "all is confirmed", func() bool { return ours.stream.Unconfirmed() == 0 })
-	within(t, "halfClose of a peer that does not end", func() { ours.halfClose(ctx) })
+	eventually(t, "all is confirmed", func() bool { return ours.Stream.Unconfirmed() == 0 })
+	within(t, "HalfClose of a peer that does not end", func() { ours.HalfClose(ctx) })
 	if n, err := theirs.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("%d bytes, %v", n, err)
 	}
-	ours.finish()
-	within(t, "halfClose of a closed connection", func() { ours.halfClose(ctx) })
-	if ours.stream.Unconfirmed() != 0 {
+	ours.Finish()
+	within(t, "HalfClose of a closed connection", func() { ours.HalfClose(ctx) })
+	if ours.Stream.Unconfirmed() != 0 {
 		t.Error("a closed connection has something unconfirmed")
 	}
 }

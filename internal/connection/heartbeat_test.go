@@ -1,4 +1,4 @@
-package engine
+package connection
 
 import (
 	"errors"
@@ -25,28 +25,28 @@ func TestLifeline(t *testing.T) {
 		must(t, c.Heard())
 		c.Listening()
 	}
-	seen := c.life.reads.Load()
-	c.answer(seen, flow{}, time.Hour)
+	seen := c.Reads()
+	c.Answer(seen, Flow{}, time.Hour)
 	armed(true, "after a PING")
 	until := c.life.until
-	c.answer(seen, flow{}, 2*time.Hour)
-	c.expect(3 * time.Hour)
+	c.Answer(seen, Flow{}, 2*time.Hour)
+	c.Expect(3 * time.Hour)
 	if c.life.until != until {
 		t.Error("a later deadline took the place of an earlier")
 	}
-	c.expect(time.Minute)
+	c.Expect(time.Minute)
 	if !c.life.until.Before(until) {
 		t.Error("an earlier deadline did not take the place of a later")
 	}
 	hear()
 	armed(false, "after something was heard")
-	c.answer(seen, flow{}, time.Hour)
+	c.Answer(seen, Flow{}, time.Hour)
 	armed(false, "something was heard since the PING")
 	must(t, c.Heard())
-	c.answer(c.life.reads.Load(), flow{}, time.Hour)
+	c.Answer(c.Reads(), Flow{}, time.Hour)
 	armed(false, "the reader is busy")
 	c.Listening()
-	c.answer(c.life.reads.Load(), flow{}, time.Hour)
+	c.Answer(c.Reads(), Flow{}, time.Hour)
 	armed(true, "after the next PING")
 	c.Close(queue.ErrClosed)
 	if err := c.Heard(); !errors.Is(err, queue.ErrClosed) {
@@ -56,7 +56,7 @@ func TestLifeline(t *testing.T) {
 
 // collector is a source that keeps the received bytes.
 type collector struct {
-	conn *conn
+	conn *Conn
 	buf  [64]byte
 	got  []byte
 }
@@ -81,16 +81,16 @@ func TestLastLook(t *testing.T) {
 	ours, theirs := connected(t)
 	_, err := theirs.Write([]byte("alive"))
 	must(t, err)
-	ours.expect(-time.Second)
+	ours.Expect(-time.Second)
 	src := &collector{conn: ours}
 	done := make(chan error, 1)
-	go func() { done <- ours.receiveAlive(src) }()
-	eventually(t, "it is heard", func() bool { return ours.life.reads.Load() == 2 })
+	go func() { done <- ours.ReceiveAlive(src, time.Hour) }()
+	eventually(t, "it is heard", func() bool { return ours.Reads() == 2 })
 	if ours.life.armed.Load() {
 		t.Error("the deadline stays")
 	}
 	// Now for real.
-	ours.expect(-time.Second)
+	ours.Expect(-time.Second)
 	if err := <-done; err != ErrHeartbeatTimeout || string(src.got) != "alive" {
 		t.Errorf("%v after %q", err, src.got)
 	}
@@ -102,16 +102,16 @@ func TestLastLook(t *testing.T) {
 func TestPingBehindOwnData(t *testing.T) {
 	t.Parallel()
 	for what, test := range map[string]struct {
-		ping      flow
+		ping      Flow
 		confirmed []int64 // at each look
 		delays    int     // how many of them
 	}{
-		"not a PING":                  {flow{}, []int64{5000}, 0},
-		"no bytes before it":          {flow{1000, 1000}, []int64{1012, 1024}, 0},
-		"slow link":                   {flow{1000, 100}, []int64{300, 301, 900, 1000, 1000}, 4},
-		"the peer's machine is gone":  {flow{1000, 100}, []int64{100}, 0},
-		"it goes meanwhile":           {flow{1000, 100}, []int64{500, 500}, 1},
-		"bytes behind it do not help": {flow{1000, 100}, []int64{1500, 2000, 3000}, 1},
+		"not a PING":                  {Flow{}, []int64{5000}, 0},
+		"no bytes before it":          {Flow{1000, 1000}, []int64{1012, 1024}, 0},
+		"slow link":                   {Flow{1000, 100}, []int64{300, 301, 900, 1000, 1000}, 4},
+		"the peer's machine is gone":  {Flow{1000, 100}, []int64{100}, 0},
+		"it goes meanwhile":           {Flow{1000, 100}, []int64{500, 500}, 1},
+		"bytes behind it do not help": {Flow{1000, 100}, []int64{1500, 2000, 3000}, 1},
 	} {
 		n := 0
 		for n < len(test.confirmed) && test.ping.delays(test.confirmed[n]) {
@@ -128,32 +128,31 @@ func TestPingBehindOwnData(t *testing.T) {
 func TestPingOnSlowLink(t *testing.T) {
 	t.Parallel()
 	ours, theirs := connected(t)
-	if f := ours.flow(); f.confirmed != f.sent {
+	if f := ours.Flow(); f.confirmed != f.sent {
 		t.Errorf("nothing was sent, and %+v", f)
 	}
-	ours.config.HeartbeatTimeout = time.Hour
 	const size = 32 << 20 // more than the systems hold
-	go func() { _, _ = ours.stream.Send([][]byte{make([]byte, size)}) }()
-	var ping flow
+	go func() { _, _ = ours.Stream.Send([][]byte{make([]byte, size)}) }()
+	var ping Flow
 	if runtime.GOOS == "linux" && !portable {
 		eventually(t, "bytes wait", func() bool {
-			ping = ours.flow()
+			ping = ours.Flow()
 			return ping.confirmed < ping.sent
 		})
 	}
 	_, err := io.CopyN(io.Discard, theirs, size)
 	must(t, err)
-	eventually(t, "the peer's system has confirmed them", func() bool { return ours.flow().confirmed >= ping.sent })
-	ours.answer(ours.life.reads.Load(), ping, -time.Second)
+	eventually(t, "the peer's system has confirmed them", func() bool { return ours.Flow().confirmed >= ping.sent })
+	ours.Answer(ours.Reads(), ping, -time.Second)
 	done := make(chan error, 1)
-	go func() { done <- ours.receiveAlive(&collector{conn: ours}) }()
-	if ping != (flow{}) {
+	go func() { done <- ours.ReceiveAlive(&collector{conn: ours}, time.Hour) }()
+	if ping != (Flow{}) {
 		eventually(t, "it has more time", func() bool {
 			ours.mu.Lock()
 			defer ours.mu.Unlock()
 			return time.Until(ours.life.until) > time.Minute
 		})
-		ours.expect(-time.Second)
+		ours.Expect(-time.Second)
 	}
 	if err := <-done; err != ErrHeartbeatTimeout {
 		t.Error(err)
