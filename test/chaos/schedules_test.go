@@ -114,7 +114,7 @@ func newSchedule(ctx context.Context, t *testing.T, seed uint64) *schedule {
 func (s *schedule) run() {
 	t := s.t
 	defer func() {
-		t.Logf("go test ./chp/chaos -run TestReturnSchedules -seed %d; 0 is the primary, 1 is the backup: %s", s.seed, strings.Join(s.words, "; "))
+		t.Logf("go test ./test/chaos -run TestReturnSchedules -seed %d; 0 is the primary, 1 is the backup: %s", s.seed, strings.Join(s.words, "; "))
 	}()
 	for i, b := range s.begins {
 		if i > 0 {

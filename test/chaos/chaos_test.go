@@ -432,7 +432,7 @@ func (c *cluster) report() {
 	for _, v := range h.broken {
 		t.Errorf("VIOLATED %s: %s", v.Check, v.Text)
 	}
-	t.Logf("go test ./chp/chaos -run %s -seed %d -faults %d; histories and logs are in %s; the faults:\n%s",
+	t.Logf("go test ./test/chaos -run %s -seed %d -faults %d; histories and logs are in %s; the faults:\n%s",
 		t.Name(), c.seed, len(c.faults), c.dir, strings.Join(h.faults, "\n"))
 }
 

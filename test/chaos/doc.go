@@ -2,10 +2,10 @@
 // replicas and a number of writers, inject faults of every kind, and check
 // afterwards that no promise of package chp was broken:
 //
-//	go test ./chp/chaos                             # some seconds
-//	go test ./chp/chaos -faults 500 -seed 7 -v      # as long as you like
-//	go test ./chp/chaos -run 'TestChaos/^memory$' -faults 100 -longest 5s
-//	go test ./chp/chaos -run 'TestChaos/^pair$' -faults 20 -only kill,stop
+//	go test ./test/chaos                             # some seconds
+//	go test ./test/chaos -faults 500 -seed 7 -v      # as long as you like
+//	go test ./test/chaos -run 'TestChaos/^memory$' -faults 100 -longest 5s
+//	go test ./test/chaos -run 'TestChaos/^pair$' -faults 20 -only kill,stop
 //
 // There is a test for each shape of a cluster: memory (one server, whose map is gone
 // when it ends), data (one that keeps it on disk: --sync always), pair (two in memory),
@@ -49,7 +49,7 @@
 // TestReturnSchedules does so with schedules in which they are apart several times, at
 // random; with -seed it runs the schedule of that seed:
 //
-//	go test ./chp/chaos -run TestReturnSchedules -seed 8 -v
+//	go test ./test/chaos -run TestReturnSchedules -seed 8 -v
 //
 // When a check fails the test prints the seed and the faults, and writes the
 // history to a file (flag -history).
@@ -58,5 +58,5 @@
 // package mutate). TestMutations does so with each of them and demands that the
 // checks notice it:
 //
-//	go test -tags mutate ./chp/chaos -run TestMutations -v
+//	go test -tags mutate ./test/chaos -run TestMutations -v
 package chaos
