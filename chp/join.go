@@ -110,6 +110,13 @@ func (s *session) fits(bytes int) error {
 	return nil
 }
 
+// deletionRoom returns the bound of the memory of deletions, with so many keys in the
+// snapshot so far.
+func (s *session) deletionRoom(keys int) int {
+	o := &s.client.opts
+	return max(o.deletedBytes, int(min(deletionsPerKey*int64(keys), o.MaxMapBytes)))
+}
+
 // gather receives a batch of KVPUBs during a join and adds it to the interim. It returns
 // false when the context or the session has ended.
 func (s *session) gather(ctx context.Context, during *interim, next *store.Map) bool {
@@ -122,7 +129,7 @@ func (s *session) gather(ctx context.Context, during *interim, next *store.Map) 
 	if err == nil {
 		err = s.fits(size)
 	}
-	if err == nil && during.deletions() > max(s.client.opts.deletedBytes, deletionsPerKey*next.Len()) {
+	if err == nil && during.deletions() > s.deletionRoom(next.Len()) {
 		err = errDeletions
 	}
 	if err != nil {
@@ -215,7 +222,7 @@ const (
 
 	// The memory of deletions is bounded by maxDeletedBytes, or by deletionsPerKey bytes
 	// for each key of the snapshot so far if that is more: a large map takes long to join,
-	// and more keys are deleted meanwhile.
+	// and more keys are deleted meanwhile. But tiny keys shall not make it more than a map.
 	maxDeletedBytes = 64 << 20
 	deletionsPerKey = 128
 )

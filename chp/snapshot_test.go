@@ -357,6 +357,23 @@ func TestDeletionsDuringJoin(t *testing.T) {
 	}
 }
 
+// The deletions during a join do not need more memory than a map may, however many keys
+// there are.
+func TestDeletionsDuringJoinOfTinyKeys(t *testing.T) {
+	t.Parallel()
+	const most = 12 << 10
+	s := newScripted(t, asOurs)
+	follow(t, ClientOptions{deletedBytes: 1, MaxMapBytes: most}, s)
+	id, _ := s.ask()
+	for i := range 200 {
+		s.kvsync(id, pub{fmt.Sprint("/", i), 0, "v"})
+	}
+	for i := range most / deletionBytes {
+		s.kvpub(pub{fmt.Sprint("/x", i), int64(i + 1), ""})
+	}
+	s.ask() // it begins anew
+}
+
 // The count of remembered deletions is right after any updates of the keys.
 func TestDeletionsAreCounted(t *testing.T) {
 	t.Parallel()
