@@ -105,11 +105,14 @@ func (p *publisher) SendBatch(ctx context.Context, bodies [][]byte) (sent int, e
 // WaitSubscribers waits until at least n connected peers have a subscription
 // that matches topic, or until the context is done. Messages published
 // afterwards under that topic are queued for these peers.
+//
+// If the context is done first, the error is the context's. It also says how many of the
+// connected peers have such a subscription, and wraps what the error of WaitPeers does.
 func (p *publisher) WaitSubscribers(ctx context.Context, topic string, n int) error {
 	if err := p.core.Open(); err != nil {
 		return err
 	}
-	return p.fan.Await(ctx, topic, n)
+	return p.unreached(p.fan.Await(ctx, topic, n))
 }
 
 // Subscriptions returns the number of distinct topics to which peers have

@@ -172,7 +172,12 @@ func (s *socket) LastEndpoint() string { return s.core.LastEndpoint() }
 // A connected subscriber has not necessarily subscribed: a publisher waits with
 // WaitSubscribers, and a subscriber with WaitSubscribed.
 func (s *socket) WaitPeers(ctx context.Context, n int) error {
-	err := s.core.WaitPeers(ctx, n)
+	return s.unreached(s.core.WaitPeers(ctx, n))
+}
+
+// unreached adds to the error of a wait for peers why the last attempt to reach each
+// endpoint of Connect has failed.
+func (s *socket) unreached(err error) error {
 	if err == nil || err == ErrClosed {
 		return err
 	}

@@ -93,9 +93,12 @@ func (s *subscribing) Subscriptions() int { return s.topics.Len() }
 // threads; versions before 4.2 do not answer at all, so WaitSubscribed does not
 // return before the context is done. Publishers that speak versions before ZMTP
 // 3.0 are not asked and count as having answered.
+//
+// If the context is done first, the error is the context's, and wraps what the error of
+// WaitPeers does.
 func (s *subscribing) WaitSubscribed(ctx context.Context) error {
 	if err := s.core.Open(); err != nil {
 		return err
 	}
-	return s.topics.Wait(ctx)
+	return s.unreached(s.topics.Wait(ctx))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"syscall"
 	"testing"
 
 	"clustermap/zmtp"
@@ -137,5 +138,45 @@ func TestWaitPeersSaysWhy(t *testing.T) {
 	err := req.WaitPeers(ended, 1)
 	if !errors.Is(err, context.Canceled) || !errors.Is(err, zmtp.ErrIncompatible) || !strings.Contains(err.Error(), pub.LastEndpoint()) {
 		t.Error(err)
+	}
+}
+
+// TestWaitsSayWhatIsMissing: a wait for subscriptions that ends with its context says how
+// many subscribers there are, and on both sides why a peer was not reached.
+func TestWaitsSayWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+
+	pub := bind(t, NewPub, Options{})
+	for _, topic := range []string{"price.", "other"} {
+		sub := open(t, NewSub, Options{})
+		must(t, sub.Subscribe(topic))
+		must(t, sub.Connect(pub.LastEndpoint()))
+		must(t, sub.WaitSubscribed(ctx))
+	}
+	err := pub.WaitSubscribers(ended, "price.", 2)
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), `1 of 2 connected peers have a subscription that matches "price."`) {
+		t.Error(err)
+	}
+	if err := pub.WaitSubscribers(ended, "price", 1); !strings.Contains(err.Error(), "0 of 2") {
+		t.Error(err)
+	}
+
+	refusing := freePort(t)
+	lonely, sub := open(t, NewPub, Options{}), open(t, NewSub, Options{})
+	for name, s := range map[string]struct {
+		Socket
+		wait func() error
+	}{
+		"Pub": {lonely, func() error { return lonely.WaitSubscribers(ended, "x", 1) }},
+		"Sub": {sub, func() error { return sub.WaitSubscribed(ended) }},
+	} {
+		must(t, s.Connect(refusing))
+		eventually(t, "an attempt has failed", func() bool { return s.Endpoints()[0].Err != nil })
+		if err := s.wait(); !errors.Is(err, context.Canceled) || !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), refusing) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package fanout
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -256,12 +257,17 @@ func (p *Publisher) Status() Status {
 	return Status{p.trie.Len(), len(p.peers), p.used, p.changed != nil}
 }
 
-// Await waits until at least n peers have a subscription that matches topic.
+// Await waits until at least n peers have a subscription that matches topic. The error of
+// the context says how many have.
 func (p *Publisher) Await(ctx context.Context, topic string, n int) error {
 	p.Lock()
 	for sizeOf(p.find([]byte(topic))) < n {
-		if err := p.waitChange(ctx, nil); err != nil {
+		if err := p.waitChange(ctx, nil); err == queue.ErrClosed {
 			return err
+		} else if err != nil {
+			p.Lock()
+			defer p.Unlock()
+			return fmt.Errorf("%w: %d of %d connected peers have a subscription that matches %.60q", err, sizeOf(p.find([]byte(topic))), len(p.peers), topic)
 		}
 	}
 	p.Unlock()
