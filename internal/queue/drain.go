@@ -47,15 +47,40 @@ func (o *Outbox) wake() {
 func (o *Outbox) wakeIdle() {
 	was := o.drain
 	o.drain = working
+	o.waker.wake(was)
+}
+
+// waker is how the drain is set to work.
+type waker struct {
+	start  func()        // starts it when it is uncalled; nil: not any more
+	filled chan struct{} // wakes it when it sleeps; capacity 1
+	stays  bool          // it never retires
+}
+
+// wake sets a drain to work that was in the given state.
+func (w *waker) wake(was drainState) {
 	switch was {
 	case uncalled:
-		o.start()
+		w.start()
 	case asleep, idle:
 		select {
-		case o.filled <- struct{}{}:
+		case w.filled <- struct{}{}:
 		default:
 		}
 	}
+}
+
+// taken is what the drain has taken and not written yet: messages, without PONGs, and the
+// bytes of the head.
+type taken struct {
+	HWM
+	head int
+}
+
+// take says what the drain has in l.
+func (t *taken) take(l *Load) {
+	t.HWM = HWM{Messages: l.queue.Messages + l.head.messages, Bytes: l.queue.Bytes()}
+	t.head = len(l.head.bytes)
 }
 
 // sleep says that the drain is not at work, so that the next message has to wake it.
@@ -67,7 +92,7 @@ func (o *Outbox) sleep(as drainState) { o.drain, o.queue.mark = as, 0 }
 func (o *Outbox) Launch(start func(), direct Direct, now bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.start, o.direct, o.stays = start, direct, now
+	o.waker.start, o.waker.stays, o.direct = start, now, direct
 	o.sleep(uncalled)
 	if now || o.full || !o.isEmpty() {
 		o.wake()
@@ -78,7 +103,7 @@ func (o *Outbox) Launch(start func(), direct Direct, now bool) {
 func (o *Outbox) Halt() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.drain, o.start, o.direct = absent, nil, Direct{}
+	o.drain, o.waker.start, o.direct = absent, nil, Direct{}
 }
 
 // Retire has the writer end if it has slept since the last call, and reports
@@ -86,7 +111,7 @@ func (o *Outbox) Halt() {
 func (o *Outbox) Retire() (left bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.stays {
+	if o.waker.stays {
 		return false
 	}
 	switch o.drain {
@@ -119,9 +144,9 @@ func (o *Outbox) Take(l *Load, gone <-chan struct{}, roomy func()) bool {
 	default:
 	}
 	o.mu.Lock()
-	o.conn.sent(o.taken)
+	o.conn.sent(o.taken.HWM)
 	last := o.taken.Bytes
-	o.taken, o.held, o.takenHead = HWM{}, HWM{}, 0
+	o.taken, o.held = taken{}, HWM{}
 	for !beat && o.isEmpty() {
 		if o.full {
 			// Full of messages that were put back and are now written: none is queued
@@ -141,7 +166,7 @@ func (o *Outbox) Take(l *Load, gone <-chan struct{}, roomy func()) bool {
 		o.mu.Unlock()
 		connected := true
 		select {
-		case <-o.filled:
+		case <-o.waker.filled:
 			// Other goroutines that can run do so first, senders among them: the messages
 			// that they add go out in the same write. With a thousand subscribers that is
 			// a third more. If no other can run, it costs nothing.
@@ -157,7 +182,7 @@ func (o *Outbox) Take(l *Load, gone <-chan struct{}, roomy func()) bool {
 		o.mu.Lock()
 		if retired := o.drain == leaving; retired || !connected {
 			o.drain = absent
-			if retired && connected && o.start != nil { // not halted meanwhile
+			if retired && connected && o.waker.start != nil { // not halted meanwhile
 				o.drain = uncalled
 			}
 			o.mu.Unlock()
@@ -173,8 +198,7 @@ func (o *Outbox) Take(l *Load, gone <-chan struct{}, roomy func()) bool {
 		log.hand(o, &l.queue, true)
 	}
 	o.head, l.head = l.head, o.head
-	o.taken = HWM{Messages: l.queue.Messages + l.head.messages, Bytes: l.queue.Bytes()}
-	o.takenHead = len(l.head.bytes)
+	o.taken.take(l)
 	o.held, l.queue.back = l.queue.back, HWM{}
 	wasFull := o.full
 	l.full = wasFull
@@ -234,9 +258,9 @@ func (o *Outbox) gather(roomy func()) {
 func (o *Outbox) Link(limits HWM, conflate bool) HWM {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.linked, o.far = true, limits
+	o.linked, o.shares.far = true, limits
 	if conflate {
-		o.conflate, o.own = true, HWM{Messages: Unbounded, Bytes: Unbounded}
+		o.conflate, o.shares.own = true, HWM{Messages: Unbounded, Bytes: Unbounded}
 	}
 	o.relimit()
 	o.settled()

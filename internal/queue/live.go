@@ -35,7 +35,7 @@ func (o *Outbox) SetLimits(limits HWM) (roomy bool) {
 	if o.conflate {
 		return false
 	}
-	o.own = limits
+	o.shares.own = limits
 	return o.relimit()
 }
 
@@ -43,19 +43,23 @@ func (o *Outbox) SetLimits(limits HWM) (roomy bool) {
 func (o *Outbox) SetFarLimits(limits HWM) (roomy bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.conflate || !o.linked || o.far == limits {
+	if o.conflate || !o.linked || o.shares.far == limits {
 		return false
 	}
-	o.far = limits
+	o.shares.far = limits
 	return o.relimit()
 }
 
-// relimit makes a change of own or far take effect, and reports whether the outbox was
+// shares are the high-water marks that an outbox has from this socket, and from the one at
+// the other end if that is in this process; else far is zero.
+type shares struct{ own, far HWM }
+
+// relimit makes a change of the shares take effect, and reports whether the outbox was
 // full. mu must be held.
 func (o *Outbox) relimit() (roomy bool) {
-	o.limits = o.own
+	o.limits = o.shares.own
 	if o.linked {
-		o.limits = o.own.Plus(o.far)
+		o.limits = o.shares.own.Plus(o.shares.far)
 	}
 	roomy = o.full
 	o.full, o.queue.mark = false, 0 // the next offer looks again

@@ -33,20 +33,15 @@ type Outbox struct {
 	queue    Wire
 	direct   Direct // how senders write themselves
 
-	room   Gate          // senders wait here while the outbox is full
-	start  func()        // starts the drain when it is uncalled
-	filled chan struct{} // wakes the drain when it sleeps; capacity 1
-
-	head      head
-	taken     HWM // messages that the drain has taken and not written yet, without PONGs
-	takenHead int // bytes of the head that it has taken
-	follows   follower
-	drops     uint64
-	emptied   chan struct{} // the channel that Flushed returned; nil without one
-	stays     bool          // the drain never retires
-
-	own, far HWM    // the parts of limits: far only with linked
-	kicks    uint64 // calls of Kick, and changes of limits
+	room    Gate   // senders wait here while the outbox is full
+	kicks   uint64 // calls of Kick, and changes of limits
+	shares  shares // the parts of limits
+	waker   waker  // of the drain
+	taken   taken  // by the drain
+	head    head
+	follows follower
+	drops   uint64
+	emptied chan struct{} // the channel that Flushed returned; nil without one
 
 	Of any // for callers that find the outbox in a log; see fanout.Subscriber
 }
@@ -73,11 +68,11 @@ const (
 // and has none.
 func (o *Outbox) Init(limits HWM, conflate bool) {
 	o.room = NewGate()
-	o.filled = make(chan struct{}, 1)
+	o.waker.filled = make(chan struct{}, 1)
 	if conflate {
 		limits = HWM{Unbounded, Unbounded}
 	}
-	o.own, o.limits, o.conflate = limits, limits, conflate
+	o.shares.own, o.limits, o.conflate = limits, limits, conflate
 }
 
 // Attach says that a connection takes the queued messages from here on.
@@ -371,7 +366,7 @@ func (o *Outbox) disconnected() {
 	o.conn = nil
 	o.room.WakeAll() // callers that wait with a message for that connection give up
 	o.head.clear()
-	o.taken, o.held, o.takenHead = HWM{}, HWM{}, 0
+	o.taken, o.held = taken{}, HWM{}
 }
 
 // End refuses everything from now on, and drops the queued messages.
@@ -470,7 +465,7 @@ type Status struct {
 func (o *Outbox) Status() (s Status) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	s = Status{0, 0, o.taken.Bytes, o.takenHead, o.drops, len(o.head.bytes), o.room.Waiters(), o.drain > working}
+	s = Status{0, 0, o.taken.Bytes, o.taken.head, o.drops, len(o.head.bytes), o.room.Waiters(), o.drain > working}
 	s.Messages, s.Bytes = o.backlog()
 	return s
 }
