@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/order"
 	"clustermap/internal/mutate"
 	"clustermap/sockets"
 )
@@ -11,11 +12,10 @@ import (
 // sender describes the client that sent a batch. The zero sender does not number its
 // updates.
 type sender struct {
-	id       ledger.ID
-	numbered bool    // the sequence fields hold order numbers, or 0
-	every    int     // report its progress after this many bytes of updates; 0 means never
-	replies  bool    // replies acknowledge its updates
-	member   *member // nil if it is no longer known
+	order.From
+	every   int     // report its progress after this many bytes of updates; 0 means never
+	replies bool    // replies acknowledge its updates
+	member  *member // nil if it is no longer known
 }
 
 // numberOrder checks the order numbers of a batch: they increase, or are all 0.
@@ -38,25 +38,15 @@ func (o *numberOrder) next(n uint64) bool {
 // an error.
 func (o *numberOrder) matters(p *sockets.Peer) bool {
 	if !o.ignored {
-		o.ignored = !senderOf(p, nil).numbered
+		o.ignored = !senderOf(p, nil).Numbered
 	}
 	return !o.ignored
 }
 
-// setMapID sets the identity of the map. Two servers, or two runs of one, have the same
-// identity if one continues with the other's map and origins.
-func (s *Server) setMapID(id [ledger.MapIDSize]byte) {
-	s.sequencer.mu.Lock()
-	s.sequencer.state.ID = id
-	s.sequencer.mu.Unlock()
-}
-
 // applied returns the reply to a client, in wire form.
 func (s *Server) applied(who sender) (wire []byte) {
-	q := &s.sequencer
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	a := q.state.Clients.Reply(who.id, q.state.ID)
+	var a *ledger.Reply
+	s.sequencer.Between(func(now *order.Moment) { a = now.State.Clients.Reply(who.ID, now.State.ID) })
 	if mutate.NoRepeatCheck {
 		a.Known, a.Counter, a.Runs = true, 0, nil
 	}
@@ -69,13 +59,8 @@ func (s *Server) applied(who sender) (wire []byte) {
 // appliedSoon returns the message of applied when all updates that are ordered now are
 // published: the client is to hear of those that it has sent.
 func (s *Server) appliedSoon(ctx context.Context, who sender) ([]byte, error) {
-	sequence := s.sequencer.written().last
-	for more := s.sequencer.unpublished(sequence); more != nil; more = s.sequencer.unpublished(sequence) {
-		select {
-		case <-more:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	if err := s.sequencer.Caught(ctx); err != nil {
+		return nil, err
 	}
 	return s.applied(who), nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"clustermap/chp/internal/submit"
 	"clustermap/internal/testenv"
+	"clustermap/internal/wake"
 )
 
 func TestClientApply(t *testing.T) {
@@ -18,7 +19,7 @@ func TestClientApply(t *testing.T) {
 	c := startClient(t, s, ClientOptions{Subtrees: []string{"/a/"}})
 	other := startClient(t, s, ClientOptions{})
 	var b Batch
-	must(t, c.Apply(ended, &b)) // empty: it needs no server
+	must(t, c.Apply(wake.Ended, &b)) // empty: it needs no server
 	for i := range 1000 {
 		b.Set(fmt.Sprintf("/a/%d", i%100), []byte(fmt.Sprint(i)), WithTTL(time.Hour))
 	}
@@ -50,7 +51,7 @@ func TestClientApplySync(t *testing.T) {
 	s := startServer(t, ServerOptions{})
 	c := startClient(t, s, ClientOptions{Subtrees: []string{"/a/"}})
 	var b Batch
-	if seq, err := c.ApplySync(ended, &b); seq != 0 || err != nil { // empty: it needs no server
+	if seq, err := c.ApplySync(wake.Ended, &b); seq != 0 || err != nil { // empty: it needs no server
 		t.Errorf("an empty batch: %d, %v", seq, err)
 	}
 	for i := range 1000 {
@@ -152,7 +153,7 @@ func TestClientApplyRefuses(t *testing.T) {
 		"a value above the client's": {limited.Apply(ctx, batch(func(b *Batch) { b.Set("/k", make([]byte, 11)) })), &MessageError{Reason: ReasonValueTooLarge}},
 		"a deletion in model 4":      {idleModel(t, 4).Apply(ctx, batch(func(b *Batch) { b.Delete("/k") })), ErrModel},
 		"a time to live in model 4":  {idleModel(t, 4).Apply(ctx, batch(func(b *Batch) { b.Set("/k", []byte("v"), WithTTL(1e9)) })), ErrModel},
-		"a context that has ended":   {idleClient(t, ClientOptions{}).Apply(ended, batch(func(*Batch) {})), context.Canceled},
+		"a context that has ended":   {idleClient(t, ClientOptions{}).Apply(wake.Ended, batch(func(*Batch) {})), context.Canceled},
 	} {
 		if !errors.Is(test.err, test.want) {
 			t.Errorf("%s: %v, want %v", what, test.err, test.want)

@@ -7,6 +7,7 @@ import (
 	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/subtree"
 	"clustermap/chp/internal/watch"
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/closed"
 	"clustermap/internal/option"
 )
@@ -56,7 +57,7 @@ var (
 	// one of its pair. The client tries the next server at once, and this one again
 	// after a fraction of a second. Server.Set and the other methods that write
 	// return it while the server is not the active one.
-	ErrStandby = errors.New("chp: the server is not the active one of its pair")
+	ErrStandby = wire.ErrStandby
 
 	// ErrRefused is returned for an update that the server refused and did not apply.
 	// The error also wraps a [*MessageError] with the reason, unless the connection

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
 
@@ -165,7 +166,7 @@ func TestClientClose(t *testing.T) {
 		w, err := c.Watch()
 		must(t, err)
 		for { // the events that are queued already
-			if _, err := w.Next(ended); err != nil {
+			if _, err := w.Next(wake.Ended); err != nil {
 				break
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"clustermap/chp/internal/submit"
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -142,7 +143,7 @@ func TestClientConnectionsAreOne(t *testing.T) {
 func wantUplink(t *testing.T, c *Client) {
 	t.Helper()
 	eventually(t, "the client has its three connections", func() bool {
-		_ = c.Set(ended, "three", []byte("v")) // a new session opens the third for an update
+		_ = c.Set(wake.Ended, "three", []byte("v")) // a new session opens the third for an update
 		connected := false
 		c.writer.Inspect(func(s *submit.Server) {
 			connected = s != nil && s.Uplink != nil && s.Uplink.(*uplink).known.Load() && s.Session.(*session).ctx.Err() == nil

@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/internal/wake"
 	"context"
 	"errors"
 	"fmt"
@@ -187,7 +188,7 @@ func TestClientWritesToAllServers(t *testing.T) {
 	for i := 0; ; i++ { // its subscription may take a moment more
 		must(t, c.Set(ctx, fmt.Sprint(i), []byte("v")))
 		first.kvset()
-		if m, err := second.sub.Recv(ended); err == nil {
+		if m, err := second.sub.Recv(wake.Ended); err == nil {
 			if string(m[2]) == "" {
 				t.Error("without UUID")
 			}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/order"
 	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
@@ -41,7 +42,7 @@ func (d *digest) add(key, value []byte) {
 // serverState returns the digest of a server's map, and its sequence, at one
 // moment.
 func serverState(s *Server) (digest, int64) {
-	c := s.sequencer.cut()
+	c := s.sequencer.Cut()
 	defer c.Release()
 	var d digest
 	c.Records(func(r kvmsg.Record) bool {
@@ -190,7 +191,11 @@ func TestReplicasEqualServer(t *testing.T) {
 	close(stop)
 	writers.Wait()
 	// Let the keys that still have a TTL expire: the last one ends within its time.
-	for s.sequencer.timers() > 0 {
+	timers := func() (n int) {
+		s.sequencer.Between(func(now *order.Moment) { n = now.State.Deadlines.Len() })
+		return n
+	}
+	for timers() > 0 {
 		if ctx.Err() != nil {
 			t.Fatal("keys do not expire")
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 
+	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
 	"clustermap/internal/hooks"
@@ -20,7 +21,7 @@ func (s *Server) checkUpdates(b *hooks.Batch) {
 	wire, spans, peer := b.Wire(), b.Spans(), (*sockets.Peer)(b.Peer())
 	kept := spans[:0]
 	var told refusalNotice
-	var order numberOrder
+	var numbers numberOrder
 	refused, why := 0, error(nil) // the last one's reason
 	for _, span := range spans {
 		var err error
@@ -31,7 +32,7 @@ func (s *Server) checkUpdates(b *hooks.Batch) {
 				span.End = span.Start + uint32(size)
 			}
 		}
-		if err == nil && !order.next(uint64(kvmsg.Record(wire[span.Start:span.End]).Seq())) && order.matters(peer) {
+		if err == nil && !numbers.next(uint64(kvmsg.Record(wire[span.Start:span.End]).Seq())) && numbers.matters(peer) {
 			err = kvmsg.ErrOrder
 		}
 		if err != nil {
@@ -100,7 +101,7 @@ func (n *refusalNotice) send(s *Server) {
 func (s *Server) runCollector(ctx context.Context) {
 	var b hooks.Batch
 	defer b.Release()
-	pace := newPacer(s.opts.SlowestIntake, s.fullest)
+	pace := s.newPacer()
 	for s.collector.RecvBatch(ctx, (*sockets.Batch)(&b)) == nil {
 		if !s.collect(ctx, &b, pace) {
 			return
@@ -110,7 +111,7 @@ func (s *Server) runCollector(ctx context.Context) {
 
 // collect passes a batch to the sequencer. It returns false if the context has ended
 // before.
-func (s *Server) collect(ctx context.Context, b *hooks.Batch, pace *pacer) bool {
+func (s *Server) collect(ctx context.Context, b *hooks.Batch, pace *order.Pacer) bool {
 	peer := (*sockets.Peer)(b.Peer())
 	queued := s.members.queued(peer)
 	if queued != nil {
@@ -124,11 +125,11 @@ func (s *Server) collect(ctx context.Context, b *hooks.Batch, pace *pacer) bool 
 	}
 	// All waiting happens here, because nothing may wait under the sequencer's
 	// mutex.
-	if !pace.wait(ctx, buf.Extent(b.Spans())) || s.sequencer.room(ctx) != nil {
+	if !pace.Wait(ctx, buf.Extent(b.Spans())) || s.sequencer.Room(ctx) != nil {
 		return false
 	}
 	for !s.order(b, from, drained) {
-		if s.sequencer.room(ctx) != nil {
+		if s.sequencer.Room(ctx) != nil {
 			return false
 		}
 	}
@@ -136,11 +137,11 @@ func (s *Server) collect(ctx context.Context, b *hooks.Batch, pace *pacer) bool 
 }
 
 // order passes a batch to the sequencer, and reports refusals and progress to its client. If it
-// returns false, it did nothing, and sequencer.room has to be called. drained says that no
+// returns false, it did nothing, and Sequencer.Room has to be called. drained says that no
 // more updates of the client wait.
 func (s *Server) order(b *hooks.Batch, from sender, drained bool) bool {
 	peer := (*sockets.Peer)(b.Peer())
-	unfit, repeated, ok := s.sequencer.accept(b, from)
+	unfit, repeated, ok := s.sequencer.Accept(b, from.From)
 	if !ok {
 		return false
 	}
@@ -152,7 +153,7 @@ func (s *Server) order(b *hooks.Batch, from sender, drained bool) bool {
 		told.send(s)
 		s.peerLog.Refused("updates refused", peer, kvmsg.ErrMapFull, slog.Int("updates", len(unfit)))
 	}
-	if from.numbered && s.dialect.Full {
+	if from.Numbered && s.dialect.Full {
 		s.notifyProgress(peer, from, repeated > 0 || drained && from.replies, buf.Extent(b.Spans()))
 	}
 	return true

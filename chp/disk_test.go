@@ -59,7 +59,7 @@ func TestRestartWithLog(t *testing.T) {
 					}
 					if run == 1 && i == updates/2 {
 						must(t, c.Flush(ctx))
-						must(t, s.sequencer.checkpoint(ctx))
+						must(t, s.sequencer.Checkpoint(ctx))
 					}
 				}
 				must(t, c.Flush(ctx))
@@ -110,7 +110,7 @@ func TestRestartKeepsDeadlines(t *testing.T) {
 		must(t, c.Flush(ctx))
 		set := time.Now()
 		if checkpoint {
-			must(t, s.sequencer.checkpoint(ctx))
+			must(t, s.sequencer.Checkpoint(ctx))
 		}
 		must(t, c.Close())
 		stop()

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/state"
 	"clustermap/internal/kvmsg"
 )
@@ -24,10 +25,11 @@ func TestCheckpointKeepsHistory(t *testing.T) {
 				s, stop := serveUntil(t, o)
 				c := startClient(t, s, ClientOptions{})
 				q := &s.sequencer
-				set := func(reign uint64) {
-					q.mu.Lock()
-					q.order.reigns.Present = reign
-					q.mu.Unlock()
+				set := func(again bool) {
+					if again { // it stops being the active server, and goes on at once
+						q.Yield()
+						q.Lead(0, false, 0, -1)
+					}
 					for i := range keys {
 						must(t, c.Set(ctx, fmt.Sprintf("/%d", i), []byte("v")))
 					}
@@ -35,13 +37,13 @@ func TestCheckpointKeepsHistory(t *testing.T) {
 					_, err := c.DeleteSync(ctx, "/deleted")
 					must(t, err)
 				}
-				for reign := range uint64(3) {
-					set(reign)
+				for i := range 3 {
+					set(i > 0)
 				}
-				must(t, q.checkpoint(ctx))
+				must(t, q.Checkpoint(ctx))
 				if more {
-					set(2)
-					set(7)
+					set(false)
+					set(true)
 				}
 				want := historyOf(s)
 				if len(want) < 3 {
@@ -125,7 +127,7 @@ func TestPairReportsOnce(t *testing.T) {
 	defer func() { must(t, s.Close()) }()
 	q := &s.sequencer
 	enterKey(t, q, "/lost")
-	h := baseHead{mapID: q.state.ID, reigns: []state.Reign{{ID: 5, Last: 1}}}
+	h := baseHead{mapID: q.Current().ID, reigns: []state.Reign{{ID: 5, Last: 1}}}
 	for range 3 {
 		s.reportDivergence(&h)
 	}
@@ -139,21 +141,21 @@ func TestPairReportsOnce(t *testing.T) {
 	}
 }
 
-func historyOf(s *Server) []state.Reign {
-	s.sequencer.mu.Lock()
-	defer s.sequencer.mu.Unlock()
-	return s.sequencer.state.Terms.History()
+func historyOf(s *Server) (all []state.Reign) {
+	s.sequencer.Between(func(now *order.Moment) { all = now.State.Terms.History() })
+	return all
 }
 
-// enterKey sets a key.
-func enterKey(t testing.TB, q *sequencer, key string) {
+// enterKey sets a key of a passive server, in another reign of the active one.
+func enterKey(t testing.TB, q *order.Sequencer, key string) {
 	t.Helper()
 	wire := kvmsg.AppendRecord(nil, []byte(key), 0, nil, nil, []byte("v"))
 	spans, ok := kvmsg.SpansOf(wire, nil)
 	if !ok {
 		t.Fatal("not a record")
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.apply(&state.Entry{Wire: wire, Spans: spans})
+	now := q.Current()
+	h := state.Head{Reign: now.Terms.Newest.ID + 1<<state.ReignBits, First: now.Last() + 1, Count: 1}
+	kvmsg.Record(wire).SetSeq(h.First)
+	must(t, q.Followed(h, wire, spans))
 }

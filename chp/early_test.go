@@ -48,10 +48,7 @@ func (c *twoCopies) send(n int, key, properties, value string, servers ...int) {
 
 // early returns how many updates a server holds, and how many it remembers.
 func (p pairServer) early() (held, remembered int) {
-	q := &p.sequencer
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.early.Len()
+	return p.sequencer.Early()
 }
 
 // holdsEarly says whether a server holds this number of early updates.
@@ -123,12 +120,7 @@ func TestPairResumes(t *testing.T) {
 	primary, backup := startPairServer(t, po), startPairServer(t, bo)
 	eventually(t, "the primary is active", primary.active)
 	c := newTwoCopies(t, primary, backup)
-	halt := func(on bool) {
-		q := &primary.sequencer
-		q.mu.Lock()
-		q.halt(haltHandover, on)
-		q.mu.Unlock()
-	}
+	halt := func(on bool) { primary.sequencer.Halt(on) }
 	halt(true) // as handover does
 	c.send(1, "/k", "", "v", 0)
 	time.Sleep(20 * time.Millisecond)

@@ -88,7 +88,7 @@ func TestExactAcrossRestart(t *testing.T) {
 		before := s.Sequence()
 		eventually(t, "updates go on", func() bool { return s.Sequence() > before+20 })
 		if i%2 == 1 {
-			must(t, s.sequencer.checkpoint(ctx))
+			must(t, s.sequencer.Checkpoint(ctx))
 		}
 		s.stop()
 		s = start()
@@ -108,14 +108,14 @@ func TestExactAcrossRestart(t *testing.T) {
 func TestNewMapIsAnotherMap(t *testing.T) {
 	t.Parallel()
 	a, stop := serveUntil(t, ServerOptions{Log: openLog(t, t.TempDir())})
-	first := a.sequencer.state.ID
+	first := a.sequencer.Current().ID
 	stop()
 	dir := t.TempDir()
 	b, stop := serveUntil(t, ServerOptions{Log: openLog(t, dir)})
-	second := b.sequencer.state.ID
+	second := b.sequencer.Current().ID
 	stop()
 	c, stop := serveUntil(t, ServerOptions{Log: openLog(t, dir)})
-	third := c.sequencer.state.ID
+	third := c.sequencer.Current().ID
 	stop()
 	if first == second || second != third {
 		t.Errorf("%x, %x, then again %x", first, second, third)

@@ -1,6 +1,8 @@
 package chp
 
 import (
+	"clustermap/chp/internal/order"
+	"clustermap/chp/internal/state"
 	"context"
 	"errors"
 	"fmt"
@@ -418,17 +420,17 @@ func TestSameMapOnAnotherServer(t *testing.T) {
 			}
 		}
 	}})
-	second.setMapID(first.sequencer.state.ID)
-	first.sequencer.mu.Lock()
-	origins := first.sequencer.state.Clients.Portions()
-	first.sequencer.mu.Unlock()
-	second.sequencer.mu.Lock()
-	for _, portion := range origins {
-		if !second.sequencer.state.Clients.Add(portion) {
-			t.Error("the origins were refused")
+	var before state.State // what makes the second map one that goes on with the first
+	var origins [][]byte
+	first.sequencer.Between(func(now *order.Moment) { before.ID, origins = now.State.ID, now.State.Clients.Portions() })
+	second.sequencer.Between(func(now *order.Moment) {
+		now.State.ID = before.ID
+		for _, portion := range origins {
+			if !now.State.Clients.Add(portion) {
+				t.Error("the origins were refused")
+			}
 		}
-	}
-	second.sequencer.mu.Unlock()
+	})
 	lead(proxies, second)
 	must(t, (<-applied).err)
 	must(t, (<-lost).err)
@@ -498,13 +500,13 @@ func TestDroppedUpdateLeavesNoGap(t *testing.T) {
 		got := <-kept
 		must(t, got.err)
 	}
-	server.sequencer.mu.Lock()
-	defer server.sequencer.mu.Unlock()
-	for _, p := range server.sequencer.state.Clients.ByID {
-		if len(p.Skips) != 0 {
-			t.Errorf("the server misses %v", p.Skips)
+	server.sequencer.Between(func(now *order.Moment) {
+		for _, p := range now.State.Clients.ByID {
+			if len(p.Skips) != 0 {
+				t.Errorf("the server misses %v", p.Skips)
+			}
 		}
-	}
+	})
 }
 
 // Updates outside of the client's subtrees do not come back. They are kept until the

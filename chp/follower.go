@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"clustermap/chp/internal/journal"
+	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/state"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
@@ -18,7 +18,7 @@ import (
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/lograte"
 	"clustermap/internal/mutate"
-	"clustermap/internal/timer"
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
 
@@ -43,10 +43,7 @@ type follower struct {
 // base is a map that is being received.
 type base struct {
 	baseHead
-	state *state.State
-	most  int64  // bound of its bytes, or 0
-	early uint64 // Early.Count when the transfer began
-	seen  wire.Seen
+	*order.Copy
 }
 
 // controlTag marks a span as a message of two frames. A key can have the same tag by
@@ -67,12 +64,10 @@ var errBase = errors.New("chp: the active server's map exceeds this server's Max
 
 // outranks reports whether this server's map is not to be replaced by another one.
 func (s *Server) outranks(h *baseHead) bool {
-	q := &s.sequencer
 	var theirs state.Reigns
 	theirs.Set(h.reigns)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return state.Compare(q.order.reigns.Accepted(), theirs.Accepted()) > 0 && !mutate.CopyAnyMap
+	ours, _ := s.sequencer.Standing()
+	return state.Compare(ours, theirs.Accepted()) > 0 && !mutate.CopyAnyMap
 }
 
 // follow follows the active server until ctx ends, and reconnects when the connection
@@ -95,7 +90,7 @@ func (s *Server) follow(ctx, serving context.Context) {
 		if due, _ := complaints.Due(level.String(), causeOf(err), time.Now()); due {
 			s.log.Log(ctx, level, "does not follow the active server", "server", s.opts.Pair.Peer, "error", err)
 		}
-		if !pause(ctx, wait) {
+		if !wake.Pause(ctx, wait) {
 			return
 		}
 		wait = min(2*wait, followAgainMost)
@@ -125,13 +120,13 @@ func (f *follower) follow(ctx, serving context.Context) error {
 	if requester := s.handovers.requested.Load(); requester != nil {
 		properties[propertyRequester] = strings.TrimSpace(requester.RemoteAddr() + " " + keyText(requester))
 	}
-	q := &s.sequencer
-	q.mu.Lock()
-	asks := followRequest{mapID: q.state.ID, reign: q.order.reigns.Newest.ID, last: q.order.reigns.Newest.Last}
-	if q.restored > 0 && q.state.Deadlines.Len() > 0 {
-		properties[propertyTimes] = peerVersion
-	}
-	q.mu.Unlock()
+	var asks followRequest
+	s.sequencer.Between(func(now *order.Moment) {
+		asks = followRequest{now.State.ID, now.Newest.ID, now.Newest.Last}
+		if s.restored > 0 && now.State.Deadlines.Len() > 0 {
+			properties[propertyTimes] = peerVersion
+		}
+	})
 	var err error
 	f.dealer, err = sockets.NewDealer(sockets.Options{
 		Security: s.pair.security(), Metadata: properties,
@@ -143,7 +138,7 @@ func (f *follower) follow(ctx, serving context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer f.dealer.CloseContext(ended)
+	defer f.dealer.CloseContext(wake.Ended)
 	hooks.Prepare(f.dealer, f.prepare)
 	hooks.Scan(f.dealer, scanUpdate)
 	if err := f.dealer.Connect(o.Peer); err != nil {
@@ -247,12 +242,11 @@ func (f *follower) receive(wire []byte, spans []buf.Span) error {
 	}
 	f.news = false
 	q := &f.server.sequencer
-	if err := q.journal.Stored(f.ctx); err != nil {
+	if err := q.Journal().Stored(f.ctx); err != nil {
 		return err
 	}
-	q.mu.Lock()
-	last := q.state.Terms.Newest.Last
-	q.mu.Unlock()
+	var last int64
+	q.Between(func(now *order.Moment) { last = now.State.Terms.Newest.Last })
 	return f.dealer.Send(f.ctx, []byte(nameHave), binary.BigEndian.AppendUint64(nil, uint64(last)))
 }
 
@@ -266,12 +260,7 @@ func (f *follower) control(name string, body []byte) error {
 		if f.base != nil || len(body) != 8 {
 			return errFollow
 		}
-		q := &f.server.sequencer
-		q.mu.Lock()
-		f.server.pair.source = binary.BigEndian.Uint64(body)
-		q.order.reigns.Shared = true
-		q.linkHeld()
-		q.mu.Unlock()
+		f.server.sequencer.Copies(binary.BigEndian.Uint64(body))
 		f.server.pair.copied.Store(true)
 		f.news, f.follows = true, true
 		f.server.handovers.requested.Store(nil)
@@ -290,22 +279,11 @@ func (f *follower) control(name string, body []byte) error {
 			return errOlder
 		}
 		f.copying = true
-		f.base = &base{baseHead: h, state: state.New(0)}
-		f.base.state.ID = h.mapID
-		f.base.state.RestoreTerms(h.reigns)
-		q := &f.server.sequencer
-		q.mu.Lock()
-		f.base.early = q.early.Count()
-		if q.maxBytes > 0 {
-			// The server's own map may be larger, if the limit has been lowered, and records
-			// on their way say how old they are.
-			f.base.most = max(q.maxBytes, int64(q.state.Store.LiveBytes())) / 4 * 5
-		}
-		q.mu.Unlock()
+		f.base = &base{h, f.server.sequencer.NewCopy(h.run, h.mapID, h.reigns)}
 		f.server.log.Info("copying the active server's map")
 		return nil
 	case nameOrigins:
-		if f.base == nil || f.base.state.Restore(state.Section{Kind: state.KindClients, Body: body}, 0) != nil {
+		if f.base == nil || f.base.State.Restore(state.Section{Kind: state.KindClients, Body: body}, 0) != nil {
 			return errFollow
 		}
 		return nil
@@ -341,9 +319,7 @@ func (f *follower) control(name string, body []byte) error {
 // applied as a whole.
 func (f *follower) records(wire []byte, spans []buf.Span) error {
 	if f.base != nil {
-		f.base.state.RestoreRecords(wire, spans, timer.Now())
-		f.base.seen.Published(wire, spans)
-		if most := f.base.most; most > 0 && int64(f.base.state.Store.LiveBytes()) > most {
+		if !f.base.Records(wire, spans) {
 			return errBase
 		}
 		return nil
@@ -365,10 +341,10 @@ func (f *follower) records(wire []byte, spans []buf.Span) error {
 	h := f.head
 	f.head = state.Head{}
 	q := &f.server.sequencer
-	if err := q.room(f.ctx); err != nil {
+	if err := q.Room(f.ctx); err != nil {
 		return err
 	}
-	err := q.followed(h, wire, spans)
+	err := q.Followed(h, wire, spans)
 	f.news = true
 	f.wire, f.spans = f.wire[:0], f.spans[:0]
 	if cap(f.wire) > keepPartial {
@@ -385,56 +361,16 @@ const (
 	keepPartial = 1 << 20
 )
 
-// followed applies a batch of the active server.
-func (q *sequencer) followed(h state.Head, wire []byte, spans []buf.Span) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	// Within a reign there are no gaps.
-	newest := q.state.Terms.Newest
-	if !q.held.empty() || h.First <= newest.Last || h.Reign < newest.ID || h.Reign == newest.ID && h.First != newest.Last+1 ||
-		kvmsg.Record(wire[spans[0].Start:]).Seq() != h.First {
-		return errFollow
-	}
-	e := state.Entry{Head: h, Wire: wire, Spans: spans, Stamped: true}
-	out := q.state.Apply(&e)
-	q.order.follow(&h)
-	q.arm(out, h.At)
-	q.watches.Push(out.Pieces)
-	q.linked = q.journal.Append(h, out.Pieces, 0)
-	if h.Counter == 0 { // not from a client of this package
-		q.early.Published(wire, spans, timer.Now())
-	}
-	return nil
-}
-
 // install replaces the server's map by one that was received.
 func (s *Server) install(ctx context.Context, b *base) error {
-	q := &s.sequencer
-	q.mu.Lock()
-	q.linkHeld() // so that they are reported with the others
-	q.mu.Unlock()
+	s.sequencer.Surrender()
 	s.reportDivergence(&b.baseHead)
-	// The journal gets the new map before the server does: later entries must not follow
-	// those of the old map.
-	err := q.journal.Save(ctx, func() (*state.Image, journal.Index) {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		return b.state.Image(), q.linked // nothing is appended meanwhile
-	})
-	if err != nil {
+	if err := s.sequencer.Install(ctx, b.Copy); err != nil {
 		return err
 	}
-	q.mu.Lock()
-	q.restartWatches(q.state, b.state)
-	q.setState(b.state)
-	q.alarm.at = timer.Now()
-	s.pair.source, q.base = b.run, 0
-	q.order.reigns.Shared, q.restored = true, 0
-	s.pair.journal.Restored()
-	q.early.Copied(b.early, &b.seen, timer.Now())
-	q.mu.Unlock()
+	s.restored = 0
 	s.pair.copied.Store(true)
-	s.log.Info("copied the active server's map", "keys", b.state.Store.Len(), "sequence", b.state.Last())
+	s.log.Info("copied the active server's map", "keys", b.State.Store.Len(), "sequence", b.State.Last())
 	return nil
 }
 
@@ -443,13 +379,13 @@ func (s *Server) install(ctx context.Context, b *base) error {
 // active server has forgotten or never knew, their common updates are unknown; then all
 // keys are reported. A report is not repeated when a copy fails and begins again.
 func (s *Server) reportDivergence(h *baseHead) {
-	q := &s.sequencer
-	q.mu.Lock()
-	after, newest := int64(0), q.state.Terms.Newest
-	if h.mapID == q.state.ID {
-		after = state.Common(q.state.Terms.History(), h.reigns)
-	}
-	q.mu.Unlock()
+	var after int64
+	var newest state.Reign
+	s.sequencer.Between(func(now *order.Moment) {
+		if newest = now.State.Terms.Newest; h.mapID == now.State.ID {
+			after = state.Common(now.State.Terms.History(), h.reigns)
+		}
+	})
 	if newest.Last <= after || after == 0 && s.Len() == 0 {
 		return
 	}
@@ -469,8 +405,7 @@ type divergence struct {
 
 // diverged reports the updates after a sequence.
 func (s *Server) diverged(newest state.Reign, after int64) {
-	q := &s.sequencer
-	c := q.cut()
+	c := s.sequencer.Cut()
 	defer c.Release()
 	lost := Divergence{Epoch: state.TermOf(newest.ID), After: after, Last: newest.Last, Entries: func(yield func(Entry) bool) {
 		c.Records(func(r kvmsg.Record) bool {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/internal/order"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/loopback"
 	"clustermap/internal/timer"
@@ -27,16 +28,15 @@ func (l olderLog) Replay(fn func(commit.Entry) error) (commit.Replayed, error) {
 
 // runOut ends all times to live of a passive server, which expires nothing.
 func (p pairServer) runOut() {
-	q := &p.sequencer
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	c := q.state.Cut()
-	defer c.Release()
-	c.Records(func(r kvmsg.Record) bool {
-		if c.Deadlines.Remaining(r) > 0 {
-			c.Deadlines.Set(kvmsg.HashKey(r.Key()), r.Seq(), timer.Now()-time.Second)
-		}
-		return true
+	p.sequencer.Between(func(now *order.Moment) {
+		c := now.State.Cut()
+		defer c.Release()
+		c.Records(func(r kvmsg.Record) bool {
+			if c.Deadlines.Remaining(r) > 0 {
+				c.Deadlines.Set(kvmsg.HashKey(r.Key()), r.Seq(), timer.Now()-time.Second)
+			}
+			return true
+		})
 	})
 }
 
@@ -214,7 +214,7 @@ func TestGraceIsTheTimeToLive(t *testing.T) {
 	must(t, s.Set(ctx, "/new", []byte("1"), WithTTL(50*time.Millisecond)))
 	eventually(t, "a new key expires", func() bool { return s.Stats().Expired == 1 })
 	check("server, after an expiry", s.Lookup)
-	must(t, s.sequencer.checkpoint(ctx))
+	must(t, s.sequencer.Checkpoint(ctx))
 	stop()
 
 	s, _ = serveUntil(t, ServerOptions{Log: openLog(t, dir), ExpiryGrace: -1})

@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/order"
 	"context"
 	"fmt"
 	"math"
@@ -46,20 +47,20 @@ func TestNothingLeavesBeforeItIsCommitted(t *testing.T) {
 	gate.commit(math.MaxInt64)
 	eventually(t, "the rest is published", func() bool { return c.Sequence() == before+updates })
 	eventually(t, "the client that joined has it", func() bool { return joins.Len() == updates+1 })
-	if q.held.bytes != 0 || !q.held.empty() {
-		t.Errorf("%d bytes are held", q.held.bytes)
+	if n := q.Held(); n != 0 {
+		t.Errorf("%d bytes are held", n)
 	}
 	if gaps := c.Stats().Gaps; gaps != 0 {
 		t.Errorf("the client saw %d gaps", gaps)
 	}
 }
 
-// TestHeldUpdatesAreBounded shows that the server takes no more than maxHeld bytes
+// TestHeldUpdatesAreBounded shows that the server takes no more than order.MaxHeld bytes
 // of updates that cannot be committed, and goes on when they are.
 func TestHeldUpdatesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{})
-	c := startClient(t, s, ClientOptions{SendQueue: 2 * maxHeld})
+	c := startClient(t, s, ClientOptions{SendQueue: 2 * order.MaxHeld})
 	q := &s.sequencer
 	release := hold(s)
 	ctx := testContext(t)
@@ -74,15 +75,11 @@ func TestHeldUpdatesAreBounded(t *testing.T) {
 		}
 		sent <- c.Flush(ctx)
 	}()
-	held := func() int {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		return q.held.bytes
-	}
-	eventually(t, "the bound is reached", func() bool { return held() >= maxHeld })
+	held := q.Held
+	eventually(t, "the bound is reached", func() bool { return held() >= order.MaxHeld })
 	time.Sleep(50 * time.Millisecond)
-	if n := held(); n > maxHeld+4*size {
-		t.Errorf("%d bytes are held, the bound is %d", n, maxHeld)
+	if n := held(); n > order.MaxHeld+4*size {
+		t.Errorf("%d bytes are held, the bound is %d", n, order.MaxHeld)
 	}
 	release()
 	if err := <-sent; err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"clustermap/internal/interop"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/wake"
 )
 
 // The tests of this file run our client against clone_server.py, which is a CHP
@@ -230,7 +231,7 @@ func TestInteropClientRestart(t *testing.T) {
 	if c.Len() != 502 {
 		t.Errorf("without a server the client has %d keys", c.Len())
 	}
-	if _, err := c.SetSync(ended, "/k", []byte("v")); !errors.Is(err, context.Canceled) {
+	if _, err := c.SetSync(wake.Ended, "/k", []byte("v")); !errors.Is(err, context.Canceled) {
 		t.Errorf("SetSync without a server: %v", err)
 	}
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"clustermap/internal/mutate"
-	"clustermap/internal/timer"
+	"clustermap/internal/wake"
 	"clustermap/patterns/binarystar"
 )
 
@@ -152,7 +152,7 @@ func (p *pair) watch(ctx context.Context) {
 		down:  peer.Down,
 		// A server that waits for its own disk reads nothing, and updates of this process
 		// are not heard either.
-		arrived: reads != p.reads || s.local.waiting.Load() > 0 || s.sequencer.journal.Room(ended) != nil,
+		arrived: reads != p.reads || s.local.Waiting() || s.sequencer.Journal().Room(wake.Ended) != nil,
 	})
 	p.reads = reads
 	if p.isolation.state == isolationSuspected && !suspected {
@@ -200,7 +200,7 @@ type reply struct {
 func (p *pair) answered(ctx context.Context, a reply) {
 	if a.err == nil && !a.last && p.node.State() == binarystar.StateActive && (p.behind() || p.node.Peer().State == binarystar.StateActive) {
 		p.sending.Go(func() {
-			_ = pause(ctx, p.checkTime())
+			_ = wake.Pause(ctx, p.checkTime())
 			p.answers <- reply{last: true}
 		})
 		return
@@ -227,33 +227,7 @@ func (p *pair) hold() {
 	if p.node.State() != binarystar.StateActive {
 		return // it has nothing to hold, or run is about to call yield
 	}
-	q := &p.server.sequencer
-	q.mu.Lock()
-	if q.passive {
-		q.mu.Unlock()
-		return
-	}
-	hold, early := p.isolation.holds(), 0
-	q.halt(haltIsolated, hold)
-	if !hold {
-		q.commit()
-	}
-	if p.takesEarly && !hold {
-		p.takesEarly = false
-		early = q.acceptEarly()
-	}
-	q.mu.Unlock()
-	if early > 0 {
+	if early := p.server.sequencer.Hold(p.isolation.holds()); early > 0 {
 		p.server.log.Info("applied updates that the previous active server had not published", "updates", early)
 	}
-}
-
-// acceptEarly applies and publishes the early updates as if they had just arrived, and
-// returns their number. mu must be held.
-func (q *sequencer) acceptEarly() int {
-	bytes, spans := q.early.Drain(timer.Now())
-	if len(spans) > 0 {
-		q.acceptNow(bytes, spans, sender{}) // counts those that do not fit
-	}
-	return len(spans)
 }

@@ -172,10 +172,7 @@ func TestIsolationDoesNotKeepKeys(t *testing.T) {
 	ctx := testContext(t)
 	s := startServer(t, ServerOptions{ExpiryGrace: -1})
 	must(t, s.Set(ctx, "/k", []byte("v"), WithTTL(50*time.Millisecond)))
-	q := &s.sequencer
-	q.mu.Lock()
-	q.halt(haltIsolated, true)
-	q.mu.Unlock()
+	s.sequencer.Hold(true)
 	eventually(t, "the key is gone", func() bool { return s.Len() == 0 })
 	soon, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer cancel()

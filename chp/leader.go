@@ -8,6 +8,7 @@ import (
 	"time"
 
 	pairjournal "clustermap/chp/internal/journal/pair"
+	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/state"
 	"clustermap/internal/hooks"
 	"clustermap/internal/store"
@@ -58,25 +59,27 @@ func (s *Server) followedBy(ctx context.Context, peer *sockets.Peer, r followReq
 	q, p := &s.sequencer, s.pair
 	f := &following{server: s, peer: peer}
 	ctx, f.cancel = context.WithCancel(ctx)
-	q.mu.Lock()
-	old := p.following
+	var old *following
+	var works bool
 	var err error
-	switch {
-	case q.passive:
-		err = errNotActive
-	case old != nil && old.peer == peer:
-		err = errFollower // two transfers would be mixed up
-	}
+	q.Between(func(now *order.Moment) {
+		old = p.following
+		switch {
+		case now.Passive:
+			err = order.ErrNotActive
+		case old != nil && old.peer == peer:
+			err = errFollower // two transfers would be mixed up
+		default:
+			works = old != nil && old.to.Live()
+			p.following = f
+			f.to = p.journal.Follow(r.mapID == now.State.ID, state.Reign{ID: r.reign, Last: r.last}, now.Newest)
+		}
+	})
 	if err != nil {
-		q.mu.Unlock()
 		f.cancel()
 		peer.Disconnect(err)
 		return
 	}
-	works := old != nil && old.to.Live()
-	p.following = f
-	f.to = p.journal.Follow(r.mapID == q.state.ID, state.Reign{ID: r.reign, Last: r.last}, q.order.reigns.Newest)
-	q.mu.Unlock()
 	if works {
 		s.log.Warn("a new follower replaces one that is still connected; are there more than two servers?",
 			"remote", peer.RemoteAddr(), "before", old.peer.RemoteAddr())
@@ -93,9 +96,7 @@ func (s *Server) followedBy(ctx context.Context, peer *sockets.Peer, r followReq
 	p.sending.Go(func() {
 		err := f.run(ctx)
 		f.cancel()
-		q.mu.Lock()
-		p.journal.Lose(f.to)
-		q.mu.Unlock()
+		q.Between(func(*order.Moment) { p.journal.Lose(f.to) })
 		if err != nil && ctx.Err() == nil {
 			s.log.Info("the other server no longer follows", "remote", peer.RemoteAddr(), "error", err)
 			peer.Disconnect(err)
@@ -107,12 +108,11 @@ func (s *Server) followedBy(ctx context.Context, peer *sockets.Peer, r followReq
 const maxRequester = 128
 
 var (
-	errNotActive = errors.New("chp: this server is not the active one")
-	errReplaced  = errors.New("chp: the other server has connected again")
-	errStuck     = errors.New("chp: the other server does not read")
-	errStranger  = errors.New("chp: the follower does not have the key of the other server of the pair")
-	errGone      = errors.New("chp: the other server has announced its end")
-	errFollower  = errors.New("chp: unexpected message of the passive server")
+	errReplaced = errors.New("chp: the other server has connected again")
+	errStuck    = errors.New("chp: the other server does not read")
+	errStranger = errors.New("chp: the follower does not have the key of the other server of the pair")
+	errGone     = errors.New("chp: the other server has announced its end")
+	errFollower = errors.New("chp: unexpected message of the passive server")
 )
 
 // run sends what follows the follower's last update, or the whole map first, until the
@@ -122,10 +122,12 @@ func (f *following) run(ctx context.Context) error {
 	var part pairjournal.Part
 	var head, body []byte
 	for begun := false; ; begun = true {
-		q.mu.Lock()
-		more := j.Next(f.to, &part)
-		whole := f.to.NeedsMap()
-		q.mu.Unlock()
+		var more <-chan struct{}
+		var whole bool
+		q.Between(func(*order.Moment) {
+			more = j.Next(f.to, &part)
+			whole = f.to.NeedsMap()
+		})
 		if whole {
 			if begun {
 				f.server.log.Warn("sending the whole map to the other server, which fell behind")
@@ -192,13 +194,13 @@ func (f *following) control(ctx context.Context, name string, body []byte) error
 // would have to be sent again, and again while clients write as fast. They may use as
 // much memory as the map.
 func (f *following) sendBase(ctx context.Context) error {
-	q := &f.server.sequencer
-	q.mu.Lock()
-	c := q.state.Image()
-	h := baseHead{f.server.pair.thisRun, c.ID, c.Terms}
-	f.server.pair.journal.Copy(f.to, q.state.Terms.Newest.Last, q.held.size(), q.state.Store.LiveBytes())
-	q.mu.Unlock()
+	var c *state.Image
+	f.server.sequencer.Between(func(now *order.Moment) {
+		c = now.State.Image()
+		f.server.pair.journal.Copy(f.to, now.State.Terms.Newest.Last, now.Held, now.State.Store.LiveBytes())
+	})
 	defer c.Release()
+	h := baseHead{f.server.pair.thisRun, c.ID, c.Terms}
 	if err := f.control(ctx, nameBase, h.append(nil)); err != nil {
 		return err
 	}
@@ -228,7 +230,6 @@ func (s *Server) hears(ctx context.Context, peer *sockets.Peer, m zmtp.WireMessa
 	}
 	name, rest := m.Next()
 	body, _ := rest.Next()
-	q := &s.sequencer
 	switch string(name) {
 	case nameFollow:
 		if r, ok := parseFollowRequest(body); ok {
@@ -241,11 +242,11 @@ func (s *Server) hears(ctx context.Context, peer *sockets.Peer, m zmtp.WireMessa
 			s.pair.acknowledged(peer, int64(binary.BigEndian.Uint64(body)))
 		}
 	case nameBye:
-		q.mu.Lock()
-		if f := s.pair.following; f != nil && f.peer == peer {
-			s.pair.journal.Leave(f.to)
-		}
-		q.mu.Unlock()
+		s.sequencer.Between(func(*order.Moment) {
+			if f := s.pair.following; f != nil && f.peer == peer {
+				s.pair.journal.Leave(f.to)
+			}
+		})
 		s.pair.look()
 	}
 }
@@ -253,17 +254,20 @@ func (s *Server) hears(ctx context.Context, peer *sockets.Peer, m zmtp.WireMessa
 // acknowledged records that the other server has everything up to a sequence.
 func (p *pair) acknowledged(peer *sockets.Peer, sequence int64) {
 	q := &p.server.sequencer
-	q.mu.Lock()
-	f, begins := p.following, false
-	if f != nil && f.peer == peer {
-		var err error
-		if begins, err = p.journal.Acknowledged(f.to, sequence, q.order.reigns.Newest.Last); err != nil {
-			peer.Disconnect(errFollower)
+	begins, shared := false, false
+	q.Between(func(now *order.Moment) {
+		if f := p.following; f != nil && f.peer == peer {
+			var err error
+			if begins, err = p.journal.Acknowledged(f.to, sequence, now.Newest.Last); err != nil {
+				peer.Disconnect(errFollower)
+			}
+			shared = f.to.HasMap()
 		}
-		q.order.reigns.Shared = q.order.reigns.Shared || f.to.HasMap()
-		q.commit()
+	})
+	if shared {
+		q.Share()
 	}
-	q.mu.Unlock()
+	q.Committed()
 	if begins && p.warned.Swap(false) {
 		// At the level of the line that says so of the beginning.
 		p.server.log.Warn("publishing updates when the other server has them again")
@@ -277,8 +281,6 @@ func (s *Server) fullest() float64 {
 	if s.pair == nil {
 		return full
 	}
-	q := &s.sequencer
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return max(full, s.pair.journal.Fill())
+	s.sequencer.Between(func(*order.Moment) { full = max(full, s.pair.journal.Fill()) })
+	return full
 }

@@ -7,6 +7,7 @@ import (
 
 	"clustermap/chp/internal/submit"
 	"clustermap/internal/buf"
+	"clustermap/internal/store"
 	"clustermap/sockets"
 )
 
@@ -82,7 +83,7 @@ func (s *session) hearInproc() (stop func()) {
 // few portions waits for the next HUGZ, so that it does not delay updates.
 func (c *Client) tidy() {
 	for range tidyPortions {
-		if !c.replica.Tidy(tidyPortion) {
+		if !c.replica.Tidy(store.TidyPortion) {
 			return
 		}
 	}

@@ -172,7 +172,7 @@ func (m *members) removeConnection(id string, generation uint64, peer *sockets.P
 // senderOf returns the sender that a peer of the client has announced.
 func senderOf(p *sockets.Peer, client *member) sender {
 	s := sender{member: client}
-	s.id, s.every, s.numbered = wire.NumberingOf(p)
+	s.ID, s.every, s.Numbered = wire.NumberingOf(p)
 	s.replies = wire.WantsReplies(p)
 	return s
 }

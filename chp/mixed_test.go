@@ -11,6 +11,7 @@ import (
 
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/testenv"
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -308,7 +309,7 @@ func TestServersWithOtherKeysBehindOneName(t *testing.T) {
 			OnFailure: func(string, error) {
 				<-made
 				var e *NotActiveError
-				faults <- errors.As(client.WaitActive(ended), &e) && e.Servers[0].Permanent()
+				faults <- errors.As(client.WaitActive(wake.Ended), &e) && e.Servers[0].Permanent()
 			},
 		})
 		must(t, err)

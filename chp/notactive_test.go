@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/internal/wake"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 // notActive returns the error of a WaitActive whose context has ended.
 func notActive(t testing.TB, c *Client) *NotActiveError {
 	t.Helper()
-	err := c.WaitActive(ended)
+	err := c.WaitActive(wake.Ended)
 	var e *NotActiveError
 	if !errors.As(err, &e) || !errors.Is(err, context.Canceled) || len(e.Servers) != len(c.servers) {
 		t.Fatalf("WaitActive returns %v", err)
@@ -65,7 +66,7 @@ func TestNotActiveNamesEachServer(t *testing.T) {
 		t.Errorf("%v", e)
 	}
 	// So do an update that waits, and its SetSync.
-	for _, err := range []error{c.Set(ended, "k", []byte("v")), func() error { _, err := c.SetSync(ended, "k", []byte("v")); return err }()} {
+	for _, err := range []error{c.Set(wake.Ended, "k", []byte("v")), func() error { _, err := c.SetSync(wake.Ended, "k", []byte("v")); return err }()} {
 		if !errors.As(err, &e) || !errors.Is(err, ErrStandby) {
 			t.Errorf("an update returns %v", err)
 		}
@@ -98,11 +99,11 @@ func TestNotActiveTellsPhases(t *testing.T) {
 	stop()
 	s.kthxbai(id, 0, subtree)
 	must(t, c.WaitActive(testContext(t)))
-	must(t, c.WaitActive(ended)) // although the context has ended
+	must(t, c.WaitActive(wake.Ended)) // although the context has ended
 	s.close()
 	eventually(t, "the connection is lost", func() bool { return c.State() != StateActive })
 	eventually(t, "the server is gone", func() bool {
-		e := c.WaitActive(ended)
+		e := c.WaitActive(wake.Ended)
 		return errors.Is(e, ErrUnreachable) || errors.Is(e, ErrDisconnected)
 	})
 	for phase, want := range map[Phase]string{

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"clustermap/internal/hooks"
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
 
@@ -51,7 +52,7 @@ func (t *notifier) notify(n *refusalNotice) {
 	}
 	owed := t.owed[n.peer]
 	if owed == nil {
-		err := hooks.SendWireTo(ended, t.router, n.peer, n.wire, n.messages, nil)
+		err := hooks.SendWireTo(wake.Ended, t.router, n.peer, n.wire, n.messages, nil)
 		if !errors.Is(err, context.Canceled) {
 			return // sent, or the connection has ended
 		}
@@ -82,8 +83,8 @@ func (t *notifier) notifyProgress(peer *sockets.Peer, who sender) {
 	}
 	owed := t.owed[peer]
 	if owed == nil {
-		if wire, err := t.applied(ended, who); err == nil {
-			if err := hooks.SendWireTo(ended, t.router, peer, wire, 1, nil); !errors.Is(err, context.Canceled) {
+		if wire, err := t.applied(wake.Ended, who); err == nil {
+			if err := hooks.SendWireTo(wake.Ended, t.router, peer, wire, 1, nil); !errors.Is(err, context.Canceled) {
 				return // sent, or the connection has ended
 			}
 		}

@@ -1,7 +1,6 @@
 package chp
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"strings"
@@ -11,33 +10,6 @@ import (
 
 	"clustermap/sockets"
 )
-
-// A batch that takes longer than one wait is waited for until the slowest rate is
-// kept, or the subscribers have caught up.
-func TestPacerWaitsForLargeBatches(t *testing.T) {
-	t.Parallel()
-	level := 1.0
-	p := newPacer(10<<20, func() float64 { return level })
-	start := time.Now()
-	if !p.wait(context.Background(), 3<<20) {
-		t.Error("it was ended")
-	}
-	if d := time.Since(start); d < 290*time.Millisecond {
-		t.Errorf("3 MiB at 10 MiB a second took %v", d)
-	}
-	level = 0
-	p.looked = time.Time{}
-	if !p.wait(context.Background(), 1<<30) {
-		t.Error("it was ended")
-	}
-	level = 1
-	p.looked = time.Time{}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-	defer cancel()
-	if p.wait(ctx, 1<<30) {
-		t.Error("it has not ended with the context")
-	}
-}
 
 // A great many keys that expire at once do not disconnect a subscriber that reads:
 // their deletions are published no faster than updates would be.

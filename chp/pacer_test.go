@@ -8,57 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"clustermap/internal/buf"
 	"clustermap/sockets"
 )
-
-// Nobody waits while queues are at most half full. Beyond that the wait grows to
-// that of the slowest rate, and it is bounded.
-func TestPacerWaits(t *testing.T) {
-	t.Parallel()
-	level := 0.0
-	now := time.Unix(0, 0)
-	const size = 1 << 20
-	waited := func(slowest int) (sum time.Duration) {
-		p := newPacer(slowest, func() float64 { return level })
-		for range 8 {
-			now = now.Add(time.Second)
-			w := p.next(size, now)
-			if w > pacerMost {
-				t.Errorf("a wait of %v", w)
-			}
-			sum += w
-		}
-		return sum
-	}
-	for _, c := range []struct {
-		level    float64
-		slowest  int
-		min, max time.Duration
-	}{
-		{0.5, 64 << 20, 0, 0},
-		{0.75, 64 << 20, 62 * time.Millisecond, 63 * time.Millisecond},
-		{1, 64 << 20, 125 * time.Millisecond, 125 * time.Millisecond},
-		{1, -1, 0, 0},
-		{1, 1, 8 * pacerMost, 8 * pacerMost},
-	} {
-		level = c.level
-		if w := waited(c.slowest); w < c.min || w > c.max {
-			t.Errorf("level %v, slowest %d: %v, want %v to %v", c.level, c.slowest, w, c.min, c.max)
-		}
-	}
-}
-
-// Only the part of a large chunk that is in a batch counts, not the chunk.
-func TestPacerCountsMessages(t *testing.T) {
-	t.Parallel()
-	if n := buf.Extent(nil); n != 0 {
-		t.Error(n)
-	}
-	if n := buf.Extent([]buf.Span{{Start: 1000, End: 1100}, {Start: 1100, End: 1200}}); n != 200 {
-		t.Error(n)
-	}
-}
 
 // A burst that is faster than a subscriber reads does not disconnect it: the writer
 // is slowed down. (Without SlowestIntake it does, at any speed of the machine: the

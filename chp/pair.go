@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/chp/internal/journal"
 	pairjournal "clustermap/chp/internal/journal/pair"
+	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/snapshot"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/hooks"
@@ -27,7 +30,7 @@ import (
 // the two servers is active, and the connection to the other one.
 //
 // The goroutine run carries out the decisions of the node. Until then the server is
-// passive: sequencer.passive decides for each update.
+// passive: the sequencer decides for each update.
 type pair struct {
 	server   *Server
 	timeout  time.Duration
@@ -49,14 +52,12 @@ type pair struct {
 	// Guarded by the sequencer's mutex.
 	journal   *pairjournal.Journal // what the other server has; also the sequencer's journal
 	following *following           // the other server, or nil if it does not follow
-	source    uint64               // run of the active server that this one copies or has last copied, or 0
 
 	// Owned by run.
-	isolation  isolation
-	vigil      vigil      // of a backup that has not heard its primary
-	reads      uint64     // what had arrived at the last look
-	answers    chan reply // of the other server, when it was asked; capacity 1
-	takesEarly bool       // early updates become due when no updates are held
+	isolation isolation
+	vigil     vigil      // of a backup that has not heard its primary
+	reads     uint64     // what had arrived at the last look
+	answers   chan reply // of the other server, when it was asked; capacity 1
 
 	asked atomic.Int64 // when a client last sent a request while the server was not active, on clock
 
@@ -78,20 +79,17 @@ const (
 
 // newPair returns the pair part of a server. start creates the node.
 func newPair(s *Server, o ServerOptions) *pair {
-	q := &s.sequencer
-	q.mu.Lock() // the log may flush
-	q.passive = true
-	q.early.Timeout = o.Pair.Timeout
-	j := pairjournal.New(q.journal, o.Pair.Acks, looksPerTimeout)
-	q.journal = j
-	q.mu.Unlock()
 	p := &pair{
-		server: s, journal: j, began: time.Now(), timeout: o.Pair.Timeout, changed: make(chan struct{}, 1), answers: make(chan reply, 1),
+		server: s, began: time.Now(), timeout: o.Pair.Timeout, changed: make(chan struct{}, 1), answers: make(chan reply, 1),
 		security: func() sockets.Security { return o.Pair.PeerSecurity },
 		bound:    func() sockets.Security { return o.Security },
 		peerKey:  o.Pair.PeerSecurity.CurveServerKey,
 		thisRun:  rand.Uint64() | 1, // 0 means no run
 	}
+	s.sequencer.Wrap(func(local journal.Journal) journal.Journal {
+		p.journal = pairjournal.New(local, o.Pair.Acks, looksPerTimeout)
+		return p.journal
+	})
 	p.proofs.init(o.Pair.Secret)
 	return p
 }
@@ -127,10 +125,8 @@ func (p *pair) start(ctx context.Context) error {
 
 // standing returns the payload of this server's state messages.
 func (p *pair) standing() []byte {
-	q := &p.server.sequencer
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return appendStanding(nil, standing{q.order.reigns.Accepted(), p.thisRun, p.source})
+	accepted, source := p.server.sequencer.Standing()
+	return appendStanding(nil, standing{accepted, p.thisRun, source})
 }
 
 // lookEvery returns the interval at which run looks at the other server.
@@ -252,26 +248,7 @@ func (p *pair) warnRole(same bool) {
 // its epoch if it was passive before, else 0.
 func (p *pair) lead(ctx context.Context, took uint64) {
 	s := p.server
-	q := &s.sequencer
-	q.mu.Lock()
-	if q.passive {
-		q.order.reigns.Begin(took)
-		q.passive, p.source = false, 0
-		q.halt(haltIsolated, p.isolation.holds())
-		if q.halted&haltIsolated == 0 {
-			q.commit() // otherwise hold does it
-		}
-		if q.held.empty() {
-			// Otherwise the held updates continue without a jump, which clients would take
-			// for a loss.
-			q.state.SkipTo(firstSequence(time.Now()))
-			q.order.last = q.state.Last()
-		}
-		q.state.Deadlines.Spare(q.order.last, s.opts.ExpiryGrace)
-		p.takesEarly = true
-	}
-	q.halt(haltHandover, false)
-	q.mu.Unlock()
+	s.sequencer.Lead(took, p.isolation.holds(), order.FirstSequence(time.Now()), s.opts.ExpiryGrace)
 	p.hold()
 	p.drained.Store(false)
 	p.copied.Store(true)
@@ -291,40 +268,32 @@ func (p *pair) lead(ctx context.Context, took uint64) {
 func (p *pair) yield() {
 	q := &p.server.sequencer
 	was := p.active.Swap(false)
-	q.mu.Lock()
-	if !q.passive {
-		q.passive = true
-		q.endTerm()
-	}
-	// What is held stays so, until the active server says whether it has it (follower.control).
-	p.journal.Yield()
-	q.halt(haltHandover|haltIsolated, false)
-	f := p.following
-	p.following = nil
-	q.mu.Unlock()
+	q.Yield()
+	var f *following
+	q.Between(func(*order.Moment) {
+		p.journal.Yield()
+		f, p.following = p.following, nil
+	})
 	if f != nil {
 		f.cancel()
-		f.peer.Disconnect(errNotActive)
+		f.peer.Disconnect(order.ErrNotActive)
 	}
 	if was {
-		p.server.members.disconnectAll(errNotActive)
+		p.server.members.disconnectAll(order.ErrNotActive)
 	}
 	// After the clients are disconnected: this ends the waits of progress reports for held
 	// updates.
-	q.mu.Lock()
-	q.wakeWaiters()
-	q.mu.Unlock()
+	q.Wake()
 }
 
 // disconnected handles the end of a connection.
 func (p *pair) disconnected(peer *sockets.Peer) {
-	q := &p.server.sequencer
-	q.mu.Lock()
-	if f := p.following; f != nil && f.peer == peer {
-		p.journal.Lose(f.to)
-		f.cancel()
-	}
-	q.mu.Unlock()
+	p.server.sequencer.Between(func(*order.Moment) {
+		if f := p.following; f != nil && f.peer == peer {
+			p.journal.Lose(f.to)
+			f.cancel()
+		}
+	})
 	p.proofs.forget(peer)
 	p.voting.Lock()
 	p.parked = slices.DeleteFunc(p.parked, func(r request) bool { return r.peer == peer })
@@ -341,10 +310,13 @@ func (p *pair) disconnected(peer *sockets.Peer) {
 // the time-out to receive the other's state. The same holds for the time in which this
 // server may have been isolated, and updates are held.
 func (p *pair) judge(ctx context.Context, look bool) {
+	p.server.sequencer.Between(func(now *order.Moment) { p.judgeNow(ctx, look, now.Newest.Last) })
+	p.server.sequencer.Committed()
+}
+
+// judgeNow is judge between two batches, of which the last one ends with the update last.
+func (p *pair) judgeNow(ctx context.Context, look bool, last int64) {
 	s := p.server
-	q := &s.sequencer
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	f := p.following
 	if f == nil {
 		return
@@ -355,7 +327,7 @@ func (p *pair) judge(ctx context.Context, look bool) {
 		f.peer.Disconnect(errStuck)
 		s.log.Warn("disconnected the other server, which does not read", "remote", f.peer.RemoteAddr())
 	}
-	p.journal.Look(q.order.reigns.Newest.Last, look, !p.isolation.holds())
+	p.journal.Look(last, look, !p.isolation.holds())
 	if !p.journal.Waits() {
 		return
 	}
@@ -378,7 +350,6 @@ func (p *pair) judge(ctx context.Context, look bool) {
 	// First, so that the log has it even if this process ends now.
 	s.log.Log(context.Background(), level, "publishing updates without the other server")
 	p.journal.Alone()
-	q.commit()
 }
 
 // changeLevel returns the level at which a change of state is logged. Failures of the
@@ -460,7 +431,7 @@ func (p *pair) park(ctx context.Context, r request) error {
 	}
 	p.voting.Unlock()
 	if r.want.Full {
-		_ = hooks.SendWireTo(ended, p.server.router, r.peer, wire.AppendStandby(nil), 1, nil) // dropped if there is no room
+		_ = hooks.SendWireTo(wake.Ended, p.server.router, r.peer, wire.AppendStandby(nil), 1, nil) // dropped if there is no room
 	}
 	p.vote(ctx)
 	return nil
@@ -491,25 +462,22 @@ func (p *pair) keep(r request) bool {
 func (p *pair) handover(ctx context.Context) error {
 	q := &p.server.sequencer
 	p.awaitNews(ctx)
-	q.mu.Lock()
 	f, err := p.successor()
-	q.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	near := func() bool { return p.journal.Near(f.to, maxHeld) }
+	near := func(*order.Moment) bool { return p.journal.Near(f.to, order.MaxHeld) }
 	if err := p.drain(ctx, f, near); err != nil {
 		return fmt.Errorf("chp: handover failed: %w", err)
 	}
-	q.mu.Lock()
-	if f, err = p.successor(); err == nil {
-		q.halt(haltHandover, true)
-	}
-	q.mu.Unlock()
-	if err != nil {
+	if f, err = p.successor(); err != nil {
 		return err
 	}
-	if err = p.drain(ctx, f, func() bool { return f.to.Have == q.order.reigns.Newest.Last }); err == nil {
+	if !q.Halt(true) {
+		_, err = p.successor()
+		return cmp.Or(err, errHandover)
+	}
+	if err = p.drain(ctx, f, func(now *order.Moment) bool { return f.to.Have == now.Newest.Last }); err == nil {
 		p.drained.Store(true)
 		soon, cancel := context.WithTimeout(ctx, max(2*p.timeout, drainLeast))
 		err = p.node.Handover(soon) // the other server may have ended just now
@@ -520,9 +488,7 @@ func (p *pair) handover(ctx context.Context) error {
 	}
 	if p.node.State() == binarystar.StateActive { // otherwise run calls yield or lead
 		p.drained.Store(false)
-		q.mu.Lock()
-		q.halt(haltHandover, false)
-		q.mu.Unlock()
+		q.Halt(false)
 	}
 	return fmt.Errorf("chp: handover failed: %w", err)
 }
@@ -533,12 +499,11 @@ func (p *pair) handover(ctx context.Context) error {
 func (p *pair) awaitNews(ctx context.Context) {
 	q := &p.server.sequencer
 	for end := time.Now().Add(p.timeout); time.Now().Before(end); {
-		q.mu.Lock()
-		follows := !q.passive && p.following != nil && p.following.to.Live()
-		q.mu.Unlock()
+		follows := false
+		q.Between(func(now *order.Moment) { follows = !now.Passive && p.following != nil && p.following.to.Live() })
 		peer := p.node.Peer()
 		known := peer.Alive && peer.State == binarystar.StatePassive
-		if !follows || known || !pause(ctx, time.Millisecond) {
+		if !follows || known || !wake.Pause(ctx, time.Millisecond) {
 			return
 		}
 	}
@@ -546,51 +511,49 @@ func (p *pair) awaitNews(ctx context.Context) {
 
 // forget removes early updates that are too old.
 func (p *pair) forget() {
-	q := &p.server.sequencer
 	heard := time.Duration(0)
 	if peer := p.node.Peer(); peer.State == binarystar.StateActive {
 		heard = timer.At(peer.Heard)
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.early.Expire(timer.Now(), heard)
+	p.server.sequencer.ExpireEarly(heard)
 }
 
-// successor returns the follower, or an error if this server cannot hand over to it. mu
-// must be held.
-func (p *pair) successor() (*following, error) {
-	q, f := &p.server.sequencer, p.following
-	switch {
-	case q.passive:
-		return nil, binarystar.ErrNotActive
-	case q.halted&haltHandover != 0:
-		return nil, errHandover
-	case f == nil || !f.to.Live():
-		return nil, binarystar.ErrNoSuccessor
-	}
-	return f, nil
+// successor returns the follower, or an error if this server cannot hand over to it.
+func (p *pair) successor() (f *following, err error) {
+	p.server.sequencer.Between(func(now *order.Moment) {
+		switch f = p.following; {
+		case now.Passive:
+			err = binarystar.ErrNotActive
+		case now.Halted:
+			err = errHandover
+		case f == nil || !f.to.Live():
+			err = binarystar.ErrNoSuccessor
+		}
+	})
+	return f, err
 }
 
-// drain waits until a follower has the map and has returns true; has is called with mu
-// held. It fails if the follower is gone or makes no progress for the time-out, or for
+// drain waits until a follower has the map and has returns true; has is called
+// between two batches. It fails if the follower is gone or makes no progress for the time-out, or for
 // drainLeast if that is longer. Time is counted in looks, as in judge: the time between two
 // looks counts up to drainGap.
-func (p *pair) drain(ctx context.Context, f *following, has func() bool) error {
+func (p *pair) drain(ctx context.Context, f *following, has func(*order.Moment) bool) error {
 	q := &p.server.sequencer
 	have, sends, idle := int64(-1), uint64(0), time.Duration(0)
 	for last := time.Now(); ; {
-		q.mu.Lock()
-		if n := f.stall.sends.Load(); f.to.Have != have || n != sends {
-			have, sends, idle = f.to.Have, n, 0
-		}
-		done, gone := f.to.HasMap() && has(), !f.to.Live() || p.following != f
-		q.mu.Unlock()
+		var done, gone bool
+		q.Between(func(now *order.Moment) {
+			if n := f.stall.sends.Load(); f.to.Have != have || n != sends {
+				have, sends, idle = f.to.Have, n, 0
+			}
+			done, gone = f.to.HasMap() && has(now), !f.to.Live() || p.following != f
+		})
 		switch {
 		case done:
 			return nil
 		case gone || idle > max(p.timeout, drainLeast):
 			return binarystar.ErrNoSuccessor
-		case !pause(ctx, drainLook):
+		case !wake.Pause(ctx, drainLook):
 			return ctx.Err()
 		}
 		now := time.Now()
@@ -612,7 +575,7 @@ func (p *pair) shutdown() {
 	defer cancel()
 	for p.active.Load() {
 		err := p.handover(ctx)
-		if errors.Is(err, errHandover) && pause(ctx, drainLook) {
+		if errors.Is(err, errHandover) && wake.Pause(ctx, drainLook) {
 			continue // another one is in progress, and may fail
 		}
 		if err != nil {

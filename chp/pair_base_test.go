@@ -9,6 +9,7 @@ import (
 
 	pairjournal "clustermap/chp/internal/journal/pair"
 	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/state"
 	"clustermap/sockets"
 )
@@ -39,11 +40,12 @@ func lazyFollower(t testing.TB, s pairServer) *wireFollower {
 	asks := followRequest{}
 	f.say(nameFollow, asks.append(nil))
 	eventually(t, "it is sent the map", func() bool {
-		q := &s.sequencer
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		f := s.pair.following
-		return f != nil && f.to.Sent > 0 && f.stall.sends.Load()%2 == 1
+		sending := false
+		s.sequencer.Between(func(*order.Moment) {
+			f := s.pair.following
+			sending = f != nil && f.to.Sent > 0 && f.stall.sends.Load()%2 == 1
+		})
+		return sending
 	})
 	return f
 }
@@ -56,9 +58,7 @@ func TestPairBaseUnderWrites(t *testing.T) {
 	ctx := testContext(t)
 	s, c := bigPrimary(t, nil)
 	q := &s.sequencer
-	q.mu.Lock()
-	s.pair.journal.Bound(256 << 10)
-	q.mu.Unlock()
+	q.Between(func(*order.Moment) { s.pair.journal.Bound(256 << 10) })
 	f := lazyFollower(t, s)
 	for i := range 64 {
 		_, err := c.SetSync(ctx, fmt.Sprintf("/more/%d", i), make([]byte, 64<<10))
@@ -104,11 +104,11 @@ func TestPairBaseUnderWrites(t *testing.T) {
 		}
 	}
 	must(t, <-done)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if bytes, most := s.pair.journal.Kept(); most > 256<<10 || bytes > most {
-		t.Errorf("the tail keeps %d bytes, up to %d, for a follower that has everything", bytes, most)
-	}
+	q.Between(func(*order.Moment) {
+		if bytes, most := s.pair.journal.Kept(); most > 256<<10 || bytes > most {
+			t.Errorf("the tail keeps %d bytes, up to %d, for a follower that has everything", bytes, most)
+		}
+	})
 }
 
 // TestPairFollowerStandsStill: a follower that reads nothing of the map is given up, and
@@ -119,10 +119,12 @@ func TestPairFollowerStandsStill(t *testing.T) {
 	s, c := bigPrimary(t, func(o *ServerOptions) { o.SnapshotTimeout = 200 * time.Millisecond })
 	lazyFollower(t, s)
 	eventually(t, "it is disconnected", func() bool {
-		s.sequencer.mu.Lock()
-		defer s.sequencer.mu.Unlock()
-		f := s.pair.following
-		return f.to.Progress == pairjournal.ProgressLost && f.stall.sends.Load()%2 == 0
+		lost := false
+		s.sequencer.Between(func(*order.Moment) {
+			f := s.pair.following
+			lost = f.to.Progress == pairjournal.ProgressLost && f.stall.sends.Load()%2 == 0
+		})
+		return lost
 	})
 	_, err := c.SetSync(ctx, "/after", []byte("1"))
 	must(t, err)
@@ -136,17 +138,16 @@ func TestPairKeepsNewerMap(t *testing.T) {
 	s, err := NewServer(bo)
 	must(t, err)
 	defer func() { must(t, s.Close()) }()
-	q := &s.sequencer
-	q.state.Terms.Set([]state.Reign{{ID: 1 << state.ReignBits, Last: 10}, {ID: 2 << state.ReignBits, Last: 20}})
-	q.orderAfter()
+	has := []state.Reign{{ID: 1 << state.ReignBits, Last: 10}, {ID: 2 << state.ReignBits, Last: 20}}
+	must(t, s.sequencer.Install(t.Context(), s.sequencer.NewCopy(1, [ledger.MapIDSize]byte{1}, has)))
 	for _, c := range []struct {
 		what  string
 		has   []state.Reign
 		keeps bool
 	}{
-		{"the same", q.state.Terms.History(), false},
-		{"more", append(q.state.Terms.History(), state.Reign{ID: 3 << state.ReignBits, Last: 30}), false},
-		{"an earlier state", q.state.Terms.History()[:1], true},
+		{"the same", has, false},
+		{"more", append(slices.Clone(has), state.Reign{ID: 3 << state.ReignBits, Last: 30}), false},
+		{"an earlier state", has[:1], true},
 		{"an earlier state, and expired keys", []state.Reign{{ID: 1 << state.ReignBits, Last: 10}, {ID: 1<<state.ReignBits + 5, Last: 90}}, true},
 		{"less of the reign", []state.Reign{{ID: 1 << state.ReignBits, Last: 10}, {ID: 2 << state.ReignBits, Last: 19}}, true},
 		{"nothing", []state.Reign{{}}, true},

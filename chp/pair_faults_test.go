@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/state"
 	"clustermap/internal/kvmsg"
 	"clustermap/patterns/binarystar"
@@ -64,10 +65,7 @@ func (p pairServer) trusts(other *proofs) {
 // follow asks for the updates behind the last one that the server has.
 func (f *wireFollower) follow(s pairServer) {
 	f.t.Helper()
-	q := &s.sequencer
-	q.mu.Lock()
-	r := followRequest{q.state.ID, q.order.reigns.Newest.ID, q.order.reigns.Newest.Last}
-	q.mu.Unlock()
+	r := s.asks()
 	f.say(nameFollow, r.append(nil))
 }
 
@@ -102,24 +100,26 @@ func activePrimary(t testing.TB) (pairServer, *Client) {
 	return s, c
 }
 
+// asks returns what a follower with the server's own map asks for.
+func (p pairServer) asks() (r followRequest) {
+	p.sequencer.Between(func(now *order.Moment) { r = followRequest{now.State.ID, now.Newest.ID, now.Newest.Last} })
+	return r
+}
+
 // newest returns the sequence of a server's last update.
 func (p pairServer) newest() int64 {
-	p.sequencer.mu.Lock()
-	defer p.sequencer.mu.Unlock()
-	return p.sequencer.order.reigns.Newest.Last
+	return p.asks().last
 }
 
 // holds says whether updates wait for the follower, and if so makes them wait for the
 // given number of further looks.
-func (p pairServer) holds(looks int) bool {
-	q := &p.sequencer
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.held.empty() {
-		return false
-	}
-	p.pair.following.to.Idle = looksPerTimeout - looks
-	return true
+func (p pairServer) holds(looks int) (some bool) {
+	p.sequencer.Between(func(now *order.Moment) {
+		if some = now.Held > 0; some {
+			p.pair.following.to.Idle = looksPerTimeout - looks
+		}
+	})
+	return some
 }
 
 const forEver = 1 << 30
@@ -170,9 +170,9 @@ func TestPairLeadAgain(t *testing.T) {
 		done <- err
 	}()
 	eventually(t, "the update is held", func() bool { return s.holds(forEver) })
-	published, last := s.Sequence(), s.sequencer.state.Last()
+	published, last := s.Sequence(), s.sequencer.Current().Last()
 	s.pair.lead(ctx, 0)
-	if p, l := s.Sequence(), s.sequencer.state.Last(); p != published || l != last {
+	if p, l := s.Sequence(), s.sequencer.Current().Last(); p != published || l != last {
 		t.Errorf("published %d, last %d; before the new reign %d, %d", p, l, published, last)
 	}
 	f.have(s.newest())
@@ -190,10 +190,8 @@ func TestPairGivesUpRestlessFollower(t *testing.T) {
 	f := dialFollower(t, s)
 	s.inSyncWith(f)
 	has := s.newest()
-	q := &s.sequencer
-	q.mu.Lock()
-	asks := followRequest{q.state.ID, q.order.reigns.Newest.ID, has}
-	q.mu.Unlock()
+	asks := s.asks()
+	asks.last = has
 	set := make(chan error, 1)
 	go func() {
 		_, err := c.SetSync(ctx, "/held", []byte("1"))
@@ -258,9 +256,9 @@ func beginHandover(ctx context.Context, t testing.TB, s pairServer, c *Client, f
 	eventually(t, "the update is held", func() bool { return s.holds(forEver) })
 	go func() { h.ended <- s.pair.handover(ctx) }()
 	eventually(t, "the handover has begun", func() bool {
-		s.sequencer.mu.Lock()
-		defer s.sequencer.mu.Unlock()
-		return s.sequencer.halted != 0
+		halted := false
+		s.sequencer.Between(func(now *order.Moment) { halted = now.Halted })
+		return halted
 	})
 	go set("/after", h.after)
 	return h
@@ -368,15 +366,11 @@ func TestPairYieldedUpdatesAreReported(t *testing.T) {
 	s, err := NewServer(bo)
 	must(t, err)
 	defer func() { must(t, s.Close()) }()
-	s.sequencer.mu.Lock()
-	s.sequencer.passive = false
-	s.sequencer.mu.Unlock()
+	s.sequencer.Lead(0, false, 0, -1)
 	hold(s)
-	enterKey(t, &s.sequencer, "/held")
+	must(t, s.Set(ctx, "/held", []byte("v")))
 	s.pair.yield()
-	b := &base{baseHead: baseHead{mapID: [ledger.MapIDSize]byte{1}, reigns: []state.Reign{{ID: 9 << state.ReignBits, Last: 5}}}, state: state.New(0)}
-	b.state.ID = b.mapID
-	b.state.RestoreTerms(b.reigns)
+	b := newBase(s, state.Reign{ID: 9 << state.ReignBits, Last: 5})
 	must(t, s.install(ctx, b))
 	if !slices.Equal(lost, []string{"/held"}) || s.Len() != 0 {
 		t.Errorf("reported %q, %d keys are left", lost, s.Len())
@@ -394,7 +388,7 @@ func TestHeldExpiry(t *testing.T) {
 	release := hold(s)
 	must(t, s.Set(ctx, "/again", []byte("2"), WithTTL(time.Hour)))
 	q := &s.sequencer
-	q.expire(time.Now().Add(2 * time.Hour))
+	q.Expire(time.Now().Add(2 * time.Hour))
 	if e, p := s.Lookup("/k"); p != PresenceFound || e.TTL != 1 {
 		t.Errorf("a key whose deletion is held: %v, %v left", p, e.TTL)
 	}
@@ -446,6 +440,12 @@ func TestPairOptions(t *testing.T) {
 	must(t, s.Close())
 }
 
+// newBase returns an empty map of another server.
+func newBase(s *Server, newest state.Reign) *base {
+	h := baseHead{mapID: [ledger.MapIDSize]byte{1}, reigns: []state.Reign{newest}}
+	return &base{h, s.sequencer.NewCopy(1, h.mapID, h.reigns)}
+}
+
 // TestPairCopyThatIsNotKept: a map that the log does not take is not the server's, so
 // that the log never has updates of one map on top of another one.
 func TestPairCopyThatIsNotKept(t *testing.T) {
@@ -455,23 +455,18 @@ func TestPairCopyThatIsNotKept(t *testing.T) {
 	s, err := NewServer(bo)
 	must(t, err)
 	defer func() { must(t, s.Close()) }()
-	before := s.sequencer.state.ID
-	b := &base{
-		baseHead: baseHead{mapID: [ledger.MapIDSize]byte{1}, reigns: []state.Reign{{ID: 1, Last: 5}}},
-		state:    state.New(0),
-	}
-	b.state.ID = b.mapID
-	b.state.RestoreTerms(b.reigns)
+	before := s.sequencer.Current().ID
+	b := newBase(s, state.Reign{ID: 1, Last: 5})
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.install(over, b); err == nil {
 		t.Error("the copy was kept without the log")
 	}
-	if s.sequencer.state.ID != before || s.pair.copied.Load() {
+	if s.sequencer.Current().ID != before || s.pair.copied.Load() {
 		t.Error("the server has a map that its log does not have")
 	}
 	must(t, s.install(t.Context(), b))
-	if s.sequencer.state.ID != b.mapID || s.Sequence() != 5 {
+	if s.sequencer.Current().ID != b.mapID || s.Sequence() != 5 {
 		t.Error("the copy is not installed")
 	}
 }

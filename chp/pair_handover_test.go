@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/order"
 	"clustermap/patterns/binarystar"
 )
 
@@ -45,11 +46,11 @@ func handoverInVain(t testing.TB, s pairServer) {
 	var err error
 	q := &s.sequencer
 	for err == nil {
-		q.mu.Lock()
-		if q.halted != 0 {
-			t.Error("updates wait for a follower that is behind")
-		}
-		q.mu.Unlock()
+		q.Between(func(now *order.Moment) {
+			if now.Halted {
+				t.Error("updates wait for a follower that is behind")
+			}
+		})
 		select {
 		case err = <-ended:
 		case <-time.After(5 * time.Millisecond):
@@ -92,11 +93,7 @@ func TestPairHandoverGoesOn(t *testing.T) {
 	eventually(t, "the primary is active", primary.active)
 	eventually(t, "the backup follows", primary.inSync)
 	q := &primary.sequencer
-	halt := func(on bool) {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.halt(haltHandover, on)
-	}
+	halt := func(on bool) { q.Halt(on) }
 	halt(true) // as a handover does
 	stopped := make(chan struct{})
 	go func() {

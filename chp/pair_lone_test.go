@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/state"
 )
 
@@ -17,9 +18,8 @@ func TestServerAloneBeginsAReign(t *testing.T) {
 	dir := t.TempDir()
 	po, bo := pairOptions(t)
 	accepted := func(s *Server) state.Reign {
-		s.sequencer.mu.Lock()
-		defer s.sequencer.mu.Unlock()
-		return s.sequencer.order.reigns.Accepted()
+		last, _ := s.sequencer.Standing()
+		return last
 	}
 	po.Log = openLog(t, dir)
 	primary := startAlone(t, po)
@@ -37,7 +37,7 @@ func TestServerAloneBeginsAReign(t *testing.T) {
 	c = pairClient(t, po, bo)
 	eventually(t, "it is active", primary.active)
 	for later := time.Now().Add(2 * time.Hour); primary.Len() > 1; { // after the grace
-		primary.sequencer.expire(later)
+		primary.sequencer.Expire(later)
 		later = later.Add(time.Hour)
 	}
 	must(t, c.Close())
@@ -63,7 +63,7 @@ func TestFirstSequenceOfAnyClock(t *testing.T) {
 	t.Parallel()
 	before := int64(0)
 	for _, year := range []int{1, 1900, 1970, 2026, 2108, 2126, 2200, 9999} {
-		first := firstSequence(time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC))
+		first := order.FirstSequence(time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC))
 		if first < before {
 			t.Errorf("%d: %d after %d", year, first, before)
 		}

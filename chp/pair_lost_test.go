@@ -134,9 +134,8 @@ func TestPromotedServerTakesOver(t *testing.T) {
 	promoted(t, po.Pair.Peer)
 	_, err := c.SetSync(ctx, "/after", []byte("1"))
 	must(t, err)
-	backup.sequencer.mu.Lock()
-	defer backup.sequencer.mu.Unlock()
-	if id := backup.sequencer.state.Terms.Accepted().ID; id&state.ReignTook == 0 {
+	accepted, _ := backup.sequencer.Standing()
+	if id := accepted.ID; id&state.ReignTook == 0 {
 		t.Errorf("its reign is %x", id)
 	}
 }

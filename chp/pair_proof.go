@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"clustermap/internal/hooks"
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
 
@@ -179,7 +180,7 @@ func (s *Server) examine(peer *sockets.Peer, c *applicant) {
 		rand.Read(c.nonce) // never fails
 		p.mu.Unlock()
 		wire := appendControl(nil, nameChallenge, c.nonce)
-		_ = hooks.SendWireTo(ended, s.router, peer, wire, 1, nil) // if the peer does not read, the applicant ends with its time
+		_ = hooks.SendWireTo(wake.Ended, s.router, peer, wire, 1, nil) // if the peer does not read, the applicant ends with its time
 		return
 	}
 	delete(p.applicants, peer)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
 
@@ -30,7 +31,7 @@ func (f *wireFollower) mustBeRefused() {
 		f.t.Fatal("the follower is not disconnected")
 	}
 	for {
-		m, err := f.Recv(ended)
+		m, err := f.Recv(wake.Ended)
 		if err != nil {
 			return
 		}

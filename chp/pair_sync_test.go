@@ -9,6 +9,7 @@ import (
 
 	"clustermap/chp/commit"
 	pairjournal "clustermap/chp/internal/journal/pair"
+	"clustermap/chp/internal/order"
 )
 
 // TestPairInSync: the servers are not in sync before the other one has all that was
@@ -19,10 +20,7 @@ func TestPairInSync(t *testing.T) {
 	s, c := activePrimary(t)
 	_, err := c.SetSync(ctx, "/a", []byte("1"))
 	must(t, err)
-	q := &s.sequencer
-	q.mu.Lock()
-	r := followRequest{q.state.ID, q.order.reigns.Newest.ID, q.order.reigns.Newest.Last}
-	q.mu.Unlock()
+	r := s.asks()
 	_, err = c.SetSync(ctx, "/b", []byte("1"))
 	must(t, err)
 	f := dialFollower(t, s)
@@ -49,10 +47,8 @@ func TestPairCatchesUp(t *testing.T) {
 	_, err := c.SetSync(ctx, "/a", []byte("1"))
 	must(t, err)
 	has := s.newest()
-	q := &s.sequencer
-	q.mu.Lock()
-	r := followRequest{q.state.ID, q.order.reigns.Newest.ID, has}
-	q.mu.Unlock()
+	r := s.asks()
+	r.last = has
 	for range pairjournal.CaughtUp {
 		must(t, c.Set(ctx, "/b", []byte("1")))
 	}
@@ -107,11 +103,10 @@ func TestPairWaitsForOwnDisk(t *testing.T) {
 		must(t, err)
 	}
 	f.have(s.newest())
-	q := &s.sequencer
 	eventually(t, "the follower has it", func() bool {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		return s.pair.following.to.Have == q.order.reigns.Newest.Last
+		has := false
+		s.sequencer.Between(func(now *order.Moment) { has = s.pair.following.to.Have == now.Newest.Last })
+		return has
 	})
 	for range 2 * looksPerTimeout {
 		s.pair.judge(ctx, true)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/internal/order"
 	"clustermap/internal/loopback"
 )
 
@@ -87,11 +88,11 @@ func servePair(t testing.TB, s *Server) pairServer {
 }
 
 // inSync says whether updates wait for the other server.
-func (p pairServer) inSync() bool {
-	q := &p.sequencer
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return p.pair.journal.Waits() && q.held.empty() && p.pair.following.to.Have == q.order.reigns.Newest.Last
+func (p pairServer) inSync() (yes bool) {
+	p.sequencer.Between(func(now *order.Moment) {
+		yes = p.pair.journal.Waits() && now.Held == 0 && p.pair.following.to.Have == now.Newest.Last
+	})
+	return yes
 }
 
 func (p pairServer) active() bool { return p.pair.active.Load() }
@@ -223,17 +224,15 @@ func TestPairHandover(t *testing.T) {
 	if got, _ := servers[0].Get("/n"); string(got) != strconv.Itoa(n-1) {
 		t.Errorf("%q is the last of %d", got, n)
 	}
-	if err := servers[1].pair.handover(ctx); !errors.Is(err, errNotActive) && err == nil {
+	if err := servers[1].pair.handover(ctx); !errors.Is(err, order.ErrNotActive) && err == nil {
 		t.Errorf("the passive one hands over: %v", err)
 	}
 }
 
 // inSync2 says whether updates wait for the other server, also while some do.
-func (p pairServer) inSync2() bool {
-	q := &p.sequencer
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return p.pair.journal.Waits()
+func (p pairServer) inSync2() (yes bool) {
+	p.sequencer.Between(func(*order.Moment) { yes = p.pair.journal.Waits() })
+	return yes
 }
 
 // TestPairEndHandsOver: a server that is ended on purpose hands over; the other one does

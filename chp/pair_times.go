@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"clustermap/chp/internal/order"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/timer"
 	"clustermap/sockets"
@@ -28,7 +29,7 @@ func wantsTimes(p *sockets.Peer) bool {
 
 // sendTimes sends what is left of the times to live of all keys, and an empty message.
 func (f *following) sendTimes(ctx context.Context) error {
-	c := f.server.sequencer.cut()
+	c := f.server.sequencer.Cut()
 	defer c.Release()
 	body := make([]byte, 0, basePortion)
 	var err error
@@ -74,21 +75,22 @@ func parseTime(b []byte) (key []byte, seq int64, left time.Duration, rest []byte
 // times takes over remaining times to live of the active server. Those of updates that this
 // server lacks follow with the updates.
 func (f *follower) times(body []byte) error {
-	q := &f.server.sequencer
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	if len(body) == 0 {
-		q.restored = 0
+		f.server.restored = 0
 	}
-	for now := timer.Now(); len(body) > 0; {
-		key, seq, left, rest, ok := parseTime(body)
-		if !ok {
-			return errFollow
+	var err error
+	f.server.sequencer.Between(func(now *order.Moment) {
+		for at := timer.Now(); len(body) > 0; {
+			key, seq, left, rest, ok := parseTime(body)
+			if !ok {
+				err = errFollow
+				return
+			}
+			if seq <= now.State.Last() {
+				now.State.Deadlines.Set(kvmsg.HashKey(key), seq, at+left)
+			}
+			body = rest
 		}
-		if seq <= q.state.Last() {
-			q.state.Deadlines.Set(kvmsg.HashKey(key), seq, now+left)
-		}
-		body = rest
-	}
-	return nil
+	})
+	return err
 }

@@ -82,10 +82,7 @@ func TestPairTimesAreAsked(t *testing.T) {
 				o.Metadata[propertyTimes] = peerVersion
 			}
 		})
-		q := &s.sequencer
-		q.mu.Lock()
-		r := followRequest{mapID: q.state.ID, reign: q.order.reigns.Newest.ID, last: q.order.reigns.Newest.Last}
-		q.mu.Unlock()
+		r := s.asks()
 		f.say(nameFollow, r.append(nil))
 		var names []string
 		for len(names) == 0 || asks && len(names) < 3 {

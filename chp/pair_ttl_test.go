@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/chp/internal/order"
 	"testing"
 	"time"
 )
@@ -20,9 +21,7 @@ func TestPairTimesToLive(t *testing.T) {
 	eventually(t, "the backup follows", primary.inSync)
 	backup.crash()
 	g := gated(primary.Server)
-	g.q.mu.Lock()
-	g.age = time.Hour // the other server gets what was made an hour ago
-	g.q.mu.Unlock()
+	g.q.Between(func(*order.Moment) { g.age = time.Hour }) // the other server gets what was made an hour ago
 	_, err = c.SetSync(ctx, "/k", []byte("1"), WithTTL(2*time.Hour))
 	must(t, err)
 

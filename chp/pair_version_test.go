@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/internal/order"
 	"clustermap/sockets"
 )
 
@@ -31,12 +32,11 @@ func TestPairRefusesNewerFollower(t *testing.T) {
 	eventually(t, "the log says why", func() bool {
 		return strings.Contains(log.String(), "what the other server of the pair sends was written by a newer version (protocol 17; this program reads up to 1)")
 	})
-	q := &s.sequencer
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if s.pair.following != nil {
-		t.Error("one of them follows")
-	}
+	s.sequencer.Between(func(*order.Moment) {
+		if s.pair.following != nil {
+			t.Error("one of them follows")
+		}
+	})
 }
 
 // The same for the server that follows.

@@ -1,37 +1,31 @@
 package chp
 
 import (
-	"context"
-	"iter"
-
 	"clustermap/chp/internal/state"
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/timer"
 )
 
-// preload puts the initial keys into the map before the server listens.
-func (q *sequencer) preload(entries iter.Seq2[Entry, error], maxValue int) error {
-	if entries == nil {
+// preload puts the keys of Preload into a map.
+func preload(st *state.State, o *ServerOptions) error {
+	if o.Preload == nil {
 		return nil
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	var batch state.Entry
 	apply := func() error {
-		batch.First, batch.Count, batch.At = q.state.Last()+1, uint32(len(batch.Spans)), timer.Now()
-		q.state.Apply(&batch)
+		batch.First, batch.Count, batch.At = st.Last()+1, uint32(len(batch.Spans)), timer.Now()
+		st.Apply(&batch)
 		batch.Wire, batch.Spans = batch.Wire[:0], batch.Spans[:0]
-		q.orderAfter()
-		if q.mapRoom() < 0 {
+		if o.MaxMapBytes > 0 && int64(st.Store.LiveBytes()) > o.MaxMapBytes {
 			return kvmsg.ErrMapFull
 		}
 		return nil
 	}
 	var props []byte
-	for e, err := range entries {
+	for e, err := range o.Preload {
 		if err == nil {
-			err = validEntry(e, maxValue)
+			err = validEntry(e, o.MaxValueSize)
 		}
 		if err != nil {
 			return err
@@ -76,25 +70,4 @@ func validEntry(e Entry, maxValue int) error {
 		return err
 	}
 	return kvmsg.ValidKey(e.Key)
-}
-
-// fill fills the map before the server listens: from the log or, if that is empty, with
-// the keys of Preload. Those become the log's first checkpoint, because a part of them must
-// not look like a map after a start that was interrupted.
-func (q *sequencer) fill(o *ServerOptions) error {
-	defer func() { q.restored = q.state.Last() }()
-	if err := q.replay(o); err != nil {
-		return err
-	}
-	if q.base == 0 {
-		return nil // the log has a map
-	}
-	err := q.preload(o.Preload, o.MaxValueSize)
-	if err == nil && o.Log != nil && q.state.Store.Len() > 0 {
-		err = q.checkpoint(context.Background())
-	}
-	if err != nil {
-		_ = q.journal.Close()
-	}
-	return err
 }

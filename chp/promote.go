@@ -8,6 +8,7 @@ import (
 
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/visible"
+	"clustermap/internal/wake"
 	"clustermap/patterns/binarystar"
 	"clustermap/sockets"
 )
@@ -84,7 +85,7 @@ func (p *pair) promote(ctx context.Context) error {
 		if p.node.State() != binarystar.StateActive {
 			return errHeard
 		}
-		if !pause(ctx, drainLook) {
+		if !wake.Pause(ctx, drainLook) {
 			return ctx.Err()
 		}
 	}

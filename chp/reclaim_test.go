@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/order"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/timer"
 	"clustermap/sockets"
@@ -48,9 +49,9 @@ func TestMemoryComesBackWhileIdle(t *testing.T) {
 	must(t, err)
 
 	eventually(t, "the server's log shrinks", func() bool {
-		s.sequencer.mu.Lock()
-		defer s.sequencer.mu.Unlock()
-		return s.sequencer.state.Store.Tidied()
+		tidied := false
+		s.sequencer.Between(func(now *order.Moment) { tidied = now.State.Store.Tidied() })
+		return tidied
 	})
 	eventually(t, "the replica's log shrinks", c.replica.Tidied)
 	for i := 0; i < keys; i += kept {
@@ -73,14 +74,14 @@ func TestHeartbeatsDuringMassExpiry(t *testing.T) {
 	must(t, s.Listen(ctx))
 
 	const n = 30_000
-	q := &s.sequencer
+	now := s.sequencer.Current()
 	due := timer.Now()
 	for i := range n {
-		seq := q.state.Last() + 1
-		q.state.SkipTo(seq)
+		seq := now.Last() + 1
+		now.SkipTo(seq)
 		key := fmt.Appendf(nil, "/session/%07d", i)
-		q.state.Store.Put(key, seq, nil, []byte("ttl=1\n"), []byte("v"))
-		q.state.Deadlines.Set(kvmsg.HashKey(key), seq, due)
+		now.Store.Put(key, seq, nil, []byte("ttl=1\n"), []byte("v"))
+		now.Deadlines.Set(kvmsg.HashKey(key), seq, due)
 	}
 	sub, err := sockets.NewSub(sockets.Options{RecvHWM: -1, RecvHWMBytes: -1})
 	must(t, err)

@@ -1,10 +1,15 @@
 package chp
 
 import (
+	"context"
+	"crypto/rand"
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/internal/journal"
 	"clustermap/chp/internal/journal/disk"
+	"clustermap/chp/internal/order"
+	"clustermap/chp/internal/state"
 )
 
 // ReplayProgress reports how much of its log a server has replayed.
@@ -19,13 +24,38 @@ type ReplayProgress struct {
 // replayEvery is how often ServerOptions.OnReplay is called.
 const replayEvery = 250 * time.Millisecond
 
-// replay fills the map from the log before the server listens, and begins to append to it.
-func (q *sequencer) replay(o *ServerOptions) error {
-	if o.Log == nil {
-		return nil
+// filled is the map with which a server begins.
+type filled struct {
+	state   *state.State
+	journal journal.Journal
+	linked  journal.Index // of the last entry in the map
+	base    int64         // sequence of a map that is new and empty; 0 if there was one
+}
+
+// fill fills the map before the server listens: from the log or, if that is empty, with
+// the keys of Preload. Those become the log's first checkpoint, because a part of them must
+// not look like a map after a start that was interrupted. committed is called when the
+// journal has committed more.
+func fill(o *ServerOptions, committed func()) (f filled, err error) {
+	f = filled{journal: journal.Memory{}, base: order.FirstSequence(time.Now())}
+	f.state = state.New(f.base)
+	rand.Read(f.state.ID[:]) // never fails
+	if o.Log != nil {
+		if err := f.replay(o, committed); err != nil || f.base == 0 {
+			return f, err
+		}
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	if err = preload(f.state, o); err == nil && o.Log != nil && f.state.Store.Len() > 0 {
+		err = f.journal.Save(context.Background(), func() (*state.Image, journal.Index) { return f.state.Image(), f.linked })
+	}
+	if err != nil {
+		_ = f.journal.Close()
+	}
+	return f, err
+}
+
+// replay fills the map from the log, and begins to append to it.
+func (f *filled) replay(o *ServerOptions, committed func()) error {
 	begun := time.Now()
 	told := begun
 	var p ReplayProgress
@@ -36,20 +66,14 @@ func (q *sequencer) replay(o *ServerOptions) error {
 			o.OnReplay(p)
 		}
 	}
-	j, found, err := disk.Open(disk.Options{Log: o.Log, Policy: o.Sync, Changed: q.committed, Replayed: tell}, q.state)
+	j, found, err := disk.Open(disk.Options{Log: o.Log, Policy: o.Sync, Changed: committed, Replayed: tell}, f.state)
 	if j == nil {
 		return err
 	}
 	if found.Map {
-		q.base = 0 // the map is not new
+		f.base = 0
 	}
-	q.orderAfter()
-	if q.state.Terms.Newest.ID != 0 {
-		// A server of a pair made the map, and the other one may have gone on with the last
-		// reign, even if this one is started alone.
-		q.order.reigns.Begin(0)
-	}
-	q.journal, q.linked = j, found.Last
+	f.journal, f.linked = j, found.Last
 	p.Done, p.Replayed = true, found.Replayed
 	tell(p.Updates, p.Bytes)
 	return err

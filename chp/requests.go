@@ -3,6 +3,7 @@ package chp
 import (
 	"context"
 
+	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/snapshot"
 	"clustermap/chp/internal/state"
 	"clustermap/chp/internal/wire"
@@ -58,29 +59,27 @@ func newSnapshots(s *Server) *snapshot.Server {
 	}})
 }
 
-func (s snapshotSource) Cut() state.Cut { return s.sequencer.cut() }
+func (s snapshotSource) Cut() state.Cut { return s.sequencer.Cut() }
 
-func (s snapshotSource) CutKey(key string) (state.Cut, []store.Position) {
-	q := &s.sequencer
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	c, list := q.state.Store.CutKey(bytesOf(key))
-	c.Sequence = q.state.Last()
-	return state.Cut{Cut: c, Deadlines: &q.state.Deadlines}, list
+func (s snapshotSource) CutKey(key string) (c state.Cut, list []store.Position) {
+	s.sequencer.Between(func(now *order.Moment) {
+		c.Cut, list = now.State.Store.CutKey(bytesOf(key))
+		c.Sequence, c.Deadlines = now.State.Last(), &now.State.Deadlines
+	})
+	return c, list
 }
 
-func (s snapshotSource) Fresh(sequence int64) bool { return sequence == s.sequencer.base }
+func (s snapshotSource) Fresh(sequence int64) bool { return sequence == s.base }
 
-func (s snapshotSource) Map() *store.Map { return s.sequencer.current.Load().Store }
+func (s snapshotSource) Map() *store.Map { return s.sequencer.Current().Store }
 
-func (s snapshotSource) LogBytes() int {
-	s.sequencer.mu.Lock()
-	defer s.sequencer.mu.Unlock()
-	return s.sequencer.state.Store.LogBytes()
+func (s snapshotSource) LogBytes() (n int) {
+	s.sequencer.Between(func(now *order.Moment) { n = now.State.Store.LogBytes() })
+	return n
 }
 
 func (s snapshotSource) Progress(peer *sockets.Peer) []byte {
-	if who := senderOf(peer, nil); who.numbered {
+	if who := senderOf(peer, nil); who.Numbered {
 		return s.applied(who)
 	}
 	return nil

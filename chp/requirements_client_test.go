@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/internal/wake"
 	"context"
 	"errors"
 	"slices"
@@ -373,7 +374,7 @@ func TestC28SilentServerIsLeft(t *testing.T) {
 	wantContents(t, c, 3, map[string]string{"k": "v"})
 	asked := 1
 	for {
-		if _, err := passive.router.Recv(ended); err != nil {
+		if _, err := passive.router.Recv(wake.Ended); err != nil {
 			break
 		}
 		asked++

@@ -12,6 +12,7 @@ import (
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/loopback"
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
 
@@ -124,7 +125,7 @@ func (s *scripted) ask() (id []byte, subtree string) {
 // nobodyAsks checks that no request is queued.
 func (s *scripted) nobodyAsks() {
 	s.t.Helper()
-	if m, err := s.router.Recv(ended); err == nil {
+	if m, err := s.router.Recv(wake.Ended); err == nil {
 		s.t.Errorf("unexpected request %q", m)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/snapshot"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/hooks"
@@ -40,7 +41,7 @@ type Server struct {
 	ready     chan struct{}
 	endpoints []Endpoints // of each element of sites; guarded by state
 
-	sequencer sequencer
+	sequencer order.Sequencer
 	refused   refusals
 	peerLog   *peerlog.Log
 	members   members
@@ -50,9 +51,10 @@ type Server struct {
 	clients   atomic.Int64 // connections of the publisher
 	pair      *pair        // nil if the server is alone
 
-	local   local           // updates of this process
-	closing context.Context // ends when the server closes its sockets
-	end     func()          // ends closing
+	local order.Local // updates of this process
+
+	base     int64 // sequence of the map while it is new and empty; 0 if it never was
+	restored int64 // sequence of the last update from the log or Preload; 0 once another server has said what is left of times to live
 
 	state  sync.Mutex
 	phase  phase
@@ -107,8 +109,16 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	s := &Server{opts: o.withoutSecrets(), dialect: wire.DialectOf(o.Model), log: logs.Logger(), logs: logs, ready: make(chan struct{}), ended: make(chan struct{}), peerLog: peerlog.New(logs.Logger())}
 	s.members.init()
 	s.admins = newAdmins(&o)
-	s.closing, s.end = context.WithCancel(context.Background())
-	s.local.init(newPacer(o.SlowestIntake, s.fullest))
+	begin, err := fill(&o, s.sequencer.Committed)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = begin.journal.Close() // the first error counts
+		}
+	}()
+	s.base, s.restored = begin.base, begin.state.Last()
 	announce := wire.Server{Instance: s.members.instance, Model: o.Model, MaxValue: o.MaxValueSize}.Properties()
 	if o.Pair != nil {
 		announce[propertyPeer] = peerVersion
@@ -146,15 +156,15 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 		return nil, err
 	}
 	hooks.Scan(s.collector, s.scanUpdate)
-	s.sequencer.init(s.dialect.NewPublisher(s.publisher), o.MaxMapBytes, &s.refused)
-	s.sequencer.watches.SetUp(&s.sequencer.mu, o.WatchQueue, s.remaining)
-	if !s.dialect.Full {
-		s.sequencer.hugz = nil
+	orders := order.Options{
+		State: begin.state, Journal: begin.journal, Linked: begin.linked,
+		Publisher: s.dialect.NewPublisher(s.publisher), WatchQueue: o.WatchQueue, MaxBytes: o.MaxMapBytes, Refused: s.refused.add,
 	}
-	if err := s.sequencer.fill(&o); err != nil {
-		s.close()
-		return nil, err
+	if o.Pair != nil {
+		orders.EarlyTimeout = o.Pair.Timeout
 	}
+	s.sequencer.Init(orders)
+	s.local.Init(&s.sequencer, s.newPacer())
 	s.snapshots = newSnapshots(s)
 	if o.Pair != nil {
 		s.pair = newPair(s, o)
@@ -235,7 +245,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	defer close(s.ended)
 
 	if s.pair == nil { // otherwise lead does it
-		s.sequencer.state.Deadlines.Spare(s.sequencer.restored, s.opts.ExpiryGrace)
+		s.sequencer.Current().Deadlines.Spare(s.restored, s.opts.ExpiryGrace)
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { s.runCollector(running) })
@@ -257,7 +267,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 	select {
 	case <-ctx.Done():
-	case <-s.sequencer.journal.Failed():
+	case <-s.sequencer.Journal().Failed():
 		s.cancel()
 	}
 	if s.pair != nil {
@@ -268,7 +278,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	wg.Wait()
 	s.snapshots.Wait()
 	s.pair.close()
-	err := errors.Join(unpaired, s.sequencer.journal.Close())
+	err := errors.Join(unpaired, s.sequencer.Journal().Close())
 	if err != nil {
 		s.log.Error("stopped", "error", err)
 	} else {
@@ -305,7 +315,7 @@ func (s *Server) closeUnserved() (closed bool, err error) {
 	s.state.Unlock()
 	s.close()
 	s.pair.close()
-	err = s.sequencer.journal.Close()
+	err = s.sequencer.Journal().Close()
 	s.logs.Close()
 	if again {
 		err = nil // the first call has returned it
@@ -318,8 +328,7 @@ func (s *Server) close() {
 	s.state.Lock()
 	s.phase = phaseClosed
 	s.state.Unlock()
-	s.sequencer.shut()
-	s.end()
+	s.sequencer.Shut()
 	_ = s.collector.Close() // closing a socket does not fail
 	_ = s.publisher.Close()
 	s.notifier.close()
@@ -330,10 +339,10 @@ func (s *Server) close() {
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // Sequence returns the sequence of the last published update.
-func (s *Server) Sequence() int64 { return s.sequencer.current.Load().Last() }
+func (s *Server) Sequence() int64 { return s.sequencer.Current().Last() }
 
 // Len returns the number of keys.
-func (s *Server) Len() int { return s.sequencer.current.Load().Store.Len() }
+func (s *Server) Len() int { return s.sequencer.Current().Store.Len() }
 
 // Get returns a copy of the value of key, and whether the key exists. It takes no lock.
 func (s *Server) Get(key string) ([]byte, bool) { return s.AppendGet(nil, key) }
@@ -341,7 +350,7 @@ func (s *Server) Get(key string) ([]byte, bool) { return s.AppendGet(nil, key) }
 // AppendGet appends the value of key to dst and reports whether the key exists. It
 // takes no lock, and allocates only to grow dst.
 func (s *Server) AppendGet(dst []byte, key string) ([]byte, bool) {
-	value, _, ok := s.sequencer.current.Load().Store.Get(bytesOf(key), dst)
+	value, _, ok := s.sequencer.Current().Store.Get(bytesOf(key), dst)
 	return value, ok
 }
 
@@ -369,13 +378,33 @@ func (s *Server) Stats() ServerStats {
 		Snapshots: s.snapshots.Stats().Answered, BadAsks: s.badAsks.Load(),
 		Subscribers: s.publisher.Peers(), Collectors: s.collector.Peers(),
 	}
-	q := &s.sequencer
-	q.mu.Lock() // a batch is published before it is counted
-	defer q.mu.Unlock()
-	st.Keys, st.MapBytes, st.Sequence = q.state.Store.Len(), int64(q.state.Store.LiveBytes()), q.state.Last()
-	st.Updates, st.Repeated, st.Expired = q.counts.updates.Load(), q.counts.repeated.Load(), q.counts.expired.Load()
-	st.Lagged, st.Refused = q.watches.Lagged(), s.refused.counts()
+	s.sequencer.Between(func(now *order.Moment) { // a batch is published before it is counted
+		st.Keys, st.MapBytes, st.Sequence = now.State.Store.Len(), int64(now.State.Store.LiveBytes()), now.State.Last()
+		st.Updates, st.Repeated, st.Expired = now.Counts.Updates, now.Counts.Repeated, now.Counts.Expired
+		st.Lagged = now.Counts.Lagged
+	})
+	st.Refused = s.refused.counts()
 	return st
+}
+
+// newPacer returns a pacer of updates or deletions.
+func (s *Server) newPacer() *order.Pacer { return order.NewPacer(s.opts.SlowestIntake, s.fullest) }
+
+// runClock does what the server does by itself.
+func (s *Server) runClock(ctx context.Context) {
+	s.sequencer.RunClock(ctx, order.Clock{
+		Heartbeat: s.opts.HeartbeatInterval, Grace: s.opts.ExpiryGrace, Pace: s.newPacer(), Beat: s.peerLog.Flush, Log: s.log,
+	})
+}
+
+// runCheckpoints writes checkpoints, and logs why it cannot.
+func (s *Server) runCheckpoints(ctx context.Context) {
+	complaints := lograte.Limiter{First: complaintFirst, Most: complaintMost, Size: maxComplaints}
+	s.sequencer.RunCheckpoints(ctx, s.log, func(err error) {
+		if due, _ := complaints.Due("checkpoint", causeOf(err), time.Now()); due {
+			s.log.Error("checkpoint failed", "error", err)
+		}
+	})
 }
 
 // watchConnections returns a monitor for one port: it logs events that concern an

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/state"
 )
 
@@ -41,16 +42,12 @@ func TestServerLogFailsWhileFull(t *testing.T) {
 	must(t, err)
 	defer s.Close()
 	q := &s.sequencer
-	q.mu.Lock()
-	q.halt(haltHandover, true)
-	q.mu.Unlock()
+	q.Halt(true)
 	set := make(chan error, 1)
 	go func() { set <- s.Set(ctx, "/a", []byte("1")) }()
 	time.Sleep(10 * time.Millisecond) // so that it waits, most likely
 	close(log.fail)
-	q.mu.Lock()
-	q.journal.Append(state.Head{First: 1, Count: 1}, nil, 0)
-	q.mu.Unlock()
+	q.Between(func(*order.Moment) { q.Journal().Append(state.Head{First: 1, Count: 1}, nil, 0) })
 	if err := <-set; !errors.Is(err, errDisk) {
 		t.Errorf("Set: %v", err)
 	}
@@ -83,14 +80,9 @@ func TestServerWatchDuringYield(t *testing.T) {
 	hold(s)
 	must(t, s.Set(ctx, "/held", []byte("1")))
 	q := &s.sequencer
-	q.mu.Lock() // the first half of pair.yield, which then disconnects the clients
-	q.passive = true
-	q.endTerm()
-	q.mu.Unlock()
+	q.Yield() // the first half of pair.yield, which then disconnects the clients
 	w := watchServer(t, s)
 	nothingButSynced(t, w)
-	q.mu.Lock() // the active server has the update
-	q.linkHeld()
-	q.mu.Unlock()
+	q.Surrender() // the active server has the update
 	wantChanges(t, w, "set /held=1 set")
 }

@@ -9,7 +9,7 @@ import (
 // Lookup returns a copy of a key's entry with PresenceFound, or PresenceAbsent: a server
 // has all keys. [Server.Get] is faster.
 func (s *Server) Lookup(key string) (Entry, Presence) {
-	now := s.sequencer.current.Load()
+	now := s.sequencer.Current()
 	var e Entry
 	if !now.Store.View(bytesOf(key), func(r kvmsg.Record) { e = copyEntry(r, &now.Deadlines) }) {
 		return Entry{}, PresenceAbsent
@@ -20,7 +20,7 @@ func (s *Server) Lookup(key string) (Entry, Presence) {
 // Range calls f for every key, in no particular order, until f returns false. It is
 // [Server.All] for keys and values alone.
 func (s *Server) Range(f func(key, value []byte) bool) {
-	now := s.sequencer.cut()
+	now := s.sequencer.Cut()
 	defer now.Release()
 	now.Records(func(r kvmsg.Record) bool { return f(r.Key(), r.Value()) })
 }
@@ -38,7 +38,7 @@ func (s *Server) All() iter.Seq[Entry] { return s.Prefix("") }
 // It reads all keys of the map.
 func (s *Server) Prefix(prefix string) iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
-		now := s.sequencer.cut()
+		now := s.sequencer.Cut()
 		defer now.Release()
 		eachEntry(now, prefix, yield)
 	}
@@ -49,7 +49,7 @@ func (s *Server) Prefix(prefix string) iter.Seq[Entry] {
 // memory for each of them until the loop ends. It does not copy keys or values.
 func (s *Server) Sorted(prefix string) iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
-		now := s.sequencer.cut()
+		now := s.sequencer.Cut()
 		defer now.Release()
 		eachSorted(now, prefix, yield)
 	}

@@ -1,13 +1,6 @@
 package chp
 
-import (
-	"time"
-
-	"clustermap/chp/internal/state"
-	"clustermap/chp/internal/subtree"
-	"clustermap/chp/internal/watch"
-	"clustermap/internal/kvmsg"
-)
+import "clustermap/chp/internal/subtree"
 
 // Watch begins to watch some subtrees of the map in the server's own process; without
 // arguments it watches the whole map. It reports the present state and then every
@@ -31,22 +24,5 @@ func (s *Server) Watch(subtrees ...string) (*Watch, error) {
 			return nil, err
 		}
 	}
-	return newWatch(s.sequencer.watches.Watch(subtrees, s.sequencer.watchState))
-}
-
-// watchState returns the map for a watch that begins. mu must be held.
-func (q *sequencer) watchState() *watch.State { return watchStateOf(q.state) }
-
-func watchStateOf(s *state.State) *watch.State {
-	return watch.NewState(s.Store, &s.Deadlines, s.Last())
-}
-
-// restartWatches queues the replacement of the map old, which has no writer any more, by
-// another one. mu must be held.
-func (q *sequencer) restartWatches(old, now *state.State) {
-	q.watches.Restart(func() *watch.State { return watchStateOf(old) }, func() *watch.State { return watchStateOf(now) })
-}
-
-func (s *Server) remaining(r kvmsg.Record) time.Duration {
-	return s.sequencer.current.Load().Deadlines.Remaining(r)
+	return newWatch(s.sequencer.Watch(subtrees))
 }

@@ -1,6 +1,8 @@
 package chp
 
 import (
+	"clustermap/chp/internal/order"
+	"clustermap/internal/wake"
 	"context"
 	"errors"
 	"fmt"
@@ -190,7 +192,7 @@ func TestServerWatchWaitsForCommit(t *testing.T) {
 	closed := watchServer(t, s)
 	must(t, closed.Close())
 	must(t, s.Set(ctx, "/a", []byte("3")))
-	if e, err := before.Next(ended); err == nil && e.Op != OpSynced {
+	if e, err := before.Next(wake.Ended); err == nil && e.Op != OpSynced {
 		t.Errorf("%s was reported before it was published", say(e))
 	}
 	release()
@@ -220,9 +222,8 @@ func TestServerWatchLagged(t *testing.T) {
 	if n := s.Stats().Lagged; n != 1 {
 		t.Errorf("%d watches counted as lagged", n)
 	}
-	s.sequencer.mu.Lock()
-	n := s.sequencer.watches.Len()
-	s.sequencer.mu.Unlock()
+	n := 0
+	s.sequencer.Between(func(now *order.Moment) { n = now.Watches })
 	if n != 1 {
 		t.Errorf("the server has %d watches, want 1", n)
 	}
@@ -255,7 +256,7 @@ func TestServerWatchClose(t *testing.T) {
 	if _, err := s.Watch(); !errors.Is(err, ErrClosed) {
 		t.Errorf("a watch after Close: %v", err)
 	}
-	noReferences(t, s.sequencer.state.Store)
+	noReferences(t, s.sequencer.Current().Store)
 }
 
 // A watch of a server that never served ends with it.

@@ -12,6 +12,7 @@ import (
 
 	"clustermap/chp/commit"
 	"clustermap/chp/internal/journal"
+	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/state"
 	"clustermap/internal/interop"
 	"clustermap/internal/store"
@@ -193,7 +194,7 @@ type gate struct {
 	journal.Journal
 
 	// Guarded by the sequencer's mutex.
-	q    *sequencer
+	q    *order.Sequencer
 	upto int64
 	age  time.Duration // of the batches when they are appended
 }
@@ -201,12 +202,12 @@ type gate struct {
 // gated gives a server that does not serve yet a gate, which is open.
 func gated(s *Server) *gate {
 	q := &s.sequencer
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	g, ok := q.journal.(*gate)
+	g, ok := q.Journal().(*gate)
 	if !ok {
-		g = &gate{Journal: q.journal, q: q, upto: math.MaxInt64}
-		q.journal = g
+		q.Wrap(func(j journal.Journal) journal.Journal {
+			g = &gate{Journal: j, q: q, upto: math.MaxInt64}
+			return g
+		})
 	}
 	return g
 }
@@ -214,9 +215,7 @@ func gated(s *Server) *gate {
 // holdAfter makes the updates of a server wait that follow a sequence.
 func holdAfter(s *Server, sequence int64) *gate {
 	g := gated(s)
-	g.q.mu.Lock()
-	defer g.q.mu.Unlock()
-	g.upto = sequence
+	g.q.Between(func(*order.Moment) { g.upto = sequence })
 	return g
 }
 
@@ -233,15 +232,13 @@ func (g *gate) Committed(i journal.Index, last int64) bool {
 
 // commit commits up to a sequence.
 func (g *gate) commit(sequence int64) {
-	g.q.mu.Lock()
-	defer g.q.mu.Unlock()
-	g.upto = sequence
-	g.q.commit()
-	g.q.wakeWaiters()
+	g.q.Between(func(*order.Moment) { g.upto = sequence })
+	g.q.Committed()
+	g.q.Wake()
 }
 
 // ordered returns the sequence of the last update that a server has ordered.
-func (s *Server) ordered() int64 { return s.sequencer.written().last }
+func (s *Server) ordered() int64 { return s.sequencer.Written().Last }
 
 // SetSync and Flush wait until an update is published; Set does not.
 func TestServerSetSyncWaits(t *testing.T) {
@@ -286,11 +283,7 @@ func TestServerSetSyncWaits(t *testing.T) {
 func TestServerSetWaitsForRoom(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	halt := func(s *Server, on bool) {
-		s.sequencer.mu.Lock()
-		defer s.sequencer.mu.Unlock()
-		s.sequencer.halt(haltHandover, on)
-	}
+	halt := func(s *Server, on bool) { s.sequencer.Halt(on) }
 	s := startServer(t, ServerOptions{})
 	halt(s, true)
 	soon, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
@@ -331,7 +324,7 @@ func TestServerSetHeldIsBounded(t *testing.T) {
 	var wrote sync.WaitGroup
 	for w := range writers {
 		wrote.Go(func() {
-			for i := range 2 * maxHeld / size / writers {
+			for i := range 2 * order.MaxHeld / size / writers {
 				if err := s.Set(ctx, fmt.Sprintf("/%d/%d", w, i), make([]byte, size)); err != nil {
 					t.Error(err)
 				}
@@ -340,19 +333,15 @@ func TestServerSetHeldIsBounded(t *testing.T) {
 	}
 	go func() { wrote.Wait(); set <- nil }()
 	q := &s.sequencer
-	held := func() int {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		return q.held.bytes
-	}
-	eventually(t, "the bound is reached", func() bool { return held() >= maxHeld })
+	held := q.Held
+	eventually(t, "the bound is reached", func() bool { return held() >= order.MaxHeld })
 	select {
 	case <-set:
 		t.Error("Set did not wait")
 	case <-time.After(20 * time.Millisecond):
 	}
-	if n := held(); n > maxHeld+2*size {
-		t.Errorf("%d bytes are held, the bound is %d", n, maxHeld)
+	if n := held(); n > order.MaxHeld+2*size {
+		t.Errorf("%d bytes are held, the bound is %d", n, order.MaxHeld)
 	}
 	release()
 	<-set
@@ -377,13 +366,12 @@ func TestServerSetSyncEnds(t *testing.T) {
 	}
 	set()
 	q := &s.sequencer
-	q.mu.Lock()
-	q.endTerm() // as pair.yield does
-	q.wakeWaiters()
-	q.mu.Unlock()
+	q.Yield() // as pair.yield does
+	q.Wake()
 	if err := <-synced; !errors.Is(err, ErrUncertain) || !errors.Is(err, ErrStandby) {
 		t.Errorf("when the server is not active any more: %v", err)
 	}
+	q.Lead(0, false, 0, -1)
 	set()
 	must(t, s.Close())
 	if err := <-synced; !errors.Is(err, ErrClosed) {
@@ -397,8 +385,8 @@ func TestServerSetIsPaced(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	s := startServer(t, ServerOptions{})
-	s.local.init(newPacer(1, func() float64 { return 1 })) // a byte a second
-	value := make([]byte, pacerLook)
+	s.local.Init(&s.sequencer, order.NewPacer(1, func() float64 { return 1 })) // a byte a second
+	value := make([]byte, order.PacerLook)
 	soon, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
 	if err := s.Set(soon, "/a", value); !errors.Is(err, context.DeadlineExceeded) {
@@ -478,12 +466,12 @@ func TestServerSetConcurrently(t *testing.T) {
 func TestServerApply(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	s := startServer(t, ServerOptions{MaxMapBytes: 4 * localPart})
+	s := startServer(t, ServerOptions{MaxMapBytes: 4 * order.LocalPart})
 	c := startClient(t, s, ClientOptions{})
 	var b Batch
 	must(t, s.Apply(ctx, &b)) // empty
 	for i := range 30 {
-		b.Set(fmt.Sprintf("/%d", i%10), make([]byte, localPart/10))
+		b.Set(fmt.Sprintf("/%d", i%10), make([]byte, order.LocalPart/10))
 		b.Set("/last", fmt.Appendf(nil, "%d", i))
 	}
 	b.Delete("/3")
@@ -500,7 +488,7 @@ func TestServerApply(t *testing.T) {
 	}
 	b.Reset()
 	for i := range 50 {
-		b.Set(fmt.Sprintf("/more/%d", i), make([]byte, localPart/10))
+		b.Set(fmt.Sprintf("/more/%d", i), make([]byte, order.LocalPart/10))
 	}
 	b.Set("/last", []byte("x"))
 	sum := string(b.wire)
@@ -525,7 +513,7 @@ func TestServerSetIsDurable(t *testing.T) {
 	s, stop := serveUntil(t, ServerOptions{Log: openLog(t, dir), Sync: commit.Always(), Logger: quiet()})
 	_, err := s.SetSync(ctx, "/synced", []byte("1"))
 	must(t, err)
-	if s.Sequence() != s.sequencer.state.Last() {
+	if s.Sequence() != s.sequencer.Current().Last() {
 		t.Error("SetSync did not wait for the disk")
 	}
 	must(t, s.Set(ctx, "/set", []byte("2"), WithTTL(time.Hour)))

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/order"
 	"clustermap/sockets"
 )
 
@@ -24,21 +25,20 @@ func TestSlowFollowerSlowsIntake(t *testing.T) {
 
 	// In its place comes one that asks for everything and reads nothing.
 	f := dialFollower(t, primary, func(o *sockets.Options) { o.RecvHWM, o.RecvHWMBytes = 1, 1 })
-	q := &primary.sequencer
-	q.mu.Lock()
-	r := followRequest{mapID: q.state.ID, reign: q.order.reigns.Newest.ID, last: q.order.reigns.Newest.Last}
-	q.mu.Unlock()
+	r := primary.asks()
 	f.say(nameFollow, r.append(nil))
 	eventually(t, "it follows", func() bool {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		return primary.pair.following != nil && primary.pair.following.to.Live()
+		follows := false
+		primary.sequencer.Between(func(*order.Moment) {
+			follows = primary.pair.following != nil && primary.pair.following.to.Live()
+		})
+		return follows
 	})
 	c, err := NewClient(ClientOptions{Servers: []string{primary.Endpoints().Snapshot}, HeartbeatTimeout: hang, SyncTimeout: hang, Logger: quiet()})
 	must(t, err)
 	defer c.Close()
 	value := make([]byte, 256<<10)
-	for i := 0; primary.fullest() <= paceFrom; i++ {
+	for i := 0; primary.fullest() <= order.PaceFrom; i++ {
 		if err := c.Set(ctx, fmt.Sprintf("/%d", i%10), value); err != nil {
 			t.Fatalf("update %d: %v; the tail is %.2f full", i, err, primary.fullest())
 		}

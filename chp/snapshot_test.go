@@ -17,6 +17,7 @@ import (
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
 	"clustermap/internal/testenv"
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
 
@@ -108,16 +109,14 @@ func (a *asker) want(subtree string, keys int) {
 	}
 }
 
-// put stores a record in a server's map as an update would, without clients.
+// put sets a key, or deletes it if the value is empty.
 func put(t testing.TB, s *Server, key, value string) {
 	t.Helper()
-	q := &s.sequencer
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	next := q.state.Last() + 1
-	q.state.Store.Put([]byte(key), next, nil, nil, []byte(value))
-	q.state.SkipTo(next)
-	q.orderAfter()
+	if value == "" {
+		must(t, s.Delete(t.Context(), key))
+		return
+	}
+	must(t, s.Set(t.Context(), key, []byte(value)))
 }
 
 // idle waits until a server holds nothing for snapshots.
@@ -442,7 +441,7 @@ func TestStoppedSnapshotEnds(t *testing.T) {
 		a := newAsker(t, s.Endpoints().Snapshot, true, true)
 		a.ask("")
 		for range requestWindow - 1 {
-			if a.dealer.Send(ended, []byte("ICANHAZ?"), nil) != nil {
+			if a.dealer.Send(wake.Ended, []byte("ICANHAZ?"), nil) != nil {
 				break // on a slow machine it is disconnected already
 			}
 		}

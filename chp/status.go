@@ -12,9 +12,11 @@ import (
 	"strings"
 	"time"
 
+	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/hooks"
 	"clustermap/internal/option"
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -116,7 +118,8 @@ func (s *Server) Status() Status {
 	}
 	s.state.Unlock()
 	st.Sequence, st.Keys, st.Clients = s.Sequence(), s.Len(), int(s.clients.Load())
-	st.MapBytes, st.MemoryBytes = s.sequencer.mapBytes(), residentBytes()
+	s.sequencer.Between(func(now *order.Moment) { st.MapBytes = int64(now.State.Store.LiveBytes()) })
+	st.MemoryBytes = residentBytes()
 	sent := s.snapshots.Stats()
 	st.SnapshotBytes, st.EncodedBytes = sent.SentBytes, sent.EncodedBytes
 	st.Refused, st.BadAsks = s.refused.load(), s.badAsks.Load()
@@ -141,20 +144,17 @@ func (s *Server) pairStatus(st *Status) {
 	if node == nil {
 		return // the server does not listen yet
 	}
-	q := &s.sequencer
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	st.Epoch = node.Epoch()
 	st.TakesOver = node.CanTakeOver() && p.mayServe()
 	switch {
 	case p.active.Load():
-		st.State = ServerActive
-		if f := p.journal.Follower(); f != nil && f.Live() {
-			st.Lag = max(q.order.reigns.Newest.Last-max(f.Have, 0), 0)
-			st.InSync = p.journal.Waits() && f.Have >= q.state.Terms.Newest.Last
-		} else {
-			st.Lag = -1
-		}
+		st.State, st.Lag = ServerActive, -1
+		s.sequencer.Between(func(now *order.Moment) {
+			if f := p.journal.Follower(); f != nil && f.Live() {
+				st.Lag = max(now.Newest.Last-max(f.Have, 0), 0)
+				st.InSync = p.journal.Waits() && f.Have >= now.State.Terms.Newest.Last
+			}
+		})
 	case p.follows.Load():
 		st.State = ServerPassive
 	}
@@ -202,7 +202,7 @@ func (s *Server) answerQuestion(ctx context.Context, peer *sockets.Peer, m zmtp.
 // the peer does not read.
 func (s *Server) reply(peer *sockets.Peer, answer string, text []byte) {
 	wire := zmtp.AppendMessage(nil, []byte(answer), text)
-	if err := hooks.SendWireTo(ended, s.router, peer, wire, 1, nil); err != nil {
+	if err := hooks.SendWireTo(wake.Ended, s.router, peer, wire, 1, nil); err != nil {
 		s.log.Debug("no answer sent", "remote", peer.RemoteAddr(), "answer", answer, "error", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
 	"clustermap/internal/hooks"
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
 
@@ -152,7 +153,7 @@ func (u *uplink) monitor(e sockets.Event) {
 // that before the session does; then Ready returns an error.
 func (u *uplink) Ready() error {
 	if u.known.Load() {
-		if u.pub.WaitSubscribers(ended, "", 1) != nil {
+		if u.pub.WaitSubscribers(wake.Ended, "", 1) != nil {
 			return ErrDisconnected
 		}
 		return nil
@@ -185,7 +186,7 @@ func (u *uplink) Send(bytes []byte, messages int, chunk *buf.Chunk) error {
 		return err
 	}
 	for _, p := range u.others {
-		_ = p.SendWire(ended, bytes, messages, owner) // as far as it has room
+		_ = p.SendWire(wake.Ended, bytes, messages, owner) // as far as it has room
 	}
 	return nil
 }
@@ -206,7 +207,7 @@ func (u *uplink) Leave(done <-chan struct{}) {
 // close closes the sockets and drops the queued updates.
 func (u *uplink) close() {
 	u.give()
-	u.each(func(p wire.Uplink) { _ = p.CloseContext(ended) })
+	u.each(func(p wire.Uplink) { _ = p.CloseContext(wake.Ended) })
 }
 
 func (u *uplink) each(end func(wire.Uplink)) {

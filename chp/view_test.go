@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"clustermap/internal/testenv"
+	"clustermap/internal/wake"
 )
 
 type toggle struct {
@@ -204,7 +205,7 @@ func TestViewFollowsResync(t *testing.T) {
 	must(t, err)
 	defer v.Close()
 	var inactive *NotActiveError
-	if err := v.WaitSynced(ended); !errors.As(err, &inactive) {
+	if err := v.WaitSynced(wake.Ended); !errors.As(err, &inactive) {
 		t.Errorf("before the first snapshot: %v", err)
 	}
 	s.answer(5, pub{"/a", 1, "1"}, pub{"/b", 2, "2"})

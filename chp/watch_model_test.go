@@ -12,6 +12,7 @@ import (
 
 	"clustermap/chp/internal/subtree"
 	"clustermap/internal/testenv"
+	"clustermap/internal/wake"
 )
 
 // watcher is a watch and the map that follows from its events.
@@ -39,13 +40,13 @@ func (r *watcher) readAll(t *testing.T) {
 		return true
 	}
 	for r.changes = 0; ; {
-		e, err := r.w.Next(ended)
+		e, err := r.w.Next(wake.Ended)
 		if errors.Is(err, context.Canceled) {
 			return
 		}
 		must(t, err)
 		see(e)
-		if err := r.w.NextBatch(ended, see); err != nil && !errors.Is(err, context.Canceled) {
+		if err := r.w.NextBatch(wake.Ended, see); err != nil && !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
 	}

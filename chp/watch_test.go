@@ -13,6 +13,7 @@ import (
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
+	"clustermap/internal/wake"
 )
 
 // idleClient is a client that does not run: the test plays its sessions.
@@ -97,7 +98,7 @@ func wantEvents(t *testing.T, w *Watch, want ...string) {
 // nothingMore checks that no event is queued.
 func nothingMore(t *testing.T, w *Watch) {
 	t.Helper()
-	if e, err := w.Next(ended); !errors.Is(err, context.Canceled) {
+	if e, err := w.Next(wake.Ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("event %s, %v; want none", say(e), err)
 	}
 }
@@ -323,7 +324,7 @@ func TestWatchNextBatch(t *testing.T) {
 	if len(got) != 32 || got[0] != "a=x@1" || got[1] != "synced@0" || got[2] != "k=v@1" || got[31] != "m=v@209" {
 		t.Errorf("%d events: %q", len(got), got)
 	}
-	if err := w.NextBatch(ended, func(Event) bool { return true }); !errors.Is(err, context.Canceled) {
+	if err := w.NextBatch(wake.Ended, func(Event) bool { return true }); !errors.Is(err, context.Canceled) {
 		t.Errorf("NextBatch without events: %v", err)
 	}
 }

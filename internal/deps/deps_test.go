@@ -22,6 +22,7 @@
 //	internal/kvmsg ◀── chp/internal/ledger ◀── chp/internal/state
 //	chp/internal/state ◀── chp/internal/journal ◀── chp/internal/journal/disk, chp/internal/journal/pair ◀── chp
 //	chp/commit ◀── chp/internal/journal/disk
+//	chp/internal/journal, chp/internal/watch, chp/internal/wire ◀── chp/internal/order ◀── chp
 //	                        sockets ◀── patterns/binarystar ◀── chp
 //	                        sockets ◀── patterns/blackbox
 //	                        sockets ◀── patterns/freelance ◀── cmd
@@ -227,6 +228,12 @@ var rules = []struct {
 		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "chp/commit", "chp/internal/journal", "chp/internal/ledger", "chp/internal/state", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2"}, // the state's
+	},
+	{
+		path: "chp/internal/order",
+		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "internal/wake", "chp/internal/journal", "chp/internal/ledger", "chp/internal/state", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
+		std:  []string{"net/http"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},
 	{
 		path: "chp/internal/snapshot",

@@ -82,6 +82,9 @@ func (s *Map) compact(size int) {
 	}
 }
 
+// TidyPortion is the number of bytes that Tidy is to check under one hold of a mutex.
+const TidyPortion = 256 << 10
+
 // Tidy does the work of compact and reclaim while nothing is appended. It checks about
 // size bytes and reports whether there is more to do.
 func (s *Map) Tidy(size int) (more bool) {

@@ -82,6 +82,9 @@ type Journal interface {
 	// Save stores a whole map in place of all batches up to an index. cut returns both; the
 	// map is released. Only one is saved at a time.
 	Save(ctx context.Context, cut func() (*state.Image, Index)) error
+	// Restored is called when the map was replaced by one that Save has stored: no batch from
+	// before continues it. It is called like Append.
+	Restored()
 	// Due reports whether a map should be saved: because least bytes were appended since one
 	// was, or because that makes room on a disk that has none.
 	Due(least int64) bool
@@ -112,6 +115,9 @@ func (Memory) Stored(context.Context) error { return nil }
 
 // Save stores nothing.
 func (Memory) Save(context.Context, func() (*state.Image, Index)) error { return nil }
+
+// Restored does nothing.
+func (Memory) Restored() {}
 
 // Due returns false.
 func (Memory) Due(int64) bool { return false }

@@ -2,36 +2,57 @@ package wire
 
 import (
 	"context"
+	"encoding/binary"
 
 	"clustermap/internal/buf"
 	"clustermap/internal/hooks"
+	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
+	"clustermap/zmtp"
 )
 
 // Publisher publishes updates in the form of records. It is not safe for concurrent use.
 type Publisher interface {
 	SendSpans(ctx context.Context, wire []byte, spans []buf.Span, owner hooks.Owner) error
-	SendWire(ctx context.Context, wire []byte, messages int, owner hooks.Owner) error
+	// Heartbeat publishes HUGZ with the sequence of the last published update, in the
+	// dialects that have it.
+	Heartbeat(sequence int64)
 }
 
 // NewPublisher returns a publisher that sends in this dialect through a socket.
 func (d Dialect) NewPublisher(p *sockets.Pub) Publisher {
 	if d.Three {
-		return &threePublisher{recordPublisher: recordPublisher{p}}
+		return &threePublisher{recordPublisher: recordPublisher{Pub: p}}
 	}
-	return recordPublisher{p}
+	r := &recordPublisher{Pub: p}
+	if d.Full {
+		r.hugz = zmtp.AppendMessage(nil, []byte("HUGZ"), make([]byte, kvmsg.SequenceSize), nil, nil, nil)
+	}
+	return r
 }
 
 // recordPublisher publishes records as they are.
-type recordPublisher struct{ *sockets.Pub }
-
-func (p recordPublisher) SendWire(ctx context.Context, wire []byte, messages int, owner hooks.Owner) error {
-	return hooks.SendWire(ctx, p.Pub, wire, messages, owner)
+type recordPublisher struct {
+	*sockets.Pub
+	hugz []byte // the wire form of the heartbeat; nil if none is sent
 }
 
-func (p recordPublisher) SendSpans(ctx context.Context, wire []byte, spans []buf.Span, owner hooks.Owner) error {
+func (p *recordPublisher) SendSpans(ctx context.Context, wire []byte, spans []buf.Span, owner hooks.Owner) error {
 	return hooks.SendSpans(ctx, p.Pub, wire, spans, owner)
 }
+
+// Heartbeat publishes HUGZ.
+func (p *recordPublisher) Heartbeat(sequence int64) {
+	if p.hugz != nil {
+		binary.BigEndian.PutUint64(p.hugz[hugzSequence:], uint64(sequence))
+		// The publisher disconnects who does not read, so this does not wait; it fails only
+		// once the publisher is closed.
+		_ = hooks.SendWire(context.Background(), p.Pub, p.hugz, 1, nil)
+	}
+}
+
+// hugzSequence is the offset of the sequence in the wire form of HUGZ.
+const hugzSequence = 2 + len("HUGZ") + 2
 
 // threePublisher publishes records as messages of three frames.
 type threePublisher struct {

@@ -111,6 +111,9 @@ func (j *Journal) Stored(ctx context.Context) error {
 	return j.group.Flush(ctx)
 }
 
+// Restored does nothing: Save has taken the place of what was before.
+func (j *Journal) Restored() {}
+
 // Flush waits until what was appended is flushed.
 func (j *Journal) Flush(ctx context.Context) error { return j.group.Flush(ctx) }
 

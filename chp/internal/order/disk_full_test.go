@@ -1,6 +1,7 @@
-package chp
+package order
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"sync/atomic"
@@ -8,8 +9,11 @@ import (
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable"
+	"clustermap/chp/internal/journal/disk"
 	"clustermap/chp/internal/state"
 	"clustermap/internal/buf"
+	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/timer"
 )
@@ -27,29 +31,48 @@ func (l *fullLog) Append(e ...commit.Entry) error {
 	return l.Log.Append(e...)
 }
 
+// nobody publishes nothing.
+type nobody struct{}
+
+func (nobody) SendSpans(context.Context, []byte, []buf.Span, hooks.Owner) error { return nil }
+func (nobody) Heartbeat(int64)                                                  {}
+
 // After the log has refused an entry, nothing is published, with any policy: a restart would
 // not bring it back.
 func TestNothingIsPublishedAfterTheLogFailed(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []commit.Policy{commit.Always(), commit.Interval(time.Millisecond), commit.Never()} {
-		log := &fullLog{Log: openLog(t, t.TempDir())}
-		s, err := NewServer(ServerOptions{Log: log, Sync: policy, Logger: quiet()})
-		must(t, err)
-		q := &s.sequencer
+		files, err := durable.Open(t.TempDir(), durable.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		log := &fullLog{Log: files}
+		q := new(Sequencer)
+		begin := state.New(1)
+		j, _, err := disk.Open(disk.Options{Log: log, Policy: policy, Changed: q.Committed}, begin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Init(Options{State: begin, Journal: j, Publisher: nobody{}})
 		set := func() {
 			wire := kvmsg.AppendRecord(nil, []byte("/key"), 0, nil, nil, []byte("value"))
 			size, tag, _, err := kvmsg.Inspect(wire, kvmsg.FromServer, 0)
-			must(t, err)
+			if err != nil {
+				t.Fatal(err)
+			}
 			q.mu.Lock()
 			defer q.mu.Unlock()
 			q.apply(&state.Entry{Head: state.Head{At: timer.Now()}, Wire: wire, Spans: []buf.Span{{End: uint32(size), Tag: tag}}})
 		}
 		set()
-		eventually(t, "the first update is published", func() bool { return s.Sequence() == s.ordered() })
-		before := s.Sequence()
+		if err := q.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		published := func() int64 { return q.Current().Last() }
+		before := published()
 		failed := func() bool {
 			select {
-			case <-q.journal.Failed():
+			case <-j.Failed():
 				return true
 			default:
 				return false
@@ -59,17 +82,17 @@ func TestNothingIsPublishedAfterTheLogFailed(t *testing.T) {
 		for !failed() {
 			// These may be published, as long as the log has not failed.
 			set()
-			before = s.Sequence()
+			before = published()
 			runtime.Gosched()
 		}
-		before = max(before, s.Sequence())
+		before = max(before, published())
 		for range 3 {
 			set()
 		}
-		if got := s.Sequence(); got > before {
+		if got := published(); got > before {
 			t.Errorf("%v: %d updates are published after the log has failed", policy, got-before)
 		}
-		if err := s.Close(); !errors.Is(err, commit.ErrFull) {
+		if err := j.Close(); !errors.Is(err, commit.ErrFull) {
 			t.Errorf("%v: Close returned %v", policy, err)
 		}
 	}

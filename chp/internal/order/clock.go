@@ -1,30 +1,40 @@
-package chp
+package order
 
 import (
 	"context"
+	"log/slog"
 	"runtime"
 	"time"
 
 	"clustermap/internal/timer"
+	"clustermap/internal/wake"
 )
 
 // ttlTick is the precision of times to live.
 const ttlTick = 10 * time.Millisecond
 
-// runClock publishes heartbeats, deletes expired keys, and lets the store free memory.
+// Clock is what a server does by itself, at its time.
+type Clock struct {
+	Heartbeat time.Duration   // interval
+	Grace     time.Duration   // in which no key expires after the process was stopped; negative means none
+	Pace      *Pacer          // of deletions
+	Beat      func(time.Time) // called at the interval
+	Log       *slog.Logger
+}
+
+// RunClock publishes heartbeats, deletes expired keys, and lets the store free memory.
 // While no key has a TTL it wakes only for heartbeats.
 //
 // It expires and tidies in portions and sends heartbeats in between: ten million keys
 // that expire together take seconds, and clients must not consider the server dead. The
 // pacer delays deletions, like updates, so that they do not overflow the queues of
 // subscribers.
-func (s *Server) runClock(ctx context.Context) {
-	heartbeat := time.NewTicker(s.opts.HeartbeatInterval)
+func (q *Sequencer) RunClock(ctx context.Context, c Clock) {
+	heartbeat := time.NewTicker(c.Heartbeat)
 	defer heartbeat.Stop()
 	tick := time.NewTicker(ttlTick)
 	defer tick.Stop()
-	pace := newPacer(s.opts.SlowestIntake, s.fullest)
-	published := 0 // bytes of deletions that pace has not counted yet
+	published := 0 // bytes of deletions that c.Pace has not counted yet
 	ticking := true
 	var expiring, tidying bool
 	ran := time.Now()
@@ -33,48 +43,50 @@ func (s *Server) runClock(ctx context.Context) {
 		// the next iteration notices before it expires more.
 		now := time.Now()
 		if late := now.Sub(ran); ticking && late > standstill {
-			s.stoodStill(late)
+			q.stoodStill(&c, late)
 		}
 		ran = now
 		select {
 		case <-heartbeat.C:
-			s.heartbeat()
-			s.peerLog.Flush(now)
+			q.heartbeat()
+			c.Beat(now)
 			tidying = true
 		default:
 		}
 		if expiring {
-			wait := pace.next(published, now)
+			wait := c.Pace.Next(published, now)
 			published = 0
 			if wait > 0 {
-				if !pause(ctx, wait) {
+				if !wake.Pause(ctx, wait) {
 					return
 				}
 				ran = ran.Add(wait)
 				continue
 			}
-			if !s.sequencer.canExpire() {
-				if !pause(ctx, ttlTick) {
+			if !q.canExpire() {
+				if !wake.Pause(ctx, ttlTick) {
 					return
 				}
 				continue
 			}
-			expiring, published = s.sequencer.expire(now)
+			expiring, published = q.Expire(now)
 			runtime.Gosched() // with one processor the tickers would wait, and the updates
 			continue
 		}
 		if tidying {
-			if tidying = s.sequencer.tidy(); tidying && s.sequencer.timers() == 0 {
-				continue
+			if tidying = q.tidy(); tidying {
+				if n, _ := q.timers(); n == 0 {
+					continue
+				}
 			}
 		}
-		if some := s.sequencer.timers() > 0; some != ticking {
+		if n, since := q.timers(); n > 0 != ticking {
 			// Only on a change: a ticker that is reset more often than it ticks would
 			// never tick.
-			if ticking = some; some {
+			if ticking = n > 0; ticking {
 				tick.Reset(ttlTick)
-				if late := timer.At(now) - s.sequencer.armedSince(); late > standstill {
-					s.stoodStill(late)
+				if late := timer.At(now) - since; late > standstill {
+					q.stoodStill(&c, late)
 				}
 			} else {
 				tick.Stop()
@@ -84,39 +96,26 @@ func (s *Server) runClock(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-heartbeat.C:
-			s.heartbeat()
+			q.heartbeat()
 			tidying = true
-		case <-s.sequencer.alarm.armed:
+		case <-q.alarm.armed:
 		case <-tick.C:
 			expiring = true
 		}
 	}
 }
 
-// standstill is how late runClock is if this process did not run.
+// standstill is how late RunClock is if this process did not run.
 const standstill = time.Second
 
 // stoodStill begins a grace after this process did not run for a while, for example
 // because it was stopped. Updates that refresh keys are still in flight, or come from
 // clients that have to come back.
-func (s *Server) stoodStill(d time.Duration) {
-	if s.opts.ExpiryGrace < 0 {
-		return
-	}
-	q := &s.sequencer
+func (q *Sequencer) stoodStill(c *Clock, d time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.passive {
-		q.state.Deadlines.Spare(q.order.last, s.opts.ExpiryGrace)
-		s.log.Warn("the server did not run for a while; no key expires during the grace", "for", d, "grace", s.opts.ExpiryGrace)
-	}
-}
-
-// heartbeat publishes HUGZ, except on a server of a pair that is not active. A client
-// of another implementation that still follows such a server notices the silence and
-// changes to the active one.
-func (s *Server) heartbeat() {
-	if s.pair == nil || s.pair.active.Load() {
-		s.sequencer.heartbeat()
+	if c.Grace >= 0 && !q.passive {
+		q.state.Deadlines.Spare(q.order.last, c.Grace)
+		c.Log.Warn("the server did not run for a while; no key expires during the grace", "for", d, "grace", c.Grace)
 	}
 }

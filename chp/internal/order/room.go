@@ -1,4 +1,4 @@
-package chp
+package order
 
 import (
 	"math"
@@ -8,32 +8,25 @@ import (
 )
 
 // mapRoom returns the number of bytes by which the map may grow. mu must be held.
-func (q *sequencer) mapRoom() int64 {
-	if q.maxBytes == 0 {
+func (q *Sequencer) mapRoom() int64 {
+	if q.o.MaxBytes == 0 {
 		return math.MaxInt64
 	}
-	return q.maxBytes - int64(q.state.Store.LiveBytes())
+	return q.o.MaxBytes - int64(q.state.Store.LiveBytes())
 }
 
 // fits reports whether updates can be ordered now. If the map may have no room for all of
 // them, all that are held must be in it first. mu must be held.
-func (q *sequencer) fits(spans []buf.Span) bool {
-	q.held.tight = !q.held.empty() && (q.held.tight || q.maxBytes > 0 && int64(buf.Extent(spans)) > q.mapRoom()-int64(q.held.bytes))
+func (q *Sequencer) fits(spans []buf.Span) bool {
+	q.held.tight = !q.held.empty() && (q.held.tight || q.o.MaxBytes > 0 && int64(buf.Extent(spans)) > q.mapRoom()-int64(q.held.bytes))
 	return !q.held.tight
-}
-
-// mapBytes returns the bytes of the live records.
-func (q *sequencer) mapBytes() int64 {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return int64(q.state.Store.LiveBytes())
 }
 
 // fitting returns the updates that the map has room for, in the memory of spans. It
 // counts the others as refused and stores them in unfit. Deletions always fit, and so
 // do updates that are no larger than the record that they replace. Space that a batch
 // frees counts only for the next batch. mu must be held.
-func (q *sequencer) fitting(wire []byte, spans []buf.Span) []buf.Span {
+func (q *Sequencer) fitting(wire []byte, spans []buf.Span) []buf.Span {
 	room := q.mapRoom()
 	kept := spans[:0]
 	q.scratch.unfit = q.scratch.unfit[:0]
@@ -44,7 +37,7 @@ func (q *sequencer) fitting(wire []byte, spans []buf.Span) []buf.Span {
 			grows -= int64(q.state.Store.SizeOf(span.Tag&^kvmsg.TagFlags, key))
 			if grows > 0 {
 				if grows > room {
-					q.refused.add(kvmsg.ErrMapFull)
+					q.o.Refused(kvmsg.ErrMapFull)
 					q.scratch.unfit = append(q.scratch.unfit, span)
 					continue
 				}

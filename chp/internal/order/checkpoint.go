@@ -1,12 +1,12 @@
-package chp
+package order
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"clustermap/chp/internal/journal"
 	"clustermap/chp/internal/state"
-	"clustermap/internal/lograte"
 )
 
 const (
@@ -23,42 +23,39 @@ const (
 	checkpointWait = time.Minute
 )
 
-// runCheckpoints writes a checkpoint whenever the log has grown enough, or is short of space,
-// until the context ends. After a failure it tries again, but spends at most a tenth of the
-// time on that: with a small map that is each second, so that the log does not take the space that
-// comes back before the checkpoint does.
-func (s *Server) runCheckpoints(ctx context.Context) {
-	q := &s.sequencer
-	if s.opts.Log == nil {
-		return
-	}
+// RunCheckpoints writes a checkpoint whenever the log has grown enough, or is short of space,
+// until the context ends. After a failure it calls failed and tries again, but spends at most a
+// tenth of the time on that: with a small map that is each second, so that the log does not take
+// the space that comes back before the checkpoint does.
+func (q *Sequencer) RunCheckpoints(ctx context.Context, log *slog.Logger, failed func(error)) {
 	look := time.NewTicker(checkpointLook)
 	defer look.Stop()
 	var next time.Time // not before, after a failure
-	complaints := lograte.Limiter{First: complaintFirst, Most: complaintMost, Size: maxComplaints}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-look.C:
 		}
+		var size int64
+		q.Between(func(now *Moment) { size = int64(now.State.Store.LiveBytes()) })
 		begun := time.Now()
-		if begun.Before(next) || !q.journal.Due(max(checkpointBytes, q.mapBytes())) {
+		if begun.Before(next) || !q.journal.Due(max(checkpointBytes, size)) {
 			continue
 		}
-		if err := q.checkpoint(ctx); err != nil {
-			if due, _ := complaints.Due("checkpoint", causeOf(err), time.Now()); due && ctx.Err() == nil {
-				s.log.Error("checkpoint failed", "error", err)
+		if err := q.Checkpoint(ctx); err != nil {
+			if ctx.Err() == nil {
+				failed(err)
 			}
 			next = time.Now().Add(min(10*time.Since(begun), checkpointWait))
 			continue
 		}
-		s.log.Info("checkpoint", "keys", s.Len(), "took", time.Since(begun).Round(time.Millisecond))
+		log.Info("checkpoint", "keys", q.Current().Store.Len(), "took", time.Since(begun).Round(time.Millisecond))
 	}
 }
 
-// checkpoint writes the current map to the journal. It replaces all earlier batches.
-func (q *sequencer) checkpoint(ctx context.Context) error {
+// Checkpoint writes the current map to the journal. It replaces all earlier batches.
+func (q *Sequencer) Checkpoint(ctx context.Context) error {
 	return q.journal.Save(ctx, func() (*state.Image, journal.Index) {
 		q.mu.Lock()
 		defer q.mu.Unlock()

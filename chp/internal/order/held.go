@@ -1,4 +1,4 @@
-package chp
+package order
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 // held has the batches that are ordered and not committed: they are in the log, and neither
 // in the map nor published. The oldest is first.
 //
-// The caller of add bounds it: see sequencer.room. The slices are reused.
+// The caller of add bounds it: see Sequencer.Room. The slices are reused.
 type held struct {
 	batches []heldBatch
 	first   int  // index in batches of the oldest
@@ -35,8 +35,8 @@ type heldBatch struct {
 }
 
 const (
-	// maxHeld bounds the held updates, in bytes; beyond it the server accepts no more.
-	maxHeld = 16 << 20
+	// MaxHeld bounds the held updates, in bytes; beyond it the server accepts no more.
+	MaxHeld = 16 << 20
 	// maxSpare bounds the number of batches that are kept to reuse their slices.
 	maxSpare = 64
 	// heldBytes is the memory of a batch without its updates, and spanBytes that of a
@@ -127,7 +127,7 @@ func (h *held) filter(spans []buf.Span, d *timer.Deadlines) []buf.Span {
 
 // commit puts the held batches that are committed into the map and publishes them. A passive
 // server commits nothing. mu must be held.
-func (q *sequencer) commit() {
+func (q *Sequencer) commit() {
 	some := false
 	for !q.passive && !q.held.empty() {
 		b := q.held.oldest()
@@ -146,7 +146,7 @@ func (q *sequencer) commit() {
 
 // linkHeld puts the held batches of a passive server into its map: the active server has
 // them. mu must be held.
-func (q *sequencer) linkHeld() {
+func (q *Sequencer) linkHeld() {
 	for !q.held.empty() {
 		b := q.held.oldest()
 		q.link(b)
@@ -156,8 +156,8 @@ func (q *sequencer) linkHeld() {
 	q.noteWaits()
 }
 
-// committed is called when the journal may have committed more.
-func (q *sequencer) committed() {
+// Committed is called when the journal may have committed more.
+func (q *Sequencer) Committed() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.commit()
@@ -165,83 +165,58 @@ func (q *sequencer) committed() {
 
 // wakeWaiters wakes the goroutines that wait for updates to be published or accepted. mu must
 // be held.
-func (q *sequencer) wakeWaiters() {
+func (q *Sequencer) wakeWaiters() {
 	if q.progress != nil {
 		close(q.progress)
 		q.progress = nil
 	}
 }
 
-// unpublished returns a channel that is closed when more is published, or nil if
-// everything that was ordered before is published, or the server publishes nothing.
-func (q *sequencer) unpublished(sequence int64) <-chan struct{} {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.passive || q.held.empty() || q.state.Last() >= sequence {
-		return nil
-	}
-	return q.more()
-}
-
 // more returns a channel that is closed when more is published. mu must be held.
-func (q *sequencer) more() <-chan struct{} {
+func (q *Sequencer) more() <-chan struct{} {
 	if q.progress == nil {
 		q.progress = make(chan struct{})
 	}
 	return q.progress
 }
 
-// halts are the reasons for which a server of a pair accepts no updates for now.
-type halts uint8
-
-const (
-	haltHandover halts = 1 << iota // it hands over
-	haltIsolated                   // it may have been cut off from everybody
-)
-
-// halt makes updates wait for some reasons, or ends these reasons. mu must be held.
-func (q *sequencer) halt(why halts, on bool) {
-	was := q.halted
-	if q.halted &^= why; on {
-		q.halted |= why
-	}
-	if q.halted == was {
-		return
-	}
-	q.noteWaits()
-	if q.halted == 0 {
-		q.wakeWaiters()
-	}
-}
-
 // noteWaits must be called when held becomes empty or no longer is, and when halted changes.
 // mu must be held.
-func (q *sequencer) noteWaits() { q.waiting.Store(!q.held.empty() || q.halted != 0) }
+func (q *Sequencer) noteWaits() { q.waiting.Store(!q.held.empty() || q.halted != (halted{})) }
 
 // full returns nil if updates can be accepted, and otherwise a channel that is closed
 // when the caller should check again.
-func (q *sequencer) full() <-chan struct{} {
+func (q *Sequencer) full() <-chan struct{} {
 	if !q.waiting.Load() {
 		return nil
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.halted == 0 && (q.passive || q.held.bytes < maxHeld && !(q.held.tight && !q.held.empty())) {
+	if q.halted == (halted{}) && (q.passive || q.held.bytes < MaxHeld && !(q.held.tight && !q.held.empty())) {
 		return nil
 	}
 	return q.more()
 }
 
-// room waits until another batch of updates can be accepted.
-func (q *sequencer) room(ctx context.Context) error {
-	if more := q.full(); more != nil {
-		for ; more != nil; more = q.full() {
-			select {
-			case <-more:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+// Room waits until another batch of updates can be accepted. If the journal has failed, it
+// returns the error of that.
+func (q *Sequencer) Room(ctx context.Context) error {
+	for more := q.full(); more != nil; more = q.full() {
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-q.journal.Failed():
+			return q.journal.Room(ctx)
 		}
 	}
 	return q.journal.Room(ctx)
+}
+
+// Held returns the bytes of the updates that are ordered and not committed, which MaxHeld
+// bounds.
+func (q *Sequencer) Held() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.held.bytes
 }

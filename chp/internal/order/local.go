@@ -1,0 +1,269 @@
+package order
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"clustermap/chp/internal/ledger"
+	"clustermap/internal/buf"
+	"clustermap/internal/wake"
+)
+
+// Local makes the updates of the server's own process. It delays them as the collector
+// delays those of clients. It is safe for concurrent use.
+type Local struct {
+	q *Sequencer
+
+	mu   sync.Mutex
+	pace *Pacer
+	turn chan struct{} // capacity 1: held by the goroutine that is delayed, so that delays add up
+
+	waiting atomic.Int64 // goroutines that wait until the sequencer accepts updates
+}
+
+// Init makes l the way of updates to q.
+func (l *Local) Init(q *Sequencer, p *Pacer) { l.q, l.pace, l.turn = q, p, make(chan struct{}, 1) }
+
+// Waiting reports whether some updates wait until the sequencer accepts them.
+func (l *Local) Waiting() bool { return l.waiting.Load() > 0 }
+
+// LocalPart bounds the part of a batch that is applied under one hold of the
+// sequencer's mutex, in bytes: as much as a client's connection delivers at a time, so
+// that clients and heartbeats do not wait long.
+const LocalPart = 128 << 10
+
+// Apply orders updates that were checked, in parts, as soon as there is room. It does not
+// change them. It returns the last one that was accepted, and the number of those that the
+// map has no room for. After an error a first part may have been accepted.
+func (l *Local) Apply(ctx context.Context, wire []byte, spans []buf.Span) (w Written, unfit int, err error) {
+	if len(spans) == 0 {
+		return l.q.Written(), 0, nil
+	}
+	for len(spans) > 0 {
+		n := 1
+		for n < len(spans) && spans[n].End-spans[0].Start <= LocalPart {
+			n++
+		}
+		part := spans[:n]
+		spans = spans[n:]
+		if err := l.wait(ctx, buf.Extent(part)); err != nil {
+			return Written{}, 0, err
+		}
+		for {
+			var more int
+			var ok bool
+			if w, more, ok, err = l.q.acceptLocal(wire, part); err != nil {
+				return Written{}, 0, err
+			}
+			if unfit += more; ok {
+				break
+			}
+			if err := l.room(ctx); err != nil {
+				return Written{}, 0, err
+			}
+		}
+	}
+	return w, unfit, nil
+}
+
+// next is Pacer.Next for several goroutines.
+func (l *Local) next(size int) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.pace.Next(size, time.Now())
+}
+
+// wait waits before a batch of size bytes if subscribers need it.
+func (l *Local) wait(ctx context.Context, size int) error {
+	wait := l.next(size)
+	if wait == 0 {
+		return nil
+	}
+	either, stop := l.q.untilClosed(ctx)
+	defer stop()
+	select {
+	case l.turn <- struct{}{}:
+	case <-either.Done():
+		return cmp.Or(ctx.Err(), ErrClosed)
+	}
+	defer func() { <-l.turn }()
+	for ; wait > 0; wait = l.next(0) {
+		if !wake.Pause(either, wait) {
+			return cmp.Or(ctx.Err(), ErrClosed)
+		}
+	}
+	return nil
+}
+
+// room waits until the sequencer may accept another batch.
+func (l *Local) room(ctx context.Context) error {
+	l.waiting.Add(1)
+	defer l.waiting.Add(-1)
+	either, stop := l.q.untilClosed(ctx)
+	defer stop()
+	if l.q.Room(either) != nil && either.Err() != nil {
+		return cmp.Or(ctx.Err(), ErrClosed)
+	}
+	return nil // if the journal has failed, acceptLocal returns its error
+}
+
+// untilClosed returns a context that also ends when the sequencer is shut.
+func (q *Sequencer) untilClosed(ctx context.Context) (_ context.Context, stop func()) {
+	ctx, end := context.WithCancel(ctx)
+	unhook := context.AfterFunc(q.closing, end)
+	return ctx, func() {
+		unhook()
+		end()
+	}
+}
+
+// acceptLocal orders updates, and publishes them if nothing has to be waited for. It does
+// not change the spans, and returns the number of updates that the map has no room for.
+// If ok is false, it did nothing: the caller must call Local.room, and acceptLocal again.
+func (q *Sequencer) acceptLocal(wire []byte, spans []buf.Span) (w Written, unfit int, ok bool, err error) {
+	if err := q.journal.Room(wake.Ended); err == context.Canceled { // as Ended is
+		return Written{}, 0, false, nil
+	} else if err != nil {
+		return Written{}, 0, false, q.failure(err)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closing.Err() != nil:
+		return Written{}, 0, false, ErrClosed
+	case q.passive:
+		return Written{}, 0, false, ErrStandby
+	case q.halted != (halted{}) || q.held.bytes >= MaxHeld || !q.fits(spans):
+		return Written{}, 0, false, nil
+	}
+	q.scratch.own = append(q.scratch.own[:0], spans...) // acceptNow changes them
+	refused, _ := q.acceptNow(wire, q.scratch.own, From{})
+	if cap(q.scratch.own) > keepOwn {
+		q.scratch.own = nil
+	}
+	return q.written(), len(refused), true, nil
+}
+
+// keepOwn is the largest capacity of scratch.own that is kept.
+const keepOwn = 4096
+
+// failure returns the error for an update when the journal has ended with err.
+func (q *Sequencer) failure(err error) error {
+	if q.closing.Err() != nil {
+		return ErrClosed
+	}
+	return fmt.Errorf("chp: the log failed: %w", err)
+}
+
+// Written identifies an update that a sequencer has accepted.
+type Written struct {
+	Last int64  // its sequence
+	term uint64 // ends.count at that time
+}
+
+// Written returns the last update that was accepted.
+func (q *Sequencer) Written() Written {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.written()
+}
+
+func (q *Sequencer) written() Written {
+	if q.passive { // what is held is not published by this server
+		return Written{q.state.Last(), q.ends.count}
+	}
+	return Written{q.order.last, q.ends.count}
+}
+
+// Flush waits until all that was accepted is published. If updates were lost when an earlier
+// term ended, it returns an error instead, once.
+func (q *Sequencer) Flush(ctx context.Context) error {
+	w, err := q.unreported()
+	if err != nil {
+		return err
+	}
+	if err = q.Published(ctx, w); err == errUnpublished {
+		_, _ = q.unreported() // this call reports it
+	}
+	return err
+}
+
+// unreported returns the last update that was accepted, or an error, once, if updates were
+// lost when an earlier term ended.
+func (q *Sequencer) unreported() (Written, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.ends.lost {
+		q.ends.lost = false
+		return Written{}, errUnpublished
+	}
+	return q.written(), nil
+}
+
+// Published waits until an update is published.
+func (q *Sequencer) Published(ctx context.Context, w Written) error {
+	for {
+		more, err := q.outcome(w)
+		if more == nil {
+			return err
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-q.journal.Failed(): // a server that does not serve may never be closed
+			return q.failure(q.journal.Room(wake.Ended))
+		case <-q.closing.Done():
+			return ErrClosed
+		}
+	}
+}
+
+// Caught waits until all updates that are ordered now are published, or the server is
+// passive and publishes nothing.
+func (q *Sequencer) Caught(ctx context.Context) error {
+	for w := q.Written(); ; {
+		q.mu.Lock()
+		if q.passive || q.held.empty() || q.state.Last() >= w.Last {
+			q.mu.Unlock()
+			return nil
+		}
+		more := q.more()
+		q.mu.Unlock()
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// errUnpublished is returned for an update that was not published when the server
+// stopped being the active one.
+var errUnpublished = fmt.Errorf("%w: %w", ledger.ErrUncertain, ErrStandby)
+
+// outcome returns whether an update was published, or a channel that is closed when the
+// caller should ask again.
+func (q *Sequencer) outcome(w Written) (more <-chan struct{}, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.ends.count == w.term && q.state.Last() >= w.Last, q.ends.count == w.term+1 && q.ends.kept >= w.Last:
+		return nil, nil
+	case q.ends.count != w.term:
+		return nil, errUnpublished
+	}
+	return q.more(), nil
+}
+
+// Shut refuses updates of this process, and ends its watches.
+func (q *Sequencer) Shut() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.end()
+	q.watches.Close()
+}

@@ -1,0 +1,409 @@
+package order
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"clustermap/chp/internal/journal"
+	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/state"
+	"clustermap/chp/internal/watch"
+	"clustermap/chp/internal/wire"
+	"clustermap/internal/buf"
+	"clustermap/internal/closed"
+	"clustermap/internal/hooks"
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/mutate"
+	"clustermap/internal/store"
+	"clustermap/internal/timer"
+	"clustermap/internal/wake"
+)
+
+// Options are what a sequencer needs of its server.
+type Options struct {
+	State   *state.State
+	Journal journal.Journal
+	Linked  journal.Index // of the last entry of the journal that is in the state
+
+	Publisher  wire.Publisher
+	MaxBytes   int64       // of the live records; 0 means no limit
+	WatchQueue int         // bound of the queue of each watch, in bytes
+	Refused    func(error) // counts an update that is refused
+
+	// EarlyTimeout is the time-out of the pair to which the server belongs, or 0. A server of
+	// a pair begins passive.
+	EarlyTimeout time.Duration
+}
+
+// Sequencer orders the updates of a server.
+type Sequencer struct {
+	o       Options // State and Journal are those of the beginning
+	counts  counts
+	current atomic.Pointer[state.State] // state, for readers
+	waiting atomic.Bool                 // new updates may have to wait: some are held, or they are halted. Written under mu
+	closing context.Context             // ends when updates of this process are refused; under mu
+	end     func()
+
+	mu      sync.Mutex
+	state   *state.State // of all that is committed
+	order   order
+	journal journal.Journal
+	linked  journal.Index // of the last entry in the map
+
+	// Of a pair.
+	passive bool       // the server does not accept or publish updates
+	source  uint64     // see Standing
+	halted  halted     // updates wait
+	early   wire.Early // updates that came before the active server published them
+
+	held     held          // ordered and not yet committed
+	progress chan struct{} // closed when some were published; nil if no goroutine waits
+	ends     ends          // of the terms of this server
+	watches  watch.List    // of this process
+
+	alarm   alarm
+	scratch scratch
+}
+
+// Counts are the numbers of updates so far.
+type Counts struct {
+	Updates  uint64
+	Expired  uint64
+	Repeated uint64 // skipped because they had been accepted before
+	Lagged   uint64 // watches that ended because they were not read
+}
+
+// counts are written under the mutex.
+type counts struct{ updates, expired, repeated atomic.Uint64 }
+
+// ends is how terms of this server as the active one have ended.
+type ends struct {
+	count uint64
+	kept  int64 // the last published update of the term that ended last
+	lost  bool  // updates were not published when a term ended, and no Flush has reported it
+}
+
+// alarm wakes the clock when the first TTL comes.
+type alarm struct {
+	armed chan struct{}
+	at    time.Duration // when the times to live began that were the first in the timing wheel while it was empty
+}
+
+// scratch is memory that is used again.
+type scratch struct {
+	unfit []buf.Span // of fitting
+	own   []buf.Span // of accept for updates of this process
+	dead  expiry     // of Expire
+}
+
+// FirstSequence returns the first sequence of a run that starts at t. It is ahead of
+// every earlier run, of this server or another, if none publishes more than 2^20
+// updates per millisecond. After the year 2109, or if the clock is so far ahead, it no
+// longer grows.
+func FirstSequence(t time.Time) int64 {
+	return min(max(t.UnixMilli(), 0), state.MaxStart>>20) << 20
+}
+
+// Init begins to order what follows the state. Before it, only Committed may be called.
+func (q *Sequencer) Init(o Options) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.o, q.journal, q.linked = o, o.Journal, o.Linked
+	q.alarm.armed = make(chan struct{}, 1)
+	q.closing, q.end = context.WithCancel(context.Background())
+	q.watches.SetUp(&q.mu, o.WatchQueue, q.remaining)
+	q.passive, q.early.Timeout = o.EarlyTimeout > 0, o.EarlyTimeout
+	q.setState(o.State)
+	if q.state.Terms.Newest.ID != 0 {
+		// A server of a pair made the map, and the other one may have gone on with the last
+		// reign, even if this one is started alone.
+		q.order.reigns.Begin(0)
+	}
+}
+
+// setState replaces the map, and orders what follows it. mu must be held.
+func (q *Sequencer) setState(s *state.State) {
+	q.held.clear() // of the map before
+	q.state = s
+	q.current.Store(s)
+	q.order.last = q.state.Last()
+	q.order.reigns.Set(q.state.Terms.History())
+}
+
+// order is where the sequencer is: it is ahead of the state by the held updates.
+type order struct {
+	last   int64        // sequence of the last update
+	reigns state.Reigns // and the present one
+}
+
+// follow records that a batch is ordered.
+func (o *order) follow(h *state.Head) {
+	o.last = h.Last()
+	o.reigns.Advance(h.Reign, h.Last())
+}
+
+// From says who has sent a batch. The zero From does not number its updates.
+type From struct {
+	ID       ledger.ID
+	Numbered bool // the sequence fields hold order numbers, or 0
+}
+
+// ErrClosed and ErrStandby are for updates of this process; package chp documents them.
+var (
+	ErrClosed  = closed.CHP
+	ErrStandby = wire.ErrStandby
+)
+
+// ErrNotActive is the reason for disconnecting a client whose updates this server does not
+// take because the other one of its pair is active.
+var ErrNotActive = errors.New("chp: this server is not the active one")
+
+// Accept orders and, if nothing has to be waited for, publishes a batch of updates that were
+// checked. It returns the updates that the map has no room for, in a slice that is valid until
+// the next call, and the number of updates that it skipped because they had been accepted
+// before. If ok is false, it did nothing: the caller must call Room, and Accept again. One
+// goroutine at a time may call it.
+func (q *Sequencer) Accept(b *hooks.Batch, from From) (unfit []buf.Span, repeated int, ok bool) {
+	wire, spans := b.Wire(), b.Spans()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.halted != (halted{}) {
+		return nil, 0, false
+	}
+	if q.passive && from.Numbered && q.state.Clients.Miss(from.ID, wire, spans) {
+		b.Peer().Disconnect(ErrNotActive) // so that the client sends them again
+	}
+	if q.passive || !q.early.Empty() {
+		if spans = q.early.Filter(b, q.passive, timer.Now()); len(spans) == 0 {
+			return nil, 0, true
+		}
+	}
+	if !q.fits(spans) {
+		return nil, 0, false
+	}
+	unfit, repeated = q.acceptNow(wire, spans, from)
+	return unfit, repeated, true
+}
+
+// acceptNow is accept for an active server. mu must be held.
+func (q *Sequencer) acceptNow(wire []byte, spans []buf.Span, from From) (unfit []buf.Span, repeated int) {
+	if from.Numbered {
+		all := len(spans)
+		spans = q.state.Clients.Once(from.ID, wire, spans)
+		if repeated = all - len(spans); repeated > 0 {
+			q.counts.repeated.Add(uint64(repeated))
+		}
+	}
+	if len(spans) == 0 {
+		return nil, repeated
+	}
+	if int64(buf.Extent(spans)) > q.mapRoom() {
+		spans = q.fitting(wire, spans)
+		unfit = q.scratch.unfit
+		if from.Numbered {
+			q.state.Clients.Refuse(from.ID, wire, unfit, kvmsg.ReasonMapFull)
+		}
+		if len(spans) == 0 {
+			return unfit, repeated
+		}
+	}
+	q.order.reigns.Count()
+	e := state.Entry{Head: state.Head{Client: from.ID, At: timer.Now()}, Wire: wire, Spans: spans}
+	if from.Numbered {
+		e.Counter = uint64(kvmsg.Record(wire[spans[len(spans)-1].Start:]).Seq())
+	}
+	q.apply(&e)
+	q.counts.updates.Add(uint64(len(spans)))
+	return unfit, repeated
+}
+
+// apply orders updates, and publishes them unless they must be committed first. mu must be
+// held.
+func (q *Sequencer) apply(e *state.Entry) {
+	e.Reign, e.First, e.Count = q.order.reigns.Present, q.order.last+1, uint32(len(e.Spans))
+	q.order.follow(&e.Head)
+	if q.journal.AtOnce() && q.held.empty() {
+		out := q.state.Apply(e)
+		q.linked = q.journal.Append(e.Head, out.Pieces, 0)
+		q.arm(out, e.At)
+		q.send(out.Pieces, e.Spans)
+		return
+	}
+	pieces := q.state.Append(e)
+	b := heldBatch{Head: e.Head, index: q.journal.Append(e.Head, pieces, q.held.size()), pieces: pieces, spans: e.Spans}
+	if q.held.empty() && q.journal.Committed(b.index, b.Last()) {
+		q.publish(&b)
+		return
+	}
+	q.held.add(&b)
+	q.noteWaits()
+}
+
+// link puts a batch that was appended into the map. mu must be held.
+func (q *Sequencer) link(b *heldBatch) {
+	q.arm(q.state.Link(&b.Head, b.pieces, b.spans), timer.Now())
+	q.linked = b.index
+}
+
+// publish puts a batch into the map of an active server, and publishes it. mu must be held.
+func (q *Sequencer) publish(b *heldBatch) {
+	q.link(b)
+	q.send(b.pieces, b.spans)
+}
+
+// arm wakes the clock if an entry has set the first deadline, at a time.
+func (q *Sequencer) arm(out state.Outcome, at time.Duration) {
+	if out.Timed {
+		q.alarm.at = at
+		wake.Signal(q.alarm.armed)
+	}
+}
+
+// send passes pieces of the log, which are in the map, to the publisher and to the watches
+// of this process. spans are their messages, in order. mu must be held.
+func (q *Sequencer) send(pieces []store.Piece, spans []buf.Span) {
+	q.watches.Push(pieces)
+	for _, p := range pieces {
+		// The publisher's policy is to disconnect, so this does not wait; it
+		// fails only once the publisher is closed.
+		_ = q.o.Publisher.SendSpans(context.Background(), p.Wire(), spans[:p.Records], p.Segment)
+		spans = spans[p.Records:]
+	}
+}
+
+// heartbeat publishes HUGZ with the sequence of the last published update, unless the server is
+// passive: a client of another implementation that still follows such a server notices the
+// silence and changes to the active one.
+func (q *Sequencer) heartbeat() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.passive {
+		q.o.Publisher.Heartbeat(q.state.Last())
+	}
+}
+
+// expiry is the deletions of one portion of expired keys, in wire form.
+type expiry struct {
+	wire  []byte
+	spans []buf.Span
+}
+
+// canExpire reports whether Expire would have to wait for nothing. An active server
+// expires keys also if it holds updates because it may be cut off: clients that only
+// listen would wait for ever, and what a server does by itself does not decide whose map
+// wins.
+func (q *Sequencer) canExpire() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.passive || !q.halted.handover && q.held.bytes < MaxHeld && q.journal.Room(wake.Ended) == nil
+}
+
+// Expire deletes the keys whose TTL has ended and publishes the deletions in one batch.
+// Keys that the grace spares get its end as their deadline.
+// It works in portions, so that updates and heartbeats continue in between, and reports
+// whether there is more to do. size is the number of published bytes.
+func (q *Sequencer) Expire(now time.Time) (more bool, size int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.passive || q.halted.handover {
+		return false, 0 // the active server expires keys
+	}
+	d := &q.scratch.dead
+	d.wire, d.spans, more = q.state.Expired(timer.At(now), expirePortion, d.wire[:0], d.spans[:0])
+	d.spans = q.held.filter(d.spans, &q.state.Deadlines)
+	if len(d.spans) > 0 {
+		if mutate.CountExpiry {
+			q.order.reigns.Count()
+		}
+		q.apply(&state.Entry{Head: state.Head{At: timer.Now()}, Wire: d.wire, Spans: d.spans})
+		q.counts.expired.Add(uint64(len(d.spans)))
+		size = len(d.wire)
+	}
+	if !more && cap(d.wire) > keepExpiry {
+		q.scratch.dead = expiry{}
+	}
+	return more, size
+}
+
+const (
+	// expirePortion is the number of deadlines that are checked under one hold of the
+	// mutex.
+	expirePortion = 2048
+	// keepExpiry is the largest scratch of Expire that is kept.
+	keepExpiry = 64 << 10
+)
+
+// tidy frees memory that the store no longer needs, in portions, and reports whether
+// there is more to do. Updates do part of the compaction; tidy does it when there are
+// no updates.
+func (q *Sequencer) tidy() (more bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.state.Store.Tidy(store.TidyPortion)
+}
+
+// timers returns the number of keys with a TTL in the timing wheel, and alarm.at.
+func (q *Sequencer) timers() (n int, since time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.state.Deadlines.Len(), q.alarm.at
+}
+
+// Current returns the map for reading: for what any goroutine may do with a state. It takes
+// no lock.
+func (q *Sequencer) Current() *state.State { return q.current.Load() }
+
+// Moment is what is true between two batches.
+type Moment struct {
+	State   *state.State // of all that is committed; it may be read
+	Newest  state.Reign  // and the last update that was ordered
+	Held    int          // number of batches that were ordered and are not in the map
+	Passive bool
+	Halted  bool // a handover makes updates wait: see Halt
+	Watches int
+	Counts  Counts
+}
+
+// Between calls f between two batches. f must not wait, nor call the sequencer.
+func (q *Sequencer) Between(f func(now *Moment)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := Moment{
+		State: q.state, Newest: q.order.reigns.Newest, Held: q.held.size(), Passive: q.passive, Halted: q.halted.handover, Watches: q.watches.Len(),
+		Counts: Counts{q.counts.updates.Load(), q.counts.expired.Load(), q.counts.repeated.Load(), q.watches.Lagged()},
+	}
+	f(&now)
+}
+
+// Cut returns a cut of the map with its sequence.
+func (q *Sequencer) Cut() (c state.Cut) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.state.Cut()
+}
+
+// Journal returns the journal, for what is safe for concurrent use.
+func (q *Sequencer) Journal() journal.Journal { return q.journal }
+
+// Watch begins a watch of some subtrees of the map, which are valid; without any it is of the
+// whole map.
+func (q *Sequencer) Watch(subtrees []string) (*watch.Feed, error) {
+	return q.watches.Watch(subtrees, func() *watch.State { return watchState(q.state) })
+}
+
+func watchState(s *state.State) *watch.State { return watch.NewState(s.Store, &s.Deadlines, s.Last()) }
+
+// remaining returns the remaining time to live of a record, or 0.
+func (q *Sequencer) remaining(r kvmsg.Record) time.Duration {
+	return q.Current().Deadlines.Remaining(r)
+}
+
+// Wrap replaces the journal by one that stands on it, before anything is ordered.
+func (q *Sequencer) Wrap(wrap func(journal.Journal) journal.Journal) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.journal = wrap(q.journal)
+}
