@@ -240,7 +240,7 @@ func TestMapTooLargeForACommand(t *testing.T) {
 	try(t, "set", "/k", strings.Repeat("v", 20_000), "--server", s.endpoint).expect(t, exitDone, "")
 	for _, args := range []string{"ls", "dump", "get /k", "watch"} {
 		args := append(strings.Fields(args), "--server", s.endpoint, "--timeout", "1h")
-		try(t, append(args, "--max-map", "10KiB")...).expect(t, exitRefused, "has more than 10KiB of keys and values; increase --max-map")
+		try(t, append(args, "--max-map", "10KiB")...).expect(t, exitRefused, "it has more than 10240 bytes; increase --max-map (10KiB) if")
 	}
 	try(t, "get", "/k", "--server", s.endpoint, "--max-map", "0").expect(t, exitDone, "")
 }

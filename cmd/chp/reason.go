@@ -101,8 +101,8 @@ func (c *client) explain() error {
 	switch {
 	case errors.As(err, &model):
 		return fail(exitRefused, "the server %s is of Clone model %d; set --server-model %d", server, model.Server, model.Server)
-	case errors.Is(err, chp.ErrMapTooLarge):
-		return fail(exitRefused, "the map of the server %s has more than %s of keys and values; increase --max-map", server, c.connection.maxMap.String())
+	case errors.Is(err, chp.ErrMapTooLarge): // or it sends what no map can be
+		return fail(exitRefused, "%s: %s; increase --max-map (%s) if its map is as large", server, plain(err), c.connection.maxMap.String())
 	case noHost(err):
 		return fail(exitNoServer, "cannot reach %s: no such host", strings.Join(c.servers, ", "))
 	}
