@@ -147,7 +147,7 @@ type ClientOptions struct {
 	OnLink func(LinkEvent)
 
 	// Logger receives the client's log records: changes of server at level Info, the
-	// reasons at Warn. A reason that repeats is logged at growing intervals, with the
+	// reasons at Warn, and so the end of an outage whose reason was logged. A reason that repeats is logged at growing intervals, with the
 	// number of repetitions. The client never waits for the logger, and nil means the
 	// same as for a server: see ServerOptions.Logger.
 	Logger *slog.Logger

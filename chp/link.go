@@ -92,8 +92,10 @@ func (c *Client) linked(server string) {
 	switch e.Kind {
 	case LinkConnected:
 		c.log.Log(c.ctx, level, "following the server", "server", server)
-	default:
-		c.log.Log(c.ctx, level, "following the server again", "server", server, "former", l.server, "outage", time.Since(l.lost).Round(time.Millisecond))
+	case LinkResynced:
+		c.log.Log(c.ctx, level, "following the server again", "server", server, "outage", time.Since(l.lost).Round(time.Millisecond))
+	case LinkFailedOver:
+		c.log.Log(c.ctx, level, "following another server", "server", server, "former", l.server, "outage", time.Since(l.lost).Round(time.Millisecond))
 	}
 	l.server, l.linked, l.warned = server, true, false
 	c.reportLink(e)

@@ -2,16 +2,18 @@ package chp
 
 import (
 	"errors"
+	"strings"
 	"testing"
 )
 
 // The application gets events for the first server, for its loss with the reason, for a
-// new snapshot of the same server, and for another server.
+// new snapshot of the same server, and for another server. The log tells them apart too.
 func TestLinkEvents(t *testing.T) {
 	t.Parallel()
 	first, second := newScripted(t, asOurs), newScripted(t, asOurs)
 	events := make(chan LinkEvent, 100)
-	c := follow(t, ClientOptions{OnLink: func(e LinkEvent) { events <- e }}, first, second)
+	var log lockedLog
+	c := follow(t, ClientOptions{OnLink: func(e LinkEvent) { events <- e }, Logger: log.logger()}, first, second)
 	next := func(kind LinkKind, s *scripted, sequence int64, former string) LinkEvent {
 		t.Helper()
 		e := <-events
@@ -37,5 +39,13 @@ func TestLinkEvents(t *testing.T) {
 	must(t, c.Close())
 	if len(events) != 0 {
 		t.Errorf("and then %+v", <-events)
+	}
+	text := log.String()
+	for _, want := range []string{"following the server", "following the server again", "following another server"} {
+		_, rest, found := strings.Cut(text, `"`+want+`"`)
+		if !found {
+			t.Errorf("%q is not there, or not in this order, in:\n%s", want, log.String())
+		}
+		text = rest
 	}
 }

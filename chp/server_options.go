@@ -233,7 +233,9 @@ type ServerOptions struct {
 	// Logger receives the server's log records. The server never waits for it: up to
 	// 1,024 records are queued, and those with the same message are limited to ten per
 	// second, except at level Debug. Dropped records are counted, and the count is
-	// logged. When Serve returns, it waits up to a second for the logger to take the
+	// logged. That a client came, went or was refused is logged at once the first time for
+	// its key or address, and then at intervals that double from ten seconds to ten minutes,
+	// with the number of times since. When Serve returns, it waits up to a second for the logger to take the
 	// last records. nil means slog.Default, for level Warn and above; a server without
 	// any messages has slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
