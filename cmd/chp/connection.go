@@ -140,9 +140,13 @@ func checkServer(s string) error {
 	if err == nil && e.Scheme != link.Inproc {
 		return nil
 	}
+	if !strings.Contains(s, "://") { // what link.Complete did not complete
+		_, err = link.ParseServer(link.TCP+"://"+s, false)
+	}
 	reason := ""
 	if wrong := (*link.EndpointError)(nil); errors.As(err, &wrong) {
-		reason = ": it " + wrong.Reason
+		fault, _, _ := strings.Cut(wrong.Reason, ";") // the rest is advice for other endpoints
+		reason = ": it " + fault
 	}
 	return fail(exitUsage, "%q is not a server%s; want tcp://HOST:PORT or HOST:PORT, with PORT from 1 to %d, such as %s, or ipc://PATH", s, reason, maxPort, defaultServer)
 }

@@ -43,3 +43,23 @@ func TestServersWithoutTransport(t *testing.T) {
 		}
 	}
 }
+
+// The reason for which a text names no server is one fault, without advice that does not
+// hold for a command: HOST:PORT needs no transport, and inproc reaches no other process.
+func TestWhyATextNamesNoServer(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"127.0.0.1":            "it has no port; want",
+		"tcp://127.0.0.1":      "it has no port; want",
+		"127.0.0.1:0":          "it has port 0, which is for Bind; want",
+		"http://127.0.0.1:80":  `it has the transport "http", which is not supported; want`,
+		"inproc://x":           "is not a server; want",
+		"ipc://":               "it has no path; want",
+		"tcp://127.0.0.1:none": "; want",
+	} {
+		err := checkServers(complete([]string{text}))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "inproc://name") {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
