@@ -44,8 +44,9 @@
 //
 // TestReturn runs sequences in which the servers of a pair are apart: one of them goes on
 // alone, starts again several times without hearing the other one, expires keys, is cut off
-// from everybody, or comes back with its data. It checks that an acknowledged update is
-// discarded only where both servers had accepted updates apart, and is reported then.
+// from everybody, or comes back with its data or without. It checks that an acknowledged
+// update is discarded only where both servers had accepted updates apart, or one had lost its
+// data before it accepted any, and is reported then.
 // TestReturnSchedules does so with schedules in which they are apart several times, at
 // random; with -seed it runs the schedule of that seed:
 //
