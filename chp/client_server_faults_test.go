@@ -153,34 +153,6 @@ func TestFormerConnectionIsRefused(t *testing.T) {
 	}
 }
 
-// The server remembers a bounded number of clients.
-func TestMembersAreBounded(t *testing.T) {
-	t.Parallel()
-	var m members
-	m.init()
-	now := time.Now()
-	for range maxGone + 100 {
-		id := wire.NewID()
-		m.addConnection(id)
-		m.removeConnection(id, 0, nil)
-	}
-	if n := m.size(); n != maxGone || m.gone.Len() != maxGone {
-		t.Errorf("%d are remembered, %d of them gone; want %d", n, m.gone.Len(), maxGone)
-	}
-	for e := m.gone.Front(); e != nil; e = e.Next() {
-		e.Value.(*member).since = now.Add(-2 * goneTime)
-	}
-	there, back := wire.NewID(), m.gone.Front().Value.(*member).id
-	m.addConnection(there)
-	m.addConnection(back)
-	last := wire.NewID()
-	m.addConnection(last)
-	m.removeConnection(last, 0, nil)
-	if n := m.size(); n != 3 {
-		t.Errorf("after a long time %d are remembered, want those with a connection and the last", n)
-	}
-}
-
 // Any peer can announce any properties: only a client that announces itself in full is a
 // member.
 func TestMembersOfPlainClients(t *testing.T) {
@@ -201,7 +173,7 @@ func TestMembersOfPlainClients(t *testing.T) {
 			t.Errorf("got %v", m)
 		}
 	}
-	if n := server.members.size(); n != 0 {
+	if n := len(server.members.Known()); n != 0 {
 		t.Errorf("%d members", n)
 	}
 }

@@ -146,12 +146,16 @@ func TestRefusedCollectorIsNoConnectionOfItsClient(t *testing.T) {
 	id := wire.NewID()
 	announce := map[string]string{"X-CHP-Client": id, "X-CHP-Generation": "1", "X-CHP-Instance": wire.NewID()}
 	state := func() (connections, collectors, gone int) {
-		s.members.mu.Lock()
-		defer s.members.mu.Unlock()
-		if m := s.members.byID[id]; m != nil {
-			connections = m.connections
+		for _, p := range s.members.Connected() {
+			if p.SocketType() == "PUB" {
+				collectors++
+			}
 		}
-		return connections, len(s.members.peers), s.members.gone.Len()
+		n, known := s.members.Known()[id]
+		if known && n == 0 {
+			gone = 1
+		}
+		return n, collectors, gone
 	}
 	dealer, err := sockets.NewDealer(sockets.Options{Metadata: announce})
 	must(t, err)

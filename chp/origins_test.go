@@ -3,7 +3,6 @@ package chp
 import (
 	"context"
 	"encoding/binary"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,29 +12,6 @@ import (
 	"clustermap/internal/testenv"
 	"clustermap/sockets"
 )
-
-// The order numbers of a batch rise or are all 0: otherwise the first and the last one
-// would not tell the ones between them.
-func TestNumberOrder(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct{ in, want []uint64 }{
-		{[]uint64{0, 0, 0}, []uint64{0, 0, 0}},
-		{[]uint64{1, 2, 5}, []uint64{1, 2, 5}},
-		{[]uint64{0, 1, 0}, []uint64{0, 0}},
-		{[]uint64{5, 0, 5, 4, 6, 1 << 63, 1<<64 - 1, 0}, []uint64{5, 6, 1 << 63, 1<<64 - 1}},
-	} {
-		var o numberOrder
-		var got []uint64
-		for _, n := range test.in {
-			if o.next(n) {
-				got = append(got, n)
-			}
-		}
-		if !slices.Equal(got, test.want) {
-			t.Errorf("of %d %d are in order, want %d", test.in, got, test.want)
-		}
-	}
-}
 
 // Only a client that announces that it numbers its updates is believed to: others may
 // have anything in the sequence field. A client that breaks the order does not harm

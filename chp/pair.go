@@ -279,7 +279,7 @@ func (p *pair) yield() {
 		f.peer.Disconnect(order.ErrNotActive)
 	}
 	if was {
-		p.server.members.disconnectAll(order.ErrNotActive)
+		p.server.members.DisconnectAll(order.ErrNotActive)
 	}
 	// After the clients are disconnected: this ends the waits of progress reports for held
 	// updates.

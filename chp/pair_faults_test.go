@@ -140,14 +140,12 @@ func (p pairServer) inSyncWith(f *wireFollower) {
 func TestPairParksNoneWhileActive(t *testing.T) {
 	t.Parallel()
 	s, _ := activePrimary(t)
-	s.members.mu.Lock()
 	var peer *sockets.Peer
-	for p := range s.members.connected {
+	for _, p := range s.members.Connected() {
 		if p.SocketType() == "DEALER" {
 			peer = p
 		}
 	}
-	s.members.mu.Unlock()
 	must(t, s.pair.park(t.Context(), request{peer: peer}))
 	s.pair.voting.Lock()
 	defer s.pair.voting.Unlock()

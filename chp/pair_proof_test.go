@@ -180,13 +180,11 @@ func TestSnapshotsHaveNoClientIdentities(t *testing.T) {
 	_, err := c.SetSync(ctx, "/a", []byte("1"))
 	must(t, err)
 	var ids [][]byte
-	s.members.mu.Lock()
-	for id := range s.members.byID {
+	for id := range s.members.Known() {
 		raw, err := hex.DecodeString(id)
 		must(t, err)
 		ids = append(ids, []byte(id), raw)
 	}
-	s.members.mu.Unlock()
 	if len(ids) == 0 {
 		t.Fatal("the server knows no client")
 	}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"testing"
 
-	"clustermap/chp/internal/wire"
-	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
 
@@ -24,11 +22,7 @@ func TestRefusalAfterAnotherAttempt(t *testing.T) {
 	_, err = c.SetSync(ctx, "k", []byte("1"))
 	must(t, err)
 
-	members := func() int {
-		server.members.mu.Lock()
-		defer server.members.mu.Unlock()
-		return server.members.byID[c.id].connections
-	}
+	members := func() int { return server.members.Known()[c.id] }
 	before := members()
 	other, err := sockets.NewDealer(sockets.Options{Metadata: map[string]string{
 		"X-CHP": "clustermap/1", "X-CHP-Client": c.id, "X-CHP-Generation": "1000",
@@ -69,62 +63,6 @@ func TestManyRefusals(t *testing.T) {
 	if got := c.Stats().Syncs; got != 1 {
 		t.Errorf("%d snapshots, want 1: the client was disconnected", got)
 	}
-}
-
-// The refusals kept for a client that does not read them are bounded: beyond the
-// bound the client is disconnected, and the memory is given back.
-func TestTellerIsBounded(t *testing.T) {
-	t.Parallel()
-	gone := make(chan struct{})
-	router, err := sockets.NewRouter(sockets.Options{SendHWM: -1, SendHWMBytes: 1 << 10, SendBuffer: 4 << 10, Monitor: func(e sockets.Event) {
-		if e.Kind == sockets.EventDisconnected {
-			close(gone)
-		}
-	}})
-	must(t, err)
-	must(t, router.Bind(testContext(t), "tcp://127.0.0.1:*"))
-	dealer, err := sockets.NewDealer(sockets.Options{
-		RecvHWM: 1, RecvHWMBytes: 1, RecvBuffer: 4 << 10, ReconnectInterval: -1, Linger: sockets.LingerNone,
-	})
-	must(t, err)
-	must(t, dealer.Connect(router.LastEndpoint()))
-	must(t, dealer.Send(testContext(t), []byte("hello")))
-	var b sockets.Batch
-	must(t, router.RecvBatch(testContext(t), &b))
-	peer := b.Peer()
-	b.Release()
-
-	notifier := newNotifier(router, nil, hang)
-	n := refusalNotice{peer: peer, messages: 1000}
-	for range n.messages {
-		n.wire = wire.AppendRefusal(n.wire, make([]byte, kvmsg.UUIDSize), ReasonMapFull)
-	}
-	owed := func() int {
-		notifier.mu.Lock()
-		defer notifier.mu.Unlock()
-		return notifier.bytes
-	}
-	// The kernel takes some megabytes on loopback as well.
-	for i := 0; i < 10_000; i++ {
-		select {
-		case <-gone:
-			i = 10_000
-		default:
-			notifier.notify(&n)
-			if got := owed(); got > maxOwed+len(n.wire)+notifyPortion*30 {
-				t.Fatalf("%d bytes are kept", got)
-			}
-		}
-	}
-	select {
-	case <-gone:
-	case <-testContext(t).Done():
-		t.Error("the client was not disconnected")
-	}
-	eventually(t, "nothing is kept any more", func() bool { return owed() == 0 })
-	notifier.close()
-	must(t, router.Close())
-	must(t, dealer.Close())
 }
 
 // A status counts the updates that the server has refused, by reason, also those of a

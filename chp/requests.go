@@ -78,9 +78,4 @@ func (s snapshotSource) LogBytes() (n int) {
 	return n
 }
 
-func (s snapshotSource) Progress(peer *sockets.Peer) []byte {
-	if who := senderOf(peer, nil); who.Numbered {
-		return s.applied(who)
-	}
-	return nil
-}
+func (s snapshotSource) Progress(peer *sockets.Peer) []byte { return s.members.Reply(peer) }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/chp/internal/collect"
 	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/snapshot"
 	"clustermap/chp/internal/wire"
@@ -44,8 +45,7 @@ type Server struct {
 	sequencer order.Sequencer
 	refused   refusals
 	peerLog   *peerlog.Log
-	members   members
-	notifier  *notifier
+	members   *collect.Clients // updates of clients
 	handovers handovers
 	admins    *admins
 	clients   atomic.Int64 // connections of the publisher
@@ -107,7 +107,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	}
 	logs := lograte.NewQueue(o.Logger.Handler())
 	s := &Server{opts: o.withoutSecrets(), dialect: wire.DialectOf(o.Model), log: logs.Logger(), logs: logs, ready: make(chan struct{}), ended: make(chan struct{}), peerLog: peerlog.New(logs.Logger())}
-	s.members.init()
+	instance := wire.NewID()
 	s.admins = newAdmins(&o)
 	begin, err := fill(&o, s.sequencer.Committed)
 	if err != nil {
@@ -119,7 +119,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 		}
 	}()
 	s.base, s.restored = begin.base, begin.state.Last()
-	announce := wire.Server{Instance: s.members.instance, Model: o.Model, MaxValue: o.MaxValueSize}.Properties()
+	announce := wire.Server{Instance: instance, Model: o.Model, MaxValue: o.MaxValueSize}.Properties()
 	if o.Pair != nil {
 		announce[propertyPeer] = peerVersion
 	}
@@ -132,7 +132,10 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.notifier = newNotifier(s.router, s.appliedSoon, o.SnapshotTimeout)
+	s.members = collect.New(collect.Options{
+		Order: &s.sequencer, Full: s.dialect.Full, MaxValue: o.MaxValueSize, Refused: s.refused.add, Log: s.peerLog,
+		Router: s.router, Timeout: o.SnapshotTimeout, Instance: instance,
+	})
 	slow := sockets.PolicyDisconnect
 	if mutate.DropSlow {
 		slow = sockets.PolicyDrop
@@ -151,11 +154,11 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 		MaxMessageSize: int64(o.MaxValueSize) + maxOverhead,
 		MaxConnections: o.MaxClients, Operator: s.operator, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Listen: o.Listen, Metadata: announce,
 		Monitor: s.watchConnections("collector"),
-	}, s.checkUpdates, s.refused.add)
+	}, s.members.Prepare, s.refused.add)
 	if err != nil {
 		return nil, err
 	}
-	hooks.Scan(s.collector, s.scanUpdate)
+	hooks.Scan(s.collector, s.members.Scan)
 	orders := order.Options{
 		State: begin.state, Journal: begin.journal, Linked: begin.linked,
 		Publisher: s.dialect.NewPublisher(s.publisher), WatchQueue: o.WatchQueue, MaxBytes: o.MaxMapBytes, Refused: s.refused.add,
@@ -248,7 +251,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		s.sequencer.Current().Deadlines.Spare(s.restored, s.opts.ExpiryGrace)
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { s.runCollector(running) })
+	wg.Go(func() { s.members.Run(running, s.collector, s.newPacer()) })
 	wg.Go(func() { s.runClock(running) })
 	wg.Go(func() { s.runRequests(running) })
 	wg.Go(func() { s.snapshots.Run(running) })
@@ -331,7 +334,7 @@ func (s *Server) close() {
 	s.sequencer.Shut()
 	_ = s.collector.Close() // closing a socket does not fail
 	_ = s.publisher.Close()
-	s.notifier.close()
+	s.members.Close()
 	_ = s.router.Close()
 }
 
@@ -411,7 +414,7 @@ func (s *Server) runCheckpoints(ctx context.Context) {
 // operator, and records the client of each connection.
 func (s *Server) watchConnections(port string) func(sockets.Event) {
 	return func(e sockets.Event) {
-		s.members.watch(e, port)
+		s.members.Watch(e, port)
 		switch {
 		case port == "publisher" && e.Kind == sockets.EventHandshakeSucceeded:
 			s.clients.Add(1)

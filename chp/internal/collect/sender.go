@@ -1,4 +1,4 @@
-package chp
+package collect
 
 import (
 	"context"
@@ -43,24 +43,35 @@ func (o *numberOrder) matters(p *sockets.Peer) bool {
 	return !o.ignored
 }
 
+// Reply returns the reply to a client that joins, or nil if the peer does not number its
+// updates.
+func (c *Clients) Reply(peer *sockets.Peer) []byte {
+	if who := senderOf(peer, nil); who.Numbered {
+		return c.applied(who)
+	}
+	return nil
+}
+
 // applied returns the reply to a client, in wire form.
-func (s *Server) applied(who sender) (wire []byte) {
-	var a *ledger.Reply
-	s.sequencer.Between(func(now *order.Moment) { a = now.State.Clients.Reply(who.ID, now.State.ID) })
-	if mutate.NoRepeatCheck {
-		a.Known, a.Counter, a.Runs = true, 0, nil
-	}
-	if !who.replies {
-		a.Runs = nil
-	}
-	return ledger.AppendReply(nil, a)
+func (c *Clients) applied(who sender) (wire []byte) {
+	c.o.Order.Between(func(now *order.Moment) {
+		a := now.State.Clients.Reply(who.ID, now.State.ID) // it has memory of the state
+		if mutate.NoRepeatCheck {
+			a.Known, a.Counter, a.Runs = true, 0, nil
+		}
+		if !who.replies {
+			a.Runs = nil
+		}
+		wire = ledger.AppendReply(nil, a)
+	})
+	return wire
 }
 
 // appliedSoon returns the message of applied when all updates that are ordered now are
 // published: the client is to hear of those that it has sent.
-func (s *Server) appliedSoon(ctx context.Context, who sender) ([]byte, error) {
-	if err := s.sequencer.Caught(ctx); err != nil {
+func (c *Clients) appliedSoon(ctx context.Context, who sender) ([]byte, error) {
+	if err := c.o.Order.Caught(ctx); err != nil {
 		return nil, err
 	}
-	return s.applied(who), nil
+	return c.applied(who), nil
 }

@@ -1,4 +1,4 @@
-package chp
+package collect
 
 import (
 	"container/list"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clustermap/chp/internal/wire"
+	"clustermap/internal/kvmsg"
 	"clustermap/internal/mutate"
 	"clustermap/sockets"
 )
@@ -63,12 +64,15 @@ const (
 	goneTime = 10 * time.Minute
 )
 
-func (m *members) init() {
-	m.instance = wire.NewID()
+func (m *members) init(instance string) {
+	m.instance = instance
 	m.byID = map[string]*member{}
 	m.peers = map[*sockets.Peer]membership{}
 	m.connected = map[*sockets.Peer]bool{}
 }
+
+// Watch handles a monitor event of one of the server's ports: snapshot, publisher or collector.
+func (c *Clients) Watch(e sockets.Event, port string) { c.members.watch(e, port) }
 
 // watch handles a monitor event of one of the server's ports.
 func (m *members) watch(e sockets.Event, port string) {
@@ -117,6 +121,9 @@ func (m *members) watch(e sockets.Event, port string) {
 		m.peers[e.Peer] = membership{queued: new(atomic.Int64)}
 	}
 }
+
+// errFormer is why updates of a former connection are refused.
+var errFormer = &kvmsg.MessageError{Reason: kvmsg.ReasonFormerConnection}
 
 // errAstray is the reason for disconnecting a client that follows another server.
 var errAstray = errors.New("chp: the client follows another server of the same name")
@@ -235,20 +242,30 @@ func (m *members) snapshotPeer(collector *sockets.Peer) *sockets.Peer {
 	return from.member.snapshots[from.generation]
 }
 
-// size returns the number of known clients.
-func (m *members) size() int {
+// Known returns the identities of the known clients, with the numbers of their connections to
+// the snapshot port and the collector.
+func (c *Clients) Known() map[string]int {
+	m := &c.members
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.byID)
+	all := map[string]int{}
+	for id, who := range m.byID {
+		all[id] = who.connections
+	}
+	return all
 }
 
-// disconnectAll ends the connections of all clients. Connections that only ask for the
+// Connected returns all connections.
+func (c *Clients) Connected() []*sockets.Peer {
+	c.members.mu.Lock()
+	defer c.members.mu.Unlock()
+	return slices.Collect(maps.Keys(c.members.connected))
+}
+
+// DisconnectAll ends the connections of all clients. Connections that only ask for the
 // status or a handover stay.
-func (m *members) disconnectAll(reason error) {
-	m.mu.Lock()
-	all := slices.Collect(maps.Keys(m.connected))
-	m.mu.Unlock()
-	for _, p := range all {
+func (c *Clients) DisconnectAll(reason error) {
+	for _, p := range c.Connected() {
 		if !wire.Ours(p) || wire.IsClient(p) {
 			p.Disconnect(reason)
 		}

@@ -1,0 +1,216 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"clustermap/chp/internal/order"
+	"clustermap/chp/internal/wire"
+	"clustermap/internal/buf"
+	"clustermap/internal/hooks"
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/peerlog"
+	"clustermap/sockets"
+)
+
+// Options are what Clients need of its server.
+type Options struct {
+	Order    *order.Sequencer
+	Full     bool // clients may be told what has become of their updates: model 6
+	MaxValue int  // the largest value in bytes
+	Refused  func(error)
+	Log      *peerlog.Log
+
+	Router   *sockets.Router // with the clients' snapshot connections
+	Timeout  time.Duration   // in which a client must take a report
+	Instance string          // the identity of the server
+}
+
+// Clients are the clients of a server, as far as it knows them. It takes their updates. It is safe for concurrent use.
+type Clients struct {
+	o        Options
+	members  members
+	notifier *notifier
+}
+
+// New returns what a server knows of its clients: nothing yet.
+func New(o Options) *Clients {
+	c := &Clients{o: o}
+	c.members.init(o.Instance)
+	c.notifier = newNotifier(o.Router, c.appliedSoon, o.Timeout)
+	return c
+}
+
+// Close ends the reports to clients.
+func (c *Clients) Close() { c.notifier.close() }
+
+// Collector is the socket that receives updates.
+type Collector interface {
+	RecvBatch(ctx context.Context, b *sockets.Batch) error
+}
+
+// Prepare checks and hashes the updates of one client. It runs in the goroutine
+// that reads the client's connection, so clients are processed in parallel. It counts
+// refused updates and removes them from the batch; clients of this package get a
+// notice.
+func (c *Clients) Prepare(b *hooks.Batch) {
+	wire, spans, peer := b.Wire(), b.Spans(), (*sockets.Peer)(b.Peer())
+	kept := spans[:0]
+	var told refusalNotice
+	var numbers numberOrder
+	refused, why := 0, error(nil) // the last one's reason
+	for _, span := range spans {
+		var err error
+		if span.Tag == 0 { // not found by Scan
+			var size int
+			size, span.Tag, _, err = kvmsg.Inspect(wire[span.Start:span.End], kvmsg.FromClient, c.o.MaxValue)
+			if err == nil {
+				span.End = span.Start + uint32(size)
+			}
+		}
+		if err == nil && !numbers.next(uint64(kvmsg.Record(wire[span.Start:span.End]).Seq())) && numbers.matters(peer) {
+			err = kvmsg.ErrOrder
+		}
+		if err != nil {
+			c.o.Refused(err)
+			refused, why = refused+1, err
+			told.add(c, peer, wire[span.Start:span.End], err)
+			continue
+		}
+		kept = append(kept, span)
+	}
+	told.send(c)
+	if refused > 0 {
+		c.o.Log.Refused("updates refused", peer, why, slog.Int("updates", refused))
+	}
+	b.SetSpans(kept)
+	if len(kept) == 0 {
+		return
+	}
+	if queued := c.members.queued(peer); queued != nil {
+		queued.Add(int64(len(kept)))
+	}
+}
+
+// Scan finds, checks and hashes the update at the start of b, if it is valid and
+// in canonical form (hooks.Scan).
+func (c *Clients) Scan(b []byte) (size int, tag uint64) {
+	return kvmsg.Scan(b, kvmsg.FromClient, c.o.MaxValue)
+}
+
+// refusalNotice reports the refused updates of one batch to their client.
+type refusalNotice struct {
+	peer     *sockets.Peer // the client's snapshot connection
+	wire     []byte
+	messages int
+
+	progress bool // for the notifier: report the progress of the client too
+	who      sender
+}
+
+// add adds a refused update. It ignores updates that are not in canonical form, because
+// clients that read notices send no others; kvmsg.Inspect leaves a refused update as it
+// was.
+func (n *refusalNotice) add(c *Clients, from *sockets.Peer, update []byte, err error) {
+	var message *kvmsg.MessageError
+	if !kvmsg.IsCanonical(update) || !errors.As(err, &message) {
+		return
+	}
+	if n.peer == nil {
+		if n.peer = c.members.snapshotPeer(from); n.peer == nil {
+			return
+		}
+	}
+	if id := kvmsg.Record(update).UUID(); len(id) == kvmsg.UUIDSize {
+		n.wire = wire.AppendRefusal(n.wire, id, message.Reason)
+		n.messages++
+	}
+}
+
+func (n *refusalNotice) send(c *Clients) {
+	if n.messages > 0 {
+		c.notifier.notify(n)
+	}
+}
+
+// Run passes the clients' updates to the sequencer, until the context ends.
+func (c *Clients) Run(ctx context.Context, from Collector, pace *order.Pacer) {
+	var b hooks.Batch
+	defer b.Release()
+	for from.RecvBatch(ctx, (*sockets.Batch)(&b)) == nil {
+		if !c.collect(ctx, &b, pace) {
+			return
+		}
+	}
+}
+
+// collect passes a batch to the sequencer. It returns false if the context has ended
+// before.
+func (c *Clients) collect(ctx context.Context, b *hooks.Batch, pace *order.Pacer) bool {
+	peer := (*sockets.Peer)(b.Peer())
+	queued := c.members.queued(peer)
+	if queued != nil {
+		defer queued.Add(-int64(b.Len()))
+	}
+	from, former := c.members.from(peer)
+	drained := queued == nil || queued.Load() <= int64(b.Len())
+	if former {
+		for range b.Len() {
+			c.o.Refused(errFormer)
+		}
+		return true
+	}
+	// All waiting happens here, because nothing may wait under the sequencer's
+	// mutex.
+	if !pace.Wait(ctx, buf.Extent(b.Spans())) || c.o.Order.Room(ctx) != nil {
+		return false
+	}
+	for !c.order(b, from, drained) {
+		if c.o.Order.Room(ctx) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// order passes a batch to the sequencer, and reports refusals and progress to its client. If it
+// returns false, it did nothing, and Sequencer.Room has to be called. drained says that no
+// more updates of the client wait.
+func (c *Clients) order(b *hooks.Batch, from sender, drained bool) bool {
+	peer := (*sockets.Peer)(b.Peer())
+	unfit, repeated, ok := c.o.Order.Accept(b, from.From)
+	if !ok {
+		return false
+	}
+	if len(unfit) > 0 {
+		var told refusalNotice
+		for _, span := range unfit {
+			told.add(c, peer, b.Wire()[span.Start:span.End], kvmsg.ErrMapFull)
+		}
+		told.send(c)
+		c.o.Log.Refused("updates refused", peer, kvmsg.ErrMapFull, slog.Int("updates", len(unfit)))
+	}
+	if from.Numbered && c.o.Full {
+		c.notifyProgress(peer, from, repeated > 0 || drained && from.replies, buf.Extent(b.Spans()))
+	}
+	return true
+}
+
+// notifyProgress reports the progress of its updates to a client: now, because it waits
+// for that, or has sent some again, since the previous report may not have arrived; or if its
+// interval is over. size is the size of the batch.
+func (c *Clients) notifyProgress(from *sockets.Peer, who sender, now bool, size int) {
+	if who.member == nil {
+		return // the client is no longer known
+	}
+	who.member.unreported += size
+	if !now && (who.every == 0 || who.member.unreported < who.every) {
+		return
+	}
+	who.member.unreported = 0
+	if peer := c.members.snapshotPeer(from); peer != nil {
+		c.notifier.notifyProgress(peer, who)
+	}
+}
