@@ -80,7 +80,7 @@ type Journal interface {
 	// Stored waits until this server may say that it has all that was appended before.
 	Stored(ctx context.Context) error
 	// Save stores a whole map in place of all batches up to an index. cut returns both; the
-	// map is released. Only one is saved at a time.
+	// map is released. Only one goroutine at a time may call it.
 	Save(ctx context.Context, cut func() (*state.Image, Index)) error
 	// Restored is called when the map was replaced by one that Save has stored: no batch from
 	// before continues it. It is called like Append.

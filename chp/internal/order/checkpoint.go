@@ -56,6 +56,8 @@ func (q *Sequencer) RunCheckpoints(ctx context.Context, log *slog.Logger, failed
 
 // Checkpoint writes the current map to the journal. It replaces all earlier batches.
 func (q *Sequencer) Checkpoint(ctx context.Context) error {
+	q.saving.Lock()
+	defer q.saving.Unlock()
 	return q.journal.Save(ctx, func() (*state.Image, journal.Index) {
 		q.mu.Lock()
 		defer q.mu.Unlock()

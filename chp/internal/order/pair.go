@@ -212,7 +212,9 @@ func (q *Sequencer) Surrender() {
 // Install replaces the map of a passive server by one that was received.
 func (q *Sequencer) Install(ctx context.Context, c *Copy) error {
 	// The journal gets the new map before the server does: later entries must not follow
-	// those of the old map.
+	// those of the old map, nor may a checkpoint bring that back in between.
+	q.saving.Lock()
+	defer q.saving.Unlock()
 	err := q.journal.Save(ctx, func() (*state.Image, journal.Index) {
 		q.mu.Lock()
 		defer q.mu.Unlock()

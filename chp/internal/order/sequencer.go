@@ -47,6 +47,10 @@ type Sequencer struct {
 	closing context.Context             // ends when updates of this process are refused; under mu
 	end     func()
 
+	// saving is held while the journal gets a map, until it is that of the server. It is locked
+	// before mu.
+	saving sync.Mutex
+
 	mu      sync.Mutex
 	state   *state.State // of all that is committed
 	order   order

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,7 +38,6 @@ type Journal struct {
 
 	durable atomic.Uint64 // index up to which all is flushed
 	grown   atomic.Int64
-	saving  sync.Mutex // held while a map is saved
 
 	// Guarded by the owner's mutex.
 	parts []commit.Lent // scratch
@@ -151,8 +149,6 @@ const checkpointEntry = 256 << 10
 
 // Save writes a checkpoint, which replaces the entries up to an index.
 func (j *Journal) Save(ctx context.Context, cut func() (*state.Image, journal.Index)) error {
-	j.saving.Lock()
-	defer j.saving.Unlock()
 	c, index := cut()
 	defer c.Release()
 	grown := j.grown.Load()
