@@ -97,6 +97,15 @@ func TestLogOfAClientSaysThatAnOutageIsOver(t *testing.T) {
 	eventually(t, "the end of the outage is logged", func() bool { return strings.Contains(log.String(), "following the server again") })
 }
 
+// The log for debugging says where a server listens.
+func TestLogSaysWhereAServerListens(t *testing.T) {
+	t.Parallel()
+	var log lockedLog
+	s := startServer(t, ServerOptions{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	want := "msg=listening port=publisher endpoint=" + s.Endpoints().Publisher + "\n"
+	eventually(t, "the endpoint is logged", func() bool { return strings.Contains(log.String(), want) })
+}
+
 // Events are readable in a log of JSON.
 func TestLinkEventInJSON(t *testing.T) {
 	t.Parallel()

@@ -87,7 +87,11 @@ func (l *Log) Connection(e sockets.Event, port string, comings bool) {
 			level, text = slog.LevelInfo, "client disconnected"
 		}
 	}
-	attrs := []slog.Attr{slog.String("port", port), slog.String("remote", e.Remote)}
+	at := slog.String("remote", e.Remote)
+	if e.Remote == "" { // not about a connection
+		at = slog.String("endpoint", e.Endpoint)
+	}
+	attrs := []slog.Attr{slog.String("port", port), at}
 	switch {
 	case denied != nil:
 		attrs = append(attrs, identity(denied.Request.PublicKey().String(), denied.Request.PublicKey().IsZero(), denied.Request.Username())...)
