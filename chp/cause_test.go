@@ -70,7 +70,7 @@ func TestCausesOfEvents(t *testing.T) {
 func TestCauseResync(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asOurs)
-	c := follow(t, ClientOptions{}, s)
+	c := followScripted(t, ClientOptions{}, s)
 	s.answer(10, pub{"gone", 1, "x"}, pub{"same", 2, "x"}, pub{"other", 3, "x"})
 	must(t, c.WaitActive(testContext(t)))
 	w := openWatch(t, c)

@@ -1,13 +1,12 @@
 package chp
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
-	"sync/atomic"
-	"time"
 
+	"clustermap/chp/internal/follow"
 	"clustermap/chp/internal/replica"
 	"clustermap/chp/internal/submit"
 	"clustermap/chp/internal/subtree"
@@ -36,44 +35,20 @@ import (
 //
 // All methods are safe for concurrent use.
 type Client struct {
-	// Immutable.
-	opts     ClientOptions           // without Security
-	security func() sockets.Security // a function, because printing one shows no secrets
-	servers  []address
+	opts     ClientOptions // without Security
 	subtrees subtree.Set
 	dialect  wire.Dialect
-	log      *slog.Logger // never waits
+	maxValue int // ClientOptions.MaxValueSize as the caller set it
+
+	replica  replica.Replica
+	writer   *submit.Writer
+	follower *follow.Follower
+	refused  refusals
 	logs     *lograte.Queue
-	ctx      context.Context // ends with Close
-	cancel   context.CancelFunc
-	ended    chan struct{} // closed when run has returned
-
-	status *status
-	writer *submit.Writer
-
-	id         string // wire.Client
-	generation uint64 // of the last session; owned by run
-	maxValue   int    // ClientOptions.MaxValueSize as the caller set it
-
-	replica replica.Replica
 
 	mu     sync.Mutex
 	closed bool
 	leases sync.WaitGroup // their goroutines; grows under mu
-
-	silent  atomic.Bool // the server of the current session has sent nothing yet
-	refused refusals
-	syncs   atomic.Uint64
-	gaps    atomic.Uint64
-	updates atomic.Uint64
-	stale   atomic.Uint64
-	kept    atomic.Int64
-
-	attempts atomic.Uint64 // to connect; for tests
-
-	resyncs    []resyncLimit // one for each server; owned by the session
-	complaints lograte.Limiter
-	links      links // owned by run
 }
 
 // NewClient returns a client, which starts to connect to its first server at once. If
@@ -83,7 +58,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	go c.run()
+	c.follower.Start()
 	return c, nil
 }
 
@@ -94,28 +69,22 @@ func newClient(o ClientOptions) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{
-		opts:     o,
-		servers:  servers,
-		dialect:  wire.DialectOf(o.Model),
-		subtrees: subtree.New(o.Subtrees),
-		logs:     lograte.NewQueue(o.Logger.Handler()),
-		ended:    make(chan struct{}),
-		status:   newStatus(servers),
-		resyncs:  make([]resyncLimit, len(servers)),
-
-		complaints: lograte.Limiter{First: complaintFirst, Most: complaintMost, Size: maxComplaints},
-	}
-	c.security, c.opts.Security = func() sockets.Security { return o.Security }, sockets.Security{}
-	c.log = c.logs.Logger()
-	c.id = wire.NewID()
+	c := &Client{opts: o, maxValue: maxValue, dialect: wire.DialectOf(o.Model), subtrees: subtree.New(o.Subtrees), logs: lograte.NewQueue(o.Logger.Handler())}
+	c.opts.Security = sockets.Security{}
 	c.replica.SetUp(o.WatchQueue)
-	c.maxValue = maxValue
 	c.writer = submit.New(submit.Options{
 		SendQueue: o.SendQueue, MaxValue: o.MaxValueSize, Sequence: c.Sequence, Wait: c.WaitActive,
 		Foreign: func(key []byte) bool { return !c.subtrees.Contains(key) },
 	})
-	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.follower = follow.New(follow.Options{
+		Servers: servers, Subtrees: c.subtrees, Model: o.Model, Dialect: c.dialect,
+		Security: func() sockets.Security { return o.Security }, Dial: o.Dial,
+		HeartbeatTimeout: o.HeartbeatTimeout, SyncTimeout: o.SyncTimeout, SendQueue: o.SendQueue,
+		MaxMapBytes: o.MaxMapBytes, MaxMessage: min(maxMaxValueSize, o.MaxMapBytes) + maxOverhead, KeepOnEmpty: o.KeepOnEmpty,
+		OnState: o.OnState, OnFailure: o.OnFailure, OnLink: c.onLink, Log: c.logs.Logger(),
+		Refused: c.refused.add, Replica: &c.replica, Writer: c.writer,
+		DeletedBytes: o.deletedBytes, Restless: o.restless,
+	})
 	return c, nil
 }
 
@@ -125,10 +94,9 @@ func newClient(o ClientOptions) (*Client, error) {
 // continue to return the last state. Close may be called more than once.
 func (c *Client) Close() error {
 	c.writer.Finish() // first: updates in flight end with ErrClosed, not as uncertain
-	c.status.close()
+	c.follower.Leave()
 	c.writer.Close() // before the session, which would drop queued updates
-	c.cancel()
-	<-c.ended
+	c.follower.Close()
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
@@ -142,35 +110,27 @@ func (c *Client) Close() error {
 // returns a [*NotActiveError], which says for each server why the client does not follow
 // it, and wraps ctx.Err(). It returns ErrClosed if the client is closed.
 func (c *Client) WaitActive(ctx context.Context) error {
-	err := c.status.waitActive(ctx)
+	err := c.follower.WaitActive(ctx)
 	if err == nil || errors.Is(err, ErrClosed) {
 		return err
 	}
-	if e := c.status.notActive(err, c.silent.Load()); e != nil {
-		return e
-	}
-	return nil // it has become ACTIVE just now
+	return c.notActive(err) // nil if it has become ACTIVE just now
 }
 
 // explain returns the error of a context, with the reasons why the client does not follow
 // a server if it does not.
-func (c *Client) explain(err error) error {
-	if e := c.status.notActive(err, c.silent.Load()); e != nil {
-		return e
-	}
-	return err
-}
+func (c *Client) explain(err error) error { return cmp.Or(c.notActive(err), err) }
 
 // State returns the state of the client.
 func (c *Client) State() State {
-	state, _ := c.status.get()
+	state, _ := c.follower.State()
 	return state
 }
 
 // Server returns the server that the client follows or is trying to follow, as named in
 // ClientOptions. It returns "" before the first attempt and after Close.
 func (c *Client) Server() string {
-	_, server := c.status.get()
+	_, server := c.follower.State()
 	return server
 }
 
@@ -221,33 +181,19 @@ type ClientStats struct {
 
 // Stats returns the current counters.
 func (c *Client) Stats() ClientStats {
-	state, server := c.status.get()
+	state, server := c.follower.State()
 	watches, lagged := c.replica.Watches()
+	n := c.follower.Stats()
 	return ClientStats{
 		State: state, Server: server, Keys: c.Len(), Sequence: c.Sequence(),
-		Syncs: c.syncs.Load(), Gaps: c.gaps.Load(), Updates: c.updates.Load(), Stale: c.stale.Load(),
-		Lagged: lagged, Watches: watches, Refused: c.refused.counts(), Kept: int(c.kept.Load()),
+		Syncs: n.Syncs, Gaps: n.Gaps, Updates: n.Updates, Stale: n.Stale,
+		Lagged: lagged, Watches: watches, Refused: c.refused.counts(), Kept: n.Kept,
 	}
 }
 
-// setState sets the state and calls OnState if it changed.
-func (c *Client) setState(state State, server string) {
-	if c.status.set(state, server) {
-		c.reportState(state, server)
+// onLink reports a change of the link to a server to the application.
+func (c *Client) onLink(kind LinkKind, server, former string, err error) {
+	if c.opts.OnLink != nil {
+		c.opts.OnLink(LinkEvent{Kind: kind, Server: server, Former: former, Sequence: c.Sequence(), Err: err})
 	}
 }
-
-func (c *Client) reportState(state State, server string) {
-	c.log.Debug("state changed", "state", state.String(), "server", server)
-	if c.opts.OnState != nil && c.ctx.Err() == nil {
-		c.opts.OnState(state, server)
-	}
-}
-
-// progressEvery returns the number of bytes of updates after which the server reports
-// progress at the latest.
-func (c *Client) progressEvery() int { return max(c.opts.SendQueue/4, 1) }
-
-// settled is how long a session must have been ACTIVE for the next failure to count as
-// the first.
-const settled = time.Second

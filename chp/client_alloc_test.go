@@ -5,8 +5,6 @@ import (
 	"testing"
 
 	"clustermap/chp/internal/submit"
-	"clustermap/chp/internal/subtree"
-	"clustermap/internal/kvmsg"
 	"clustermap/internal/testenv"
 )
 
@@ -29,7 +27,7 @@ func TestClientGetAllocatesNothing(t *testing.T) {
 
 func TestClientApplyAllocatesNothing(t *testing.T) {
 	c := idleClient(t, ClientOptions{})
-	s := begin(t, c, 0)
+	begin(t, c, 0)
 	c.writer.Begin(&submit.Server{Session: nowhere{}})
 	defer c.writer.Close()
 	for range 1000 { // so that it looks for its own updates
@@ -44,34 +42,15 @@ func TestClientApplyAllocatesNothing(t *testing.T) {
 		batch = append(batch, p)
 	}
 	wire, spans := wireBatch(t, batch...)
-	scratch := append(spans[:0:0], spans...)
 	apply := func() {
-		s.stream.last = 0
-		kept, err := s.stream.filter(wire, append(scratch[:0], spans...))
-		if err != nil || len(kept) != len(spans) {
-			t.Fatal(len(kept), err)
-		}
-		c.apply(s, wire, kept)
+		c.replica.Apply(wire, spans, 200)
+		c.writer.Applied(wire, spans)
 	}
 	for range 2000 {
 		apply()
 	}
 	if n := testenv.Allocs(0, 1000, apply); n != 0 {
 		t.Errorf("%v allocations for %d updates, want 0", n, len(spans))
-	}
-}
-
-func TestClientIntakeAllocatesNothing(t *testing.T) {
-	wire, spans := wireBatch(t, pub{"/a/1", 1, "x"}, pub{"/b/1", 2, "y"}, hugz(2))
-	some := subtree.New([]string{"/a/", "/b/1"})
-	in := &intake{refused: new(refusals), wanted: &some}
-	scratch := append(spans[:0:0], spans...)
-	if n := testenv.Allocs(0, 1000, func() {
-		if kept := in.sift(wire, append(scratch[:0], spans...), kvmsg.KindHUGZ, hugzTag); len(kept) != 3 {
-			t.Fatal(len(kept))
-		}
-	}); n != 0 {
-		t.Errorf("%v allocations, want 0", n)
 	}
 }
 

@@ -103,7 +103,7 @@ func TestClientApplySyncFails(t *testing.T) {
 func TestClientApplySyncGivesUp(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asPlain)
-	c := follow(t, ClientOptions{}, s)
+	c := followScripted(t, ClientOptions{}, s)
 	s.answer(7)
 	var b Batch
 	b.Set("/a", []byte("1"))

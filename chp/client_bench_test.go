@@ -19,7 +19,7 @@ func benchBatch(b *testing.B, keys, from int) []pub {
 }
 
 // BenchmarkClientApply measures a replica's work for a KVPUB once it is read and hashed:
-// sequence check, log, index, and the queues of its watches.
+// log, index, and the queues of its watches.
 func BenchmarkClientApply(b *testing.B) {
 	for _, keys := range []int{10_000, 1_000_000} {
 		for _, watches := range []int{0, 1, 10} {
@@ -41,16 +41,11 @@ func BenchmarkClientApply(b *testing.B) {
 					})
 				}
 				wire, spans := wireBatch(b, benchBatch(b, keys, 1)...)
-				kept := append(spans[:0:0], spans...)
 				b.ReportAllocs()
 				b.ResetTimer()
 				for i := 0; i < b.N; i += len(spans) {
-					s.stream.last = 0
-					accepted, err := s.stream.filter(wire, append(kept[:0], spans...))
-					if err != nil || len(accepted) != len(spans) {
-						b.Fatal(len(accepted), err)
-					}
-					c.apply(s, wire, accepted)
+					c.replica.Apply(wire, spans, int64(len(spans)))
+					c.writer.Applied(wire, spans)
 				}
 				b.StopTimer()
 				c.replica.Close()
@@ -65,7 +60,7 @@ func BenchmarkWatch(b *testing.B) {
 	for _, form := range []string{"Next", "NextBatch"} {
 		b.Run(form, func(b *testing.B) {
 			c := idleClient(b, ClientOptions{})
-			s := begin(b, c, 0)
+			begin(b, c, 0)
 			w := openWatch(b, c)
 			must(b, w.NextBatch(b.Context(), func(Event) bool { return true }))
 			wire, spans := wireBatch(b, benchBatch(b, 1000, 0)...)
@@ -73,7 +68,7 @@ func BenchmarkWatch(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; i < b.N; i += len(spans) {
 				b.StopTimer()
-				c.apply(s, wire, spans)
+				c.replica.Apply(wire, spans, 0)
 				b.StartTimer()
 				events := 0
 				if form == "NextBatch" {

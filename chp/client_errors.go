@@ -2,8 +2,8 @@ package chp
 
 import (
 	"errors"
-	"fmt"
 
+	"clustermap/chp/internal/follow"
 	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/subtree"
 	"clustermap/chp/internal/watch"
@@ -39,19 +39,19 @@ var (
 
 	// ErrUnreachable is reported when a connection to a server could not be established.
 	// The error also wraps the reason, such as syscall.ECONNREFUSED.
-	ErrUnreachable = errors.New("chp: the server cannot be reached")
+	ErrUnreachable = follow.ErrUnreachable
 
 	// ErrDisconnected is reported when a connection to a server ended. The error also
 	// wraps the reason.
-	ErrDisconnected = errors.New("chp: the connection to the server broke")
+	ErrDisconnected = follow.ErrDisconnected
 
 	// ErrSilent is reported when the client leaves a server that has sent nothing for
 	// ClientOptions.SyncTimeout or HeartbeatTimeout.
-	ErrSilent = errors.New("chp: the server is silent")
+	ErrSilent = follow.ErrSilent
 
 	// ErrMapTooLarge is reported when the client leaves a server whose map, or the part in
 	// ClientOptions.Subtrees, is larger than ClientOptions.MaxMapBytes.
-	ErrMapTooLarge = errors.New("chp: the server's map is too large for this client")
+	ErrMapTooLarge = follow.ErrMapTooLarge
 
 	// ErrStandby is reported to ClientOptions.OnFailure when a server is not the active
 	// one of its pair. The client tries the next server at once, and this one again
@@ -79,37 +79,24 @@ var (
 // socket is of another type or has another security mechanism, it denies the client's
 // credentials, or it does not speak ZMTP. Queued updates fail with this error and are
 // not sent; the client continues to read, and the next update tries again.
-type CollectorError struct {
-	Server string // as ClientOptions.Servers names it
-	Err    error
-}
-
-func (e *CollectorError) Error() string {
-	return fmt.Sprintf("chp: the collector of %s does not accept this client: %v", e.Server, e.Err)
-}
-
-// Unwrap returns Err.
-func (e *CollectorError) Unwrap() error { return e.Err }
-
-// MarshalText returns the text of Error.
-func (e *CollectorError) MarshalText() ([]byte, error) { return []byte(e.Error()), nil }
+//
+// Its fields are Server, as ClientOptions names it, and Err.
+type CollectorError = follow.CollectorError
 
 // MixedError reports that the connections of a client to one server have reached
 // different ones, as can happen if several servers are behind one name, or behind a
 // balancer of connections. The client follows none of them and tries again. Servers that
 // announce no identity, of earlier versions and of other implementations, cannot be told
 // apart from each other.
-type MixedError struct {
-	Server string // as ClientOptions.Servers names it
+//
+// Its fields are strings: Server, as ClientOptions names it, and Remote and Other, the
+// addresses that two of the connections have reached. They can be equal, behind a balancer.
+type MixedError = follow.MixedError
 
-	// Remote and Other are the addresses that two of the connections have reached. They
-	// can be equal, behind a balancer.
-	Remote, Other string
-}
-
-func (e *MixedError) Error() string {
-	return fmt.Sprintf("chp: the connections to %s reach different servers, at %s and %s", e.Server, e.Remote, e.Other)
-}
+// GapError reports that updates between two sequences did not arrive. The client then
+// fetches a new snapshot. Its fields are After, the last sequence that arrived, and Next,
+// the one that showed the gap.
+type GapError = follow.GapError
 
 // SubtreeError reports a malformed subtree. Valid are "", a subtree such as "/a/b/",
 // and a single key. Retrying with the same text fails again.

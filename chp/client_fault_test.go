@@ -3,7 +3,6 @@ package chp
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"strings"
 	"syscall"
@@ -12,13 +11,12 @@ import (
 
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/wake"
-	"clustermap/sockets"
 )
 
 // activeClient makes a client ACTIVE at a server whose snapshot is at 10.
 func activeClient(t testing.TB, s *scripted, o ClientOptions, snapshot ...pub) *Client {
 	t.Helper()
-	c := follow(t, o, s)
+	c := followScripted(t, o, s)
 	s.subscribed("HUGZ", 1)
 	s.answer(10, snapshot...)
 	must(t, c.WaitActive(testContext(t)))
@@ -96,7 +94,7 @@ func TestClientServerRestarts(t *testing.T) {
 func TestClientMalformedMessages(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asPlain)
-	c := follow(t, ClientOptions{MaxValueSize: 1000}, s)
+	c := followScripted(t, ClientOptions{MaxValueSize: 1000}, s)
 	stop := s.beat(0)
 	id, _ := s.ask()
 	stop()
@@ -181,15 +179,15 @@ func TestClientClose(t *testing.T) {
 
 	nobody := newScripted(t, asPlain)
 	nobody.close()
-	c := follow(t, ClientOptions{}, nobody)
+	c := followScripted(t, ClientOptions{}, nobody)
 	closed("unreachable", c, calls(c)...)
 
 	s := newScripted(t, asPlain)
-	c = follow(t, ClientOptions{}, s)
+	c = followScripted(t, ClientOptions{}, s)
 	s.subscribed("HUGZ", 1)
 	closed("before HUGZ", c, calls(c)...)
 
-	c = follow(t, ClientOptions{}, s)
+	c = followScripted(t, ClientOptions{}, s)
 	stop := s.beat(0)
 	id, _ := s.ask()
 	stop()
@@ -206,34 +204,6 @@ func TestClientClose(t *testing.T) {
 	}
 	if c.State() != StateInitial || c.Server() != "" {
 		t.Errorf("after Close the client is %v at %q", c.State(), c.Server())
-	}
-}
-
-// Two servers that both answer nothing must not make the client spin.
-func TestClientBacksOff(t *testing.T) {
-	t.Parallel()
-	c := idleClient(t, ClientOptions{})
-	c.servers = make([]address, 3)
-	for failures, most := range map[int]time.Duration{1: 0, 2: 0, 3: backOffFirst, 6: 2 * backOffFirst, 9: 4 * backOffFirst, 1000: backOffMost} {
-		for range 100 {
-			d := c.backOff(failures)
-			if d > most || d < most/2 {
-				t.Errorf("after %d failures: %v, want up to %v", failures, d, most)
-			}
-		}
-	}
-	gap, broken := &GapError{1, 3}, fmt.Errorf("%w: %w", ErrDisconnected, &sockets.PeerError{Remote: "x", Err: net.ErrClosed})
-	for _, test := range []struct {
-		active bool
-		err    error
-		want   int
-	}{{true, gap, 1}, {false, gap, 1}, {true, broken, 1}, {false, broken, 2}, {true, ErrSilent, 2}, {false, ErrUnreachable, 2}} {
-		if got := c.successor(1, test.active, test.err); got != test.want {
-			t.Errorf("after %v, active %v: server %d, want %d", test.err, test.active, got, test.want)
-		}
-	}
-	if got := c.successor(2, true, ErrSilent); got != 0 {
-		t.Errorf("after the last server comes %d", got)
 	}
 }
 
@@ -262,7 +232,7 @@ func TestWaitsTellWhyThereIsNoServer(t *testing.T) {
 
 	// A server that is connected and sends nothing has not failed yet.
 	s := newScripted(t, asOurs)
-	mute := follow(t, ClientOptions{}, s)
+	mute := followScripted(t, ClientOptions{}, s)
 	s.ask()
 	short, cancel = context.WithTimeout(testContext(t), 20*time.Millisecond)
 	defer cancel()

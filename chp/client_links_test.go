@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"clustermap/chp/internal/submit"
-	"clustermap/internal/wake"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -143,12 +141,8 @@ func TestClientConnectionsAreOne(t *testing.T) {
 func wantUplink(t *testing.T, c *Client) {
 	t.Helper()
 	eventually(t, "the client has its three connections", func() bool {
-		_ = c.Set(wake.Ended, "three", []byte("v")) // a new session opens the third for an update
-		connected := false
-		c.writer.Inspect(func(s *submit.Server) {
-			connected = s != nil && s.Uplink != nil && s.Uplink.(*uplink).known.Load() && s.Session.(*session).ctx.Err() == nil
-		})
-		return connected
+		_, err := c.SetSync(testContext(t), "three", []byte("v"))
+		return err == nil
 	})
 }
 

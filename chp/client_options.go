@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"clustermap/chp/internal/follow"
 	"clustermap/chp/internal/subtree"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/option"
@@ -152,30 +153,22 @@ type ClientOptions struct {
 	// same as for a server: see ServerOptions.Logger.
 	Logger *slog.Logger
 
-	// deletedBytes bounds the memory for deletions during a join. 0 means
-	// maxDeletedBytes; tests set less.
+	// deletedBytes bounds the memory for deletions during a join. 0 means the default; tests set
+	// less.
 	deletedBytes int
 
 	// restless skips the waits between sessions, for tests.
 	restless bool
 }
 
-// address is one server's endpoints.
-type address struct {
-	name      string // as in ClientOptions.Servers
-	snapshot  string // P; empty in Clone model 1
-	publisher string // P+1; P in Clone model 1
-	collector string // P+2
-}
-
 // withDefaults validates o and returns a copy with the defaults filled in, and the
 // servers' addresses. The error joins those of all invalid fields.
-func (o ClientOptions) withDefaults() (ClientOptions, []address, error) {
+func (o ClientOptions) withDefaults() (ClientOptions, []follow.Address, error) {
 	var faults []error
 	bad := func(field, format string, args ...any) {
 		faults = append(faults, option.New("chp", field, format, args...))
 	}
-	var servers []address
+	var servers []follow.Address
 	if len(o.Servers) == 0 {
 		bad("Servers", "is empty")
 	}
@@ -241,7 +234,6 @@ func (o ClientOptions) withDefaults() (ClientOptions, []address, error) {
 	if !wire.DialectOf(o.Model).Snapshots {
 		o.KeepOnEmpty = true
 	}
-	setDefault(&o.deletedBytes, maxDeletedBytes)
 	o.Logger = loggerOr(o.Logger)
 	o.Servers = slices.Clone(o.Servers)
 	o.Subtrees = slices.Clone(o.Subtrees)

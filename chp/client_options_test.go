@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/follow"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -21,9 +22,9 @@ func TestClientOptionsDefaults(t *testing.T) {
 		o.SendQueue != 4<<20 || o.MaxValueSize != 16<<20 || o.Logger == nil {
 		t.Errorf("defaults are %+v", o)
 	}
-	want := []address{
-		{"tcp://127.0.0.1:5556", "tcp://127.0.0.1:5556", "tcp://127.0.0.1:5557", "tcp://127.0.0.1:5558"},
-		{"tcp://[::1]:7000", "tcp://[::1]:7000", "tcp://[::1]:7001", "tcp://[::1]:7002"},
+	want := []follow.Address{
+		{Name: "tcp://127.0.0.1:5556", Snapshot: "tcp://127.0.0.1:5556", Publisher: "tcp://127.0.0.1:5557", Collector: "tcp://127.0.0.1:5558"},
+		{Name: "tcp://[::1]:7000", Snapshot: "tcp://[::1]:7000", Publisher: "tcp://[::1]:7001", Collector: "tcp://[::1]:7002"},
 	}
 	for i, server := range servers {
 		if server != want[i] {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/follow"
 	"clustermap/chp/internal/submit"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/loopback"
@@ -202,7 +203,7 @@ func TestStoppedServerIsPassed(t *testing.T) {
 	if c.Server() != server.Endpoints().Snapshot {
 		t.Errorf("the client follows %s", c.Server())
 	}
-	if err := <-failures; !errors.Is(err, errOvertaken) {
+	if err := <-failures; !errors.Is(err, follow.ErrOvertaken) {
 		t.Errorf("of the first server it said %v", err)
 	}
 }

@@ -1,9 +1,7 @@
 package chp
 
 import (
-	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -13,7 +11,7 @@ func TestLogOfAServerThatIsAway(t *testing.T) {
 	s := newScripted(t, asOurs)
 	var log lockedLog
 	failures := make(chan error, 100)
-	c := follow(t, ClientOptions{Logger: log.logger(), OnFailure: func(_ string, err error) {
+	c := followScripted(t, ClientOptions{Logger: log.logger(), OnFailure: func(_ string, err error) {
 		select {
 		case failures <- err:
 		default:
@@ -33,13 +31,5 @@ func TestLogOfAServerThatIsAway(t *testing.T) {
 	lost, unreachable := strings.Index(text, "lost the server"), strings.Index(text, "cannot reach the server")
 	if lost < 0 || unreachable < lost {
 		t.Errorf("want that the server was lost, and then that it cannot be reached:\n%s", text)
-	}
-}
-
-// A failure with an address and a port has the same cause as one with another.
-func TestCauseWithoutAddress(t *testing.T) {
-	t.Parallel()
-	if got := causeOf(fmt.Errorf("to 127.0.0.1:4711: %w", syscall.ECONNREFUSED)); got != "connection refused" {
-		t.Error(got)
 	}
 }

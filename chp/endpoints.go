@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 
+	"clustermap/chp/internal/follow"
 	"clustermap/chp/internal/wire"
 	netlink "clustermap/internal/link"
 	"clustermap/internal/option"
@@ -73,13 +74,13 @@ func (b site) open() bool {
 }
 
 // parseServer derives a server's three endpoints from the text that names it.
-func parseServer(name string, d wire.Dialect) (address, error) {
+func parseServer(name string, d wire.Dialect) (follow.Address, error) {
 	b, err := parseSite(name, false)
 	if err != nil {
-		return address{}, err
+		return follow.Address{}, err
 	}
 	snapshot, publisher, collector := d.Ports()
-	return address{name: name, snapshot: b.at(snapshot), publisher: b.at(publisher), collector: b.at(collector)}, nil
+	return follow.Address{Name: name, Snapshot: b.at(snapshot), Publisher: b.at(publisher), Collector: b.at(collector)}, nil
 }
 
 // sites returns where the server listens. The options were checked.

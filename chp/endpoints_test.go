@@ -30,7 +30,7 @@ func TestEndpointNames(t *testing.T) {
 		{longest, longest + "+1", longest + "+2"},
 	} {
 		a, err := parseServer(c.text, wire.DialectOf(ModelSix))
-		if err != nil || a.snapshot != c.text || a.publisher != c.publisher || a.collector != c.collector {
+		if err != nil || a.Snapshot != c.text || a.Publisher != c.publisher || a.Collector != c.collector {
 			t.Errorf("%s: %+v, %v", c.text, a, err)
 		}
 	}

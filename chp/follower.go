@@ -10,13 +10,13 @@ import (
 	"strings"
 	"time"
 
+	"clustermap/chp/internal/follow"
 	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/state"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
 	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
-	"clustermap/internal/lograte"
 	"clustermap/internal/mutate"
 	"clustermap/internal/wake"
 	"clustermap/sockets"
@@ -73,7 +73,7 @@ func (s *Server) outranks(h *baseHead) bool {
 // follow follows the active server until ctx ends, and reconnects when the connection
 // breaks. serving ends with the server.
 func (s *Server) follow(ctx, serving context.Context) {
-	complaints := lograte.Limiter{First: complaintFirst, Most: complaintMost, Size: maxComplaints}
+	complaints := follow.Complaints()
 	wait, since := followAgain, time.Now()
 	for ctx.Err() == nil {
 		f := &follower{server: s}
@@ -87,7 +87,7 @@ func (s *Server) follow(ctx, serving context.Context) {
 		} else if time.Since(since) > s.pair.timeout {
 			level = slog.LevelWarn
 		}
-		if due, _ := complaints.Due(level.String(), causeOf(err), time.Now()); due {
+		if due, _ := complaints.Due(level.String(), follow.Cause(err), time.Now()); due {
 			s.log.Log(ctx, level, "does not follow the active server", "server", s.opts.Pair.Peer, "error", err)
 		}
 		if !wake.Pause(ctx, wait) {
@@ -140,7 +140,7 @@ func (f *follower) follow(ctx, serving context.Context) error {
 	}
 	defer f.dealer.CloseContext(wake.Ended)
 	hooks.Prepare(f.dealer, f.prepare)
-	hooks.Scan(f.dealer, scanUpdate)
+	hooks.Scan(f.dealer, wire.ScanUpdate)
 	if err := f.dealer.Connect(o.Peer); err != nil {
 		return err
 	}

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"clustermap/internal/testenv"
 	"clustermap/sockets"
+
+	"go.uber.org/goleak"
 )
 
 const (

@@ -84,10 +84,10 @@ func (c *Client) keepAlive(ctx context.Context, key string, value []byte, ttl, e
 	var seq int64
 	for again := true; again; {
 		// What is set before the first snapshot comes back after it.
-		syncs, began = max(c.syncs.Load(), 1), time.Now()
+		syncs, began = max(c.follower.Syncs(), 1), time.Now()
 		var err error
 		seq, err = l.set(ctx)
-		lost := c.syncs.Load() != syncs || c.State() != StateActive
+		lost := c.follower.Syncs() != syncs || c.State() != StateActive
 		if again = errors.Is(err, ErrUncertain) && lost && ctx.Err() == nil; err != nil && !again {
 			return nil, err
 		}
@@ -95,7 +95,7 @@ func (c *Client) keepAlive(ctx context.Context, key string, value []byte, ttl, e
 	due := l.every - time.Since(began)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed || c.ctx.Err() != nil {
+	if c.closed || c.follower.Context().Err() != nil {
 		return nil, ErrClosed
 	}
 	ctx, l.cancel = context.WithCancel(ctx)
@@ -170,7 +170,7 @@ func (l *Lease) run(ctx context.Context, next time.Duration, seq int64, syncs ui
 			l.delete(seq)
 			return
 		}
-		syncs = c.syncs.Load()
+		syncs = c.follower.Syncs()
 		due.Reset(l.every)
 		soon, cancel := context.WithTimeout(ctx, l.every)
 		now, err := l.set(soon)
@@ -194,11 +194,11 @@ func (l *Lease) run(ctx context.Context, next time.Duration, seq int64, syncs ui
 func (l *Lease) wait(ctx context.Context, due <-chan time.Time, syncs uint64) bool {
 	c := l.client
 	for {
-		state, changed := c.status.watch()
-		if ctx.Err() != nil || c.ctx.Err() != nil {
+		state, changed := c.follower.Watch()
+		if ctx.Err() != nil || c.follower.Context().Err() != nil {
 			return false
 		}
-		if state == StateActive && c.syncs.Load() != syncs {
+		if state == StateActive && c.follower.Syncs() != syncs {
 			return true
 		}
 		select {
@@ -208,7 +208,7 @@ func (l *Lease) wait(ctx context.Context, due <-chan time.Time, syncs uint64) bo
 			return true
 		case <-changed:
 		case <-ctx.Done():
-		case <-c.ctx.Done():
+		case <-c.follower.Context().Done():
 		}
 	}
 }
@@ -237,7 +237,7 @@ func (l *Lease) delete(seq int64) {
 			return
 		}
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, leaseGoodbye)
+	ctx, cancel := context.WithTimeout(c.follower.Context(), leaseGoodbye)
 	defer cancel()
 	_ = c.Delete(ctx, l.key) // without it the key expires
 }

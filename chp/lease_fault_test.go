@@ -21,7 +21,7 @@ func testLeaseLateEchoes(t *testing.T, absent bool) {
 	t.Parallel()
 	ctx := testContext(t)
 	s := newScripted(t, asPlain)
-	c := follow(t, ClientOptions{}, s)
+	c := followScripted(t, ClientOptions{}, s)
 	s.answer(7)
 	leased := make(chan *Lease, 1)
 	go func() {
@@ -63,7 +63,7 @@ func TestLeaseBeginsAcrossRestart(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	s := newScripted(t, asPlain)
-	c := follow(t, ClientOptions{}, s)
+	c := followScripted(t, ClientOptions{}, s)
 	s.answer(7)
 	leased := make(chan error, 1)
 	go func() {
@@ -89,7 +89,7 @@ func TestLeaseBeginsOnlyAcrossFaults(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	s := newScripted(t, asPlain)
-	c := follow(t, ClientOptions{}, s)
+	c := followScripted(t, ClientOptions{}, s)
 	s.answer(7)
 	must(t, c.WaitActive(ctx))
 	leased := make(chan error, 1)

@@ -13,7 +13,7 @@ func TestLinkEvents(t *testing.T) {
 	first, second := newScripted(t, asOurs), newScripted(t, asOurs)
 	events := make(chan LinkEvent, 100)
 	var log lockedLog
-	c := follow(t, ClientOptions{OnLink: func(e LinkEvent) { events <- e }, Logger: log.logger()}, first, second)
+	c := followScripted(t, ClientOptions{OnLink: func(e LinkEvent) { events <- e }, Logger: log.logger()}, first, second)
 	next := func(kind LinkKind, s *scripted, sequence int64, former string) LinkEvent {
 		t.Helper()
 		e := <-events

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 )
 
 // leaves returns options with a channel that gets the errors for which a client leaves
@@ -31,7 +30,7 @@ func TestClientLeavesAServerWhoseSnapshotIsTooLarge(t *testing.T) {
 			t.Parallel()
 			s := newScripted(t, ours)
 			o, left := leaves(ClientOptions{MaxMapBytes: 64 << 10})
-			c := follow(t, o, s)
+			c := followScripted(t, o, s)
 			stop := s.beat(0)
 			defer stop()
 			id, _ := s.ask()
@@ -67,7 +66,7 @@ func TestClientLeavesAServerWhoseSnapshotDoesNotEnd(t *testing.T) {
 			t.Parallel()
 			s := newScripted(t, true)
 			o, left := leaves(ClientOptions{MaxMapBytes: 256 << 10, Subtrees: []string{"/k", "/v"}})
-			follow(t, o, s)
+			followScripted(t, o, s)
 			stop := s.beat(0)
 			defer stop()
 			id, _ := s.ask()
@@ -120,18 +119,6 @@ func TestClientLeavesAServerWhoseMapBecomesTooLarge(t *testing.T) {
 		}
 		for len(left) > 0 {
 			<-left
-		}
-	}
-}
-
-// TestClientAsksSeldomForAMapThatIsTooLarge: it waits a second, and longer each time.
-func TestClientAsksSeldomForAMapThatIsTooLarge(t *testing.T) {
-	t.Parallel()
-	var r relapses
-	for want := time.Second; want < 2*relapseMost; want *= 2 {
-		most := min(want, relapseMost)
-		if d := r.ended(0, 0, ErrMapTooLarge); d < most/2 || d > most {
-			t.Errorf("it waits %v, want %v to %v", d, most/2, most)
 		}
 	}
 }

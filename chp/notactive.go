@@ -2,13 +2,10 @@ package chp
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
 	"strings"
 
-	"clustermap/sockets"
-	"clustermap/zmtp"
+	"clustermap/chp/internal/follow"
 )
 
 // NotActiveError reports that a client did not become ACTIVE before a context ended, and
@@ -44,18 +41,7 @@ type ServerFault struct {
 // mechanism, it is of another Clone model, the map is larger than ClientOptions.MaxMapBytes,
 // or the host does not exist. It reports false as long as the name of the server has
 // addresses that were not tried. The client tries again all the same.
-func (f ServerFault) Permanent() bool {
-	if f.untried {
-		return false
-	}
-	for _, err := range []error{ErrModel, ErrMapTooLarge, zmtp.ErrRefused, zmtp.ErrMechanism, sockets.ErrServerKey} {
-		if errors.Is(f.Err, err) {
-			return true
-		}
-	}
-	name, ok := errors.AsType[*net.DNSError](f.Err)
-	return ok && name.IsNotFound
-}
+func (f ServerFault) Permanent() bool { return !f.untried && follow.Permanent(f.Err) }
 
 // MarshalJSON implements json.Marshaler: it writes Err as its text.
 func (f ServerFault) MarshalJSON() ([]byte, error) {
@@ -70,37 +56,18 @@ func (f ServerFault) MarshalJSON() ([]byte, error) {
 	}{fields(f), text})
 }
 
-// Phase is how far a client's attempt to follow a server has come.
-type Phase uint8
+// Phase is how far a client's attempt to follow a server has come. String returns idle,
+// connecting, subscribing, snapshot or active.
+type Phase = follow.Phase
 
 // Phases of an attempt, in their order.
 const (
-	PhaseIdle        Phase = iota // no attempt is under way
-	PhaseConnecting               // not all connections are established
-	PhaseSubscribing              // connected; the server has not confirmed the subscriptions
-	PhaseSnapshot                 // subscribed; the snapshot is incomplete
-	PhaseActive                   // the client follows the server
+	PhaseIdle        Phase = follow.PhaseIdle        // no attempt is under way
+	PhaseConnecting  Phase = follow.PhaseConnecting  // not all connections are established
+	PhaseSubscribing Phase = follow.PhaseSubscribing // connected; the server has not confirmed the subscriptions
+	PhaseSnapshot    Phase = follow.PhaseSnapshot    // subscribed; the snapshot is incomplete
+	PhaseActive      Phase = follow.PhaseActive      // the client follows the server
 )
-
-// String returns idle, connecting, subscribing, snapshot or active.
-func (p Phase) String() string {
-	switch p {
-	case PhaseIdle:
-		return "idle"
-	case PhaseConnecting:
-		return "connecting"
-	case PhaseSubscribing:
-		return "subscribing"
-	case PhaseSnapshot:
-		return "snapshot"
-	case PhaseActive:
-		return "active"
-	}
-	return fmt.Sprintf("Phase(%d)", uint8(p))
-}
-
-// MarshalText returns the text of String.
-func (p Phase) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 func (e *NotActiveError) Error() string {
 	text := fmt.Appendf(nil, "chp: no server to follow: %v", e.Err)
@@ -161,75 +128,13 @@ func (f ServerFault) progress() string {
 	return "the client follows it"
 }
 
-// attempt counts the attempts of a client at one of its servers. status.mu guards it.
-type attempt struct {
-	ServerFault
-	running int // attempts under way
-}
-
-// began, reached and ended note the phases of an attempt at the server with an index.
-func (s *status) began(index int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a := &s.attempts[index]
-	a.running++
-	a.Phase = max(a.Phase, PhaseConnecting)
-}
-
-func (s *status) reached(index int, p Phase) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.attempts[index].Phase = p
-}
-
-func (s *status) ended(index int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a := &s.attempts[index]
-	if a.running--; a.running > 0 {
-		a.Phase = PhaseConnecting
-	} else {
-		a.Phase = PhaseIdle
-	}
-}
-
-// fail records why an attempt failed, unless the failure before it says more: being
-// overtaken says less than any, and that a connection broke or could not be made less than
-// that the peer is not a CHP server, whose connections may end in any way. untried says that
-// the server's name has an address at which no attempt has failed lately.
-func (s *status) fail(index int, err error, untried bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a := &s.attempts[index]
-	a.untried = untried
-	if a.Err != nil && errors.Is(err, errOvertaken) {
-		return
-	}
-	broken := errors.Is(err, ErrDisconnected) || errors.Is(err, ErrUnreachable)
-	if foreign(a.Err) && broken && !(ServerFault{Err: err}).Permanent() {
-		return
-	}
-	a.Err = err
-}
-
-// foreign reports whether an error says that the peer is not a CHP server.
-func foreign(err error) bool {
-	return errors.Is(err, zmtp.ErrVersion) || errors.Is(err, zmtp.ErrMalformed) || errors.Is(err, zmtp.ErrIncompatible)
-}
-
-// notActive returns an error if the client is not ACTIVE. silent reports whether the
-// server of a client that is SYNCING has sent nothing yet.
-func (s *status) notActive(err error, silent bool) *NotActiveError {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.state == StateActive {
-		return nil
-	}
+// notActive returns an error that wraps err, or nil if the client is ACTIVE.
+func (c *Client) notActive(err error) error {
 	e := &NotActiveError{Err: err}
-	for _, a := range s.attempts {
-		fault := a.ServerFault
-		fault.Silent = silent && s.state == StateSyncing && s.server == fault.Server
-		e.Servers = append(e.Servers, fault)
+	if c.follower.Attempts(func(server string, p Phase, err error, silent, untried bool) {
+		e.Servers = append(e.Servers, ServerFault{Server: server, Phase: p, Err: err, Silent: silent, untried: untried})
+	}) {
+		return nil
 	}
 	return e
 }

@@ -19,7 +19,7 @@ func notActive(t testing.TB, c *Client) *NotActiveError {
 	t.Helper()
 	err := c.WaitActive(wake.Ended)
 	var e *NotActiveError
-	if !errors.As(err, &e) || !errors.Is(err, context.Canceled) || len(e.Servers) != len(c.servers) {
+	if !errors.As(err, &e) || !errors.Is(err, context.Canceled) || len(e.Servers) != len(c.opts.Servers) {
 		t.Fatalf("WaitActive returns %v", err)
 	}
 	return e
@@ -77,7 +77,7 @@ func TestNotActiveNamesEachServer(t *testing.T) {
 func TestNotActiveTellsPhases(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asPlain) // confirms subscriptions by HUGZ only
-	c := follow(t, ClientOptions{}, s)
+	c := followScripted(t, ClientOptions{}, s)
 	phase := func(want Phase, text string) ServerFault {
 		t.Helper()
 		var f ServerFault
@@ -111,63 +111,6 @@ func TestNotActiveTellsPhases(t *testing.T) {
 	} {
 		if got := phase.String(); got != want {
 			t.Errorf("phase %d is %q, want %q", phase, got, want)
-		}
-	}
-}
-
-// An attempt that another one overtook does not hide why an earlier one failed, and a
-// server that was never tried is called so.
-func TestNotActiveKeepsTheCause(t *testing.T) {
-	t.Parallel()
-	s := newStatus([]address{{name: "a"}, {name: "b"}})
-	s.began(0)
-	s.began(0)
-	s.fail(0, ErrUnreachable, false)
-	s.ended(0)
-	s.fail(0, errOvertaken, false)
-	e := s.notActive(context.DeadlineExceeded, false)
-	if f := e.Servers[0]; f.Phase != PhaseConnecting || f.Err != ErrUnreachable {
-		t.Errorf("one attempt of two goes on: %v, %v", f.Phase, f.Err)
-	}
-	s.ended(0)
-	const want = "chp: no server to follow: context deadline exceeded: a: the server cannot be reached; b: not tried yet"
-	e = s.notActive(context.DeadlineExceeded, false)
-	if f := e.Servers[0]; f.Phase != PhaseIdle || e.Error() != want {
-		t.Errorf("%v: %v, want %s", f.Phase, e, want)
-	}
-	s.set(StateActive, "a")
-	if e := s.notActive(context.DeadlineExceeded, false); e != nil {
-		t.Errorf("an ACTIVE client: %v", e)
-	}
-	s.set(StateInitial, "a")
-	if e := s.notActive(context.DeadlineExceeded, false); e.Servers[0].Err != nil {
-		t.Errorf("a failure from before the client was ACTIVE: %v", e)
-	}
-	s.began(1)
-	if e := s.notActive(context.DeadlineExceeded, false); !strings.HasSuffix(e.Error(), "a: not tried yet; b: no answer yet") {
-		t.Errorf("%v", e)
-	}
-}
-
-// That the peer is not a CHP server stays the reason when another connection to it breaks,
-// but not when it says something else.
-func TestNotActiveSaysMost(t *testing.T) {
-	t.Parallel()
-	s := newStatus([]address{{name: "a"}})
-	foreign := fmt.Errorf("%w: %w", ErrUnreachable, zmtp.ErrVersion)
-	for _, step := range []struct{ err, want error }{
-		{ErrDisconnected, ErrDisconnected},
-		{foreign, foreign},
-		{ErrDisconnected, foreign},
-		{fmt.Errorf("%w: refused", ErrUnreachable), foreign},
-		{ErrStandby, ErrStandby},
-		{foreign, foreign},
-		{fmt.Errorf("%w: %w", ErrUnreachable, zmtp.ErrRefused), zmtp.ErrRefused},
-		{ErrDisconnected, ErrDisconnected},
-	} {
-		s.fail(0, step.err, false)
-		if f := s.notActive(context.DeadlineExceeded, false).Servers[0]; !errors.Is(f.Err, step.want) {
-			t.Errorf("after %v: %v, want %v", step.err, f.Err, step.want)
 		}
 	}
 }

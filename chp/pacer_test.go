@@ -69,33 +69,6 @@ func TestBurstDoesNotDisconnectWhoReads(t *testing.T) {
 	t.Error("the subscriber was disconnected")
 }
 
-// A replica that is disconnected again and again soon after it has joined waits
-// longer each time; one that follows for a while begins anew.
-func TestRelapsesWaitLonger(t *testing.T) {
-	t.Parallel()
-	var r relapses
-	if d := r.ended(time.Second, relapseBytes, nil); d != 0 {
-		t.Errorf("the first time it waits %v", d)
-	}
-	for want := relapseFirst; want < 2*relapseMost; want *= 2 {
-		if r.ended(0, relapseBytes, nil) != 0 { // never ACTIVE: for backOff to say
-			t.Error("a session that was never ACTIVE is a relapse")
-		}
-		d, most := r.ended(time.Second, relapseBytes, nil), min(want, relapseMost)
-		if d < most/2 || d > most {
-			t.Errorf("it waits %v, want %v to %v", d, most/2, most)
-		}
-	}
-	if r.ended(relapseSoon, relapseBytes, nil) != 0 || r.ended(time.Second, relapseBytes, nil) != 0 {
-		t.Error("after a long session the next one is not the first")
-	}
-	for range 100 {
-		if d := r.ended(time.Second, relapseBytes, nil); d > relapseMost {
-			t.Errorf("it waits %v", d)
-		}
-	}
-}
-
 // A client whose server is restarted again and again, or whose connections break
 // as often, is no slow replica: it is ACTIVE again at once, the last time as the first.
 func TestBreaksAreNoRelapses(t *testing.T) {

@@ -89,7 +89,7 @@ func TestLogOfAClientSaysThatAnOutageIsOver(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asOurs)
 	var log lockedLog
-	c := follow(t, ClientOptions{Logger: slog.New(warnings{log.logger().Handler()})}, s) // what a logger shows by default
+	c := followScripted(t, ClientOptions{Logger: slog.New(warnings{log.logger().Handler()})}, s) // what a logger shows by default
 	s.answer(1)
 	must(t, c.WaitActive(testContext(t)))
 	s.kvpub(pub{"k", 20, "after a gap"})

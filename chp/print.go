@@ -8,7 +8,7 @@ import (
 
 // String returns the client's servers and its state.
 func (c *Client) String() string {
-	state, server := c.status.get()
+	state, server := c.follower.State()
 	if server == "" {
 		return fmt.Sprintf("chp.Client(%s, %v)", strings.Join(c.opts.Servers, " "), state)
 	}

@@ -29,7 +29,7 @@ func TestPrintingShowsNoSecret(t *testing.T) {
 	idle := func(security sockets.Security) *Client {
 		c, err := newClient(ClientOptions{Servers: []string{"tcp://127.0.0.1:1"}, Security: security, Logger: quiet()})
 		must(t, err)
-		close(c.ended)
+		c.follower.Start()
 		t.Cleanup(func() { must(t, c.Close()) })
 		return c
 	}

@@ -3,6 +3,8 @@ package chp
 import (
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 	"testing"
 
 	"clustermap/sockets"
@@ -22,10 +24,11 @@ func TestRefusalAfterAnotherAttempt(t *testing.T) {
 	_, err = c.SetSync(ctx, "k", []byte("1"))
 	must(t, err)
 
-	members := func() int { return server.members.Known()[c.id] }
+	id := slices.Collect(maps.Keys(server.members.Known()))[0]
+	members := func() int { return server.members.Known()[id] }
 	before := members()
 	other, err := sockets.NewDealer(sockets.Options{Metadata: map[string]string{
-		"X-CHP": "clustermap/1", "X-CHP-Client": c.id, "X-CHP-Generation": "1000",
+		"X-CHP": "clustermap/1", "X-CHP-Client": id, "X-CHP-Generation": "1000",
 	}})
 	must(t, err)
 	must(t, other.Connect(server.Endpoints().Snapshot))

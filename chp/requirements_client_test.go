@@ -20,7 +20,7 @@ import (
 func TestC4C5Connections(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asPlain)
-	c := follow(t, ClientOptions{}, s)
+	c := followScripted(t, ClientOptions{}, s)
 	s.answer(1)
 	must(t, c.WaitActive(testContext(t)))
 	if s.connected("DEALER at P+0") != 1 || s.connected("SUB at P+1") != 1 || len(s.peers) != 2 {
@@ -38,7 +38,7 @@ func TestC6BeginsWithICANHAZ(t *testing.T) {
 	t.Parallel()
 	for _, ours := range []bool{asOurs, asPlain} {
 		s := newScripted(t, ours)
-		c := follow(t, ClientOptions{}, s)
+		c := followScripted(t, ClientOptions{}, s)
 		s.subscribed("k", 1)
 		if c.State() == StateActive {
 			t.Error("ACTIVE without a snapshot")
@@ -62,7 +62,7 @@ func TestC6BeginsWithICANHAZ(t *testing.T) {
 func TestC6SubscribesBeforeItAsks(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asPlain)
-	c := follow(t, ClientOptions{Subtrees: []string{"/a/", "/b/"}}, s)
+	c := followScripted(t, ClientOptions{Subtrees: []string{"/a/", "/b/"}}, s)
 	s.subscribed("/b/", 1)
 	s.subscribed("HUGZ", 1)
 	// An update of one subtree does not say that the other is subscribed to.
@@ -92,7 +92,7 @@ func TestC7SubtreeForm(t *testing.T) {
 		{asOurs, []string{"/a/key", "key", "/b/"}, []string{"/a/key", "/b/", "key"}},
 	} {
 		s := newScripted(t, test.ours)
-		c := follow(t, ClientOptions{Subtrees: test.subtrees}, s)
+		c := followScripted(t, ClientOptions{Subtrees: test.subtrees}, s)
 		var asked []string
 		for range test.want {
 			stop := s.beat(0)
@@ -115,7 +115,7 @@ func TestC7OneKeyOnly(t *testing.T) {
 	t.Parallel()
 	for _, ours := range []bool{asOurs, asPlain} {
 		s := newScripted(t, ours)
-		c := follow(t, ClientOptions{Subtrees: []string{"/a/k"}}, s)
+		c := followScripted(t, ClientOptions{Subtrees: []string{"/a/k"}}, s)
 		s.subscribed("HUGZ", 1)
 		s.answer(5, pub{"/a/k", 1, "x"}, pub{"/a/kk", 2, "x"}, pub{"/a/j", 3, "x"})
 		must(t, c.WaitActive(testContext(t)))
@@ -130,7 +130,7 @@ func TestC10AnyKVSYNCSequence(t *testing.T) {
 	t.Parallel()
 	for _, ours := range []bool{asOurs, asPlain} {
 		s := newScripted(t, ours)
-		c := follow(t, ClientOptions{}, s)
+		c := followScripted(t, ClientOptions{}, s)
 		s.answer(10, pub{"zero", 0, "a"}, pub{"huge", 1 << 62, "b"}, pub{"below zero", -1, "c"})
 		must(t, c.WaitActive(testContext(t)))
 		s.subscribed("x", 1)
@@ -145,7 +145,7 @@ func TestC10AnyKVSYNCSequence(t *testing.T) {
 func TestC12AppliesAfterKTHXBAI(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asPlain)
-	c := follow(t, ClientOptions{}, s)
+	c := followScripted(t, ClientOptions{}, s)
 	w := openWatch(t, c)
 	stop := s.beat(0)
 	id, _ := s.ask()
@@ -173,7 +173,7 @@ func TestC15DiscardsOldSequences(t *testing.T) {
 	t.Parallel()
 	for _, ours := range []bool{asOurs, asPlain} {
 		s := newScripted(t, ours)
-		c := follow(t, ClientOptions{}, s)
+		c := followScripted(t, ClientOptions{}, s)
 		s.subscribed("k", 1)
 		s.answer(10, pub{"k", 3, "snapshot"})
 		must(t, c.WaitActive(testContext(t)))
@@ -189,7 +189,7 @@ func TestC15DiscardsOldSequences(t *testing.T) {
 func TestC18EmptyValueDeletes(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asPlain)
-	c := follow(t, ClientOptions{}, s)
+	c := followScripted(t, ClientOptions{}, s)
 	s.answer(10, pub{"a", 3, "x"}, pub{"b", 4, "y"})
 	must(t, c.WaitActive(testContext(t)))
 	s.publish("a", 11, nil, "ttl=1699999999999\n", "") // as an expiry of the guide's server
@@ -205,7 +205,7 @@ func TestC18EmptyValueDeletes(t *testing.T) {
 func TestC20SilenceIsACrash(t *testing.T) {
 	t.Parallel()
 	first, second := newScripted(t, asPlain), newScripted(t, asPlain)
-	c := follow(t, ClientOptions{HeartbeatTimeout: 2 * time.Second}, first, second)
+	c := followScripted(t, ClientOptions{HeartbeatTimeout: 2 * time.Second}, first, second)
 	first.answer(10, pub{"k", 1, "first"})
 	must(t, c.WaitActive(testContext(t)))
 	stop := first.beat(10)
@@ -228,7 +228,7 @@ func TestC20SilenceIsACrash(t *testing.T) {
 func TestC27NoHUGZExpected(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asPlain)
-	c := follow(t, ClientOptions{HeartbeatTimeout: -1, SyncTimeout: 2 * time.Second}, s)
+	c := followScripted(t, ClientOptions{HeartbeatTimeout: -1, SyncTimeout: 2 * time.Second}, s)
 	id, _ := s.ask() // after SyncTimeout, for lack of a sign
 	s.kthxbai(id, 4, "")
 	must(t, c.WaitActive(testContext(t)))
@@ -247,9 +247,9 @@ func TestC22UUIDInEveryKVSET(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	s := newScripted(t, asPlain)
-	one := follow(t, ClientOptions{}, s)
+	one := followScripted(t, ClientOptions{}, s)
 	s.answer(1)
-	two := follow(t, ClientOptions{Subtrees: []string{"/a/"}}, s)
+	two := followScripted(t, ClientOptions{Subtrees: []string{"/a/"}}, s)
 	s.answer(1)
 	must(t, one.WaitActive(ctx))
 	must(t, two.WaitActive(ctx))
@@ -279,7 +279,7 @@ func TestC26KVSETForm(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	s := newScripted(t, asPlain)
-	c := follow(t, ClientOptions{}, s)
+	c := followScripted(t, ClientOptions{}, s)
 	s.answer(1)
 	big := strings.Repeat("v", 1<<20)
 	for _, test := range []struct {
@@ -310,7 +310,7 @@ func TestC28TurnsToTheBackup(t *testing.T) {
 	ctx := testContext(t)
 	first, second := newScripted(t, asOurs), newScripted(t, asOurs)
 	states := make(chan string, 100)
-	c := follow(t, ClientOptions{OnState: func(state State, server string) {
+	c := followScripted(t, ClientOptions{OnState: func(state State, server string) {
 		states <- state.String() + " " + map[string]string{first.name(): "first", second.name(): "second"}[server]
 	}}, first, second)
 	w := openWatch(t, c)
@@ -368,7 +368,7 @@ func TestC28SilentServerIsLeft(t *testing.T) {
 	passive, active := newScripted(t, asPlain), newScripted(t, asPlain)
 	stop := passive.beat(0) // alive all the time
 	defer stop()
-	c := follow(t, ClientOptions{SyncTimeout: 8 * time.Second}, passive, active)
+	c := followScripted(t, ClientOptions{SyncTimeout: 8 * time.Second}, passive, active)
 	passive.ask()
 	active.answer(3, pub{"k", 1, "v"})
 	wantContents(t, c, 3, map[string]string{"k": "v"})
@@ -389,7 +389,7 @@ func TestC28UnreachableServerIsLeft(t *testing.T) {
 	t.Parallel()
 	gone, there := newScripted(t, asOurs), newScripted(t, asOurs)
 	gone.close()
-	c := follow(t, ClientOptions{}, gone, there)
+	c := followScripted(t, ClientOptions{}, gone, there)
 	there.answer(3, pub{"k", 1, "v"})
 	wantContents(t, c, 3, map[string]string{"k": "v"})
 }
@@ -399,7 +399,7 @@ func TestC28UnreachableServerIsLeft(t *testing.T) {
 func TestC28BrokenSnapshot(t *testing.T) {
 	t.Parallel()
 	first, second := newScripted(t, asOurs), newScripted(t, asOurs)
-	c := follow(t, ClientOptions{}, first, second)
+	c := followScripted(t, ClientOptions{}, first, second)
 	id, _ := first.ask()
 	first.kvsync(id, pub{"half", 1, "x"})
 	first.close()

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"clustermap/chp/internal/subtree"
 	"clustermap/internal/interop"
 )
 
@@ -60,7 +59,7 @@ func TestLostTailAtForeignServer(t *testing.T) {
 func TestResyncsAreLimited(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asPlain)
-	c := follow(t, ClientOptions{}, s)
+	c := followScripted(t, ClientOptions{}, s)
 	s.answer(10)
 	must(t, c.WaitActive(testContext(t)))
 	s.kvpub(pub{"a", 20, "x"})
@@ -88,43 +87,5 @@ func TestResyncsAreLimited(t *testing.T) {
 	eventually(t, "all updates are applied", func() bool { v, _ := c.Get("a"); return string(v) == "49" })
 	if n := c.Stats().Syncs; n > 10 {
 		t.Errorf("%d snapshots for 50 updates", n)
-	}
-}
-
-// Waits between resynchronisations double up to a minute, and begin anew after a
-// time without any.
-func TestResyncLimit(t *testing.T) {
-	t.Parallel()
-	var l resyncLimit
-	now := time.Now()
-	for i, want := range []time.Duration{0, 1, 2, 4, 8, 16, 32, 60, 60} {
-		delay := l.delay(now)
-		if delay != want*time.Second {
-			t.Errorf("the %dth waits %v, want %v", i+1, delay, want*time.Second)
-		}
-		now = now.Add(delay)
-	}
-	if delay := l.delay(now.Add(time.Hour)); delay != 0 {
-		t.Errorf("after an hour it waits %v", delay)
-	}
-}
-
-// A HUGZ of a server that is not ours counts only once one has been right.
-func TestHeartbeatsOfOthers(t *testing.T) {
-	t.Parallel()
-	all := subtree.New(nil)
-	s := newStream(&all, false)
-	must(t, s.join([]int64{7}))
-	wantAdmitted(t, s, "a@8", hugz(3472328296227680304), hugz(0), hugz(100), pub{"a", 8, "x"})
-	if s.missing != nil {
-		t.Errorf("heartbeats that never were right led to %v", s.missing)
-	}
-	wantAdmitted(t, s, "", hugz(8), hugz(8))
-	if s.missing != nil {
-		t.Errorf("right heartbeats led to %v", s.missing)
-	}
-	wantAdmitted(t, s, "", hugz(9))
-	if s.missing == nil || *s.missing != (GapError{8, 9}) {
-		t.Errorf("a heartbeat ahead led to %v", s.missing)
 	}
 }

@@ -82,7 +82,7 @@ func TestC6SubscribesBeforeItAsksOurs(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asOurs)
 	gate := s.holdSubscriptions()
-	c := follow(t, ClientOptions{}, s)
+	c := followScripted(t, ClientOptions{}, s)
 	gate.reached()
 	time.Sleep(20 * time.Millisecond)
 	s.nobodyAsks()

@@ -198,7 +198,7 @@ func (s *scripted) kvset() kv {
 
 // follow makes a client of scripted servers. Its time-outs are long: only a
 // test of a time-out shortens them.
-func follow(t testing.TB, o ClientOptions, servers ...*scripted) *Client {
+func followScripted(t testing.TB, o ClientOptions, servers ...*scripted) *Client {
 	t.Helper()
 	for _, s := range servers {
 		o.Servers = append(o.Servers, s.name())

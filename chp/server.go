@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clustermap/chp/internal/collect"
+	"clustermap/chp/internal/follow"
 	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/snapshot"
 	"clustermap/chp/internal/wire"
@@ -402,9 +403,9 @@ func (s *Server) runClock(ctx context.Context) {
 
 // runCheckpoints writes checkpoints, and logs why it cannot.
 func (s *Server) runCheckpoints(ctx context.Context) {
-	complaints := lograte.Limiter{First: complaintFirst, Most: complaintMost, Size: maxComplaints}
+	complaints := follow.Complaints()
 	s.sequencer.RunCheckpoints(ctx, s.log, func(err error) {
-		if due, _ := complaints.Due("checkpoint", causeOf(err), time.Now()); due {
+		if due, _ := complaints.Due("checkpoint", follow.Cause(err), time.Now()); due {
 			s.log.Error("checkpoint failed", "error", err)
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"clustermap/internal/kvmsg"
 )
@@ -25,7 +24,7 @@ func TestStandbyNextServer(t *testing.T) {
 	t.Parallel()
 	passive, active := newScripted(t, asOurs), newScripted(t, asOurs)
 	failures := make(chan error, 100)
-	c := follow(t, ClientOptions{OnFailure: func(server string, err error) {
+	c := followScripted(t, ClientOptions{OnFailure: func(server string, err error) {
 		if server != passive.name() {
 			t.Errorf("%s failed: %v", server, err)
 		}
@@ -46,7 +45,7 @@ func TestStandbyOneServer(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asOurs)
 	var others atomic.Int64
-	c := follow(t, ClientOptions{OnFailure: func(_ string, err error) {
+	c := followScripted(t, ClientOptions{OnFailure: func(_ string, err error) {
 		if !errors.Is(err, ErrStandby) {
 			others.Add(1)
 		}
@@ -70,7 +69,7 @@ func TestStandbyOneServer(t *testing.T) {
 func TestStandbyUntilTakeover(t *testing.T) {
 	t.Parallel()
 	primary, backup := newScripted(t, asOurs), newScripted(t, asOurs)
-	c := follow(t, ClientOptions{}, primary, backup)
+	c := followScripted(t, ClientOptions{}, primary, backup)
 	primary.answer(3, pub{"a", 1, "1"}, pub{"b", 3, "2"})
 	must(t, c.WaitActive(testContext(t)))
 	primary.close()
@@ -92,7 +91,7 @@ func TestStandbyWhileActive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			first, second := newScripted(t, asOurs), newScripted(t, asOurs)
-			c := follow(t, ClientOptions{}, first, second)
+			c := followScripted(t, ClientOptions{}, first, second)
 			id, subtree := first.ask()
 			first.kvsync(id, pub{"k", 3, "first"})
 			first.kthxbai(id, 3, subtree)
@@ -111,7 +110,7 @@ func TestStandbyWhileActive(t *testing.T) {
 func TestStandbyOfOthers(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asPlain)
-	c := follow(t, ClientOptions{OnFailure: func(_ string, err error) { t.Error(err) }}, s)
+	c := followScripted(t, ClientOptions{OnFailure: func(_ string, err error) { t.Error(err) }}, s)
 	stop := s.beat(0)
 	id, subtree := s.ask()
 	stop()
@@ -121,39 +120,5 @@ func TestStandbyOfOthers(t *testing.T) {
 	wantContents(t, c, 3, map[string]string{"k": "v"})
 	if n := c.Stats().Refused[kvmsg.ReasonFrameCount]; n != 1 {
 		t.Errorf("%d messages refused, want 1", n)
-	}
-}
-
-// After each round of the servers there is a pause: 25 to 50 ms at first, and never
-// more than 250 ms. Rounds without a passive server are not its business.
-func TestStandbyPauses(t *testing.T) {
-	t.Parallel()
-	var p standby
-	p.ask(1, false)
-	if wait, ok := p.pause(2); ok || wait != 0 {
-		t.Errorf("%v, %v after a failure", wait, ok)
-	}
-	p.ask(1, true)
-	if wait, ok := p.pause(2); !ok || wait < standbyFirst/2 || wait > standbyMost {
-		t.Errorf("%v, %v after a round with a standby", wait, ok)
-	}
-	p.ask(1, true)
-	if wait, ok := p.pause(2); !ok || wait != 0 {
-		t.Errorf("%v, %v before the round is over", wait, ok)
-	}
-	p.ask(1, true)
-	if _, ok := p.pause(2); !ok {
-		t.Error("no pause after the second round")
-	}
-	p.ask(2, false)
-	if _, ok := p.pause(2); ok {
-		t.Error("a round without a standby is not left to others")
-	}
-	p.since = time.Now().Add(-time.Hour)
-	for range 100 {
-		p.ask(2, true)
-		if wait, ok := p.pause(2); !ok || wait < standbyMost/2 || wait > standbyMost {
-			t.Fatalf("%v, %v after an hour", wait, ok)
-		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"clustermap/chp/internal/follow"
 	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/hooks"
@@ -219,7 +220,7 @@ func ServerStatus(ctx context.Context, server string, security sockets.Security)
 	}
 	var st Status
 	if err := json.Unmarshal(text, &st); err != nil {
-		return Status{}, fmt.Errorf("%w: %w", errNotCHP, err)
+		return Status{}, fmt.Errorf("%w: %w", follow.ErrNotCHP, err)
 	}
 	st.Endpoint = server
 	return st, nil
@@ -241,7 +242,7 @@ func ask(ctx context.Context, server string, security sockets.Security, question
 		return nil, option.New("chp", "Servers", "%q %v", server, err)
 	}
 	for limit := firstHandshake; ; limit *= 2 {
-		text, err := askOnce(ctx, at.snapshot, security, question, answer, limit)
+		text, err := askOnce(ctx, at.Snapshot, security, question, answer, limit)
 		if ctx.Err() != nil || !errors.Is(err, sockets.ErrHandshakeTimeout) {
 			return text, err
 		}

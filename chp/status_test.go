@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/follow"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
@@ -159,7 +160,7 @@ func TestServerStatusSilent(t *testing.T) {
 	m, err = s.router.Recv(s.ctx)
 	must(t, err)
 	must(t, s.router.Send(s.ctx, m[0], []byte(wire.AnswerStatus), []byte("{")))
-	if err := <-result; !errors.Is(err, errNotCHP) {
+	if err := <-result; !errors.Is(err, follow.ErrNotCHP) {
 		t.Errorf("an answer that is not JSON: %v", err)
 	}
 }

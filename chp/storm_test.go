@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/follow"
 	"clustermap/internal/loopback"
 	"clustermap/internal/testenv"
 )
@@ -102,7 +103,7 @@ func TestStorm(t *testing.T) {
 	for i := range clients {
 		c, err := NewClient(ClientOptions{Servers: []string{fmt.Sprintf("tcp://%s:%d", host, port)}, OnFailure: func(_ string, err error) {
 			switch {
-			case errors.Is(err, errOvertaken):
+			case errors.Is(err, follow.ErrOvertaken):
 				overtaken.Add(1)
 			case errors.Is(err, ErrSilent):
 				silent.Add(1)
@@ -127,8 +128,8 @@ func TestStorm(t *testing.T) {
 		}
 		var attempts, syncs uint64
 		for _, c := range clients {
-			syncs += c.syncs.Load()
-			attempts += c.attempts.Load()
+			syncs += c.follower.Syncs()
+			attempts += c.follower.Stats().Attempts
 		}
 		t.Logf("%s: %d clients with %d keys after %v: %d attempts, %d snapshots; given up as silent %d, overtaken %d; refused %d; others %d",
 			run, len(clients), *stormKeys, time.Since(begun).Round(time.Millisecond), attempts, syncs,

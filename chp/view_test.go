@@ -200,7 +200,7 @@ func TestViewFollowsResync(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asOurs)
 	log := make(chan string, 100)
-	c := follow(t, ClientOptions{}, s)
+	c := followScripted(t, ClientOptions{}, s)
 	v, err := NewView(c, "", ViewOptions[int]{OnChange: viewLog[int](log)})
 	must(t, err)
 	defer v.Close()

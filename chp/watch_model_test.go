@@ -77,7 +77,7 @@ func TestWatchAgainstModel(t *testing.T) {
 				model[p.key] = p.value
 			}
 		}
-		var s *session
+		var s *played
 		var watches []*watcher
 		for range 300 {
 			switch n := random.IntN(20); {
@@ -167,7 +167,7 @@ func TestWatchConcurrently(t *testing.T) {
 			}
 		})
 	}
-	var s *session
+	var s *played
 	for n := range last + 1 {
 		value := fmt.Sprint(n)
 		if n%1000 == 0 {
@@ -175,14 +175,13 @@ func TestWatchConcurrently(t *testing.T) {
 			continue
 		}
 		s.play(t, pub{"counter", int64(n), value}, pub{fmt.Sprint("k", n%50), int64(n) + 1, value})
-		s.stream.last = int64(n)
 	}
 	readers.Wait()
 }
 
 func TestWatchAllocatesNothing(t *testing.T) {
 	c := idleClient(t, ClientOptions{})
-	s := begin(t, c, 0)
+	begin(t, c, 0)
 	w := openWatch(t, c)
 	must(t, w.NextBatch(testContext(t), func(Event) bool { return true }))
 	var batch []pub
@@ -197,13 +196,13 @@ func TestWatchAllocatesNothing(t *testing.T) {
 	}
 	ctx := testContext(t)
 	for range 2000 { // let the log reach its steady state
-		c.apply(s, wire, spans)
+		c.replica.Apply(wire, spans, 64)
 		must(t, w.NextBatch(ctx, count))
 	}
 	if n := testenv.Allocs(0, 1000, func() {
-		c.apply(s, wire, spans)
+		c.replica.Apply(wire, spans, 64)
 		must(t, w.NextBatch(ctx, count))
-		c.apply(s, wire, spans)
+		c.replica.Apply(wire, spans, 64)
 		for range spans {
 			if _, err := w.Next(ctx); err != nil {
 				t.Fatal(err)

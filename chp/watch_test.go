@@ -36,25 +36,26 @@ func (nowhere) Send([]byte, int, *buf.Chunk) error { return nil }
 func (nowhere) GiveUp()                            {}
 func (nowhere) Leave(done <-chan struct{})         { <-done }
 
+// played is a session of an idle client that the test plays.
+type played struct {
+	client  *Client
+	replica *replica.Map
+}
+
 // begin makes a session of an idle client ACTIVE, with a snapshot at cut.
-func begin(t testing.TB, c *Client, cut int64, snapshot ...pub) *session {
+func begin(t testing.TB, c *Client, cut int64, snapshot ...pub) *played {
 	t.Helper()
-	s := &session{client: c, server: c.servers[0], replica: replica.NewMap(store.Options{MinSegment: 1 << 10}, nil)}
-	s.requests = c.subtrees
-	s.stream = newStream(&s.requests, false)
-	must(t, s.stream.join([]int64{cut}))
+	s := &played{c, replica.NewMap(store.Options{MinSegment: 1 << 10}, nil)}
 	applyTo(t, &s.replica.Map, snapshot...)
-	c.install(s)
+	c.replica.Replace(s.replica, cut)
 	return s
 }
 
 // play applies KVPUBs in one batch.
-func (s *session) play(t testing.TB, messages ...pub) {
+func (s *played) play(t testing.TB, messages ...pub) {
 	t.Helper()
 	wire, spans := wireBatch(t, messages...)
-	spans, err := s.stream.filter(wire, spans)
-	must(t, err)
-	s.client.apply(s, wire, spans)
+	s.client.replica.Apply(wire, spans, messages[len(messages)-1].seq)
 }
 
 func openWatch(t testing.TB, c *Client, subtrees ...string) *Watch {
@@ -135,10 +136,10 @@ func TestWatchUUIDAndProperties(t *testing.T) {
 	id := []byte("0123456789abcdef")
 	for _, properties := range []string{"", "ttl=30\n", "a=" + strings.Repeat("x", 300) + "\n"} {
 		s.replica.Put([]byte("k"), 1, nil, nil, []byte("v"))
-		wire := kvmsg.AppendRecord(nil, []byte("k"), s.stream.last+1, id, []byte(properties), []byte(strings.Repeat("v", 300)))
+		wire := kvmsg.AppendRecord(nil, []byte("k"), c.Sequence()+1, id, []byte(properties), []byte(strings.Repeat("v", 300)))
 		size, tag, _, err := kvmsg.Inspect(wire, kvmsg.FromServer, 0)
 		must(t, err)
-		c.replica.Apply(wire, []buf.Span{{End: uint32(size), Tag: tag}}, s.stream.last+1)
+		c.replica.Apply(wire, []buf.Span{{End: uint32(size), Tag: tag}}, c.Sequence()+1)
 		for {
 			e, err := w.Next(testContext(t))
 			must(t, err)
@@ -304,10 +305,6 @@ func TestWatchNextBatch(t *testing.T) {
 	w := openWatch(t, c)
 	for i := range int64(10) {
 		s.play(t, pub{"k", i + 1, "v"}, pub{"l", i + 100, ""}, pub{"m", i + 200, "v"})
-		if i == 0 {
-			s.stream.last = 0
-		}
-		s.stream.last = i + 1
 	}
 	var got []string
 	take := func(n int) {

@@ -15,7 +15,8 @@
 //	internal/kvmsg ◀── internal/timer ◀── chp/internal/state ◀── chp
 //	internal/kvmsg, sockets ◀── chp/internal/wire ◀── chp
 //	internal/kvmsg ◀── chp/internal/subtree ◀── chp
-//	chp/internal/ledger ◀── chp/internal/submit ◀── chp
+//	chp/internal/ledger ◀── chp/internal/submit ◀── chp/internal/follow ◀── chp
+//	chp/internal/replica, chp/internal/wire ◀── chp/internal/follow
 //	chp/internal/subtree, internal/store, internal/timer ◀── chp/internal/watch ◀── chp
 //	chp/internal/watch, chp/internal/state ◀── chp/internal/replica ◀── chp
 //	chp/internal/wire, chp/internal/state ◀── chp/internal/snapshot ◀── chp
@@ -186,6 +187,15 @@ var rules = []struct {
 		path: "chp/internal/subtree",
 		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg"},
 		std:  []string{"net", "os/exec"},
+	},
+	{
+		path: "chp/internal/follow",
+		own: []string{
+			"internal/buf", "internal/closed", "internal/hooks", "internal/invariants", "internal/ipcpath", "internal/kvmsg", "internal/link", "internal/lograte", "internal/mutate", "internal/store", "internal/timer", "internal/wake",
+			"chp/internal/ledger", "chp/internal/replica", "chp/internal/state", "chp/internal/submit", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets",
+		},
+		std: []string{"net/http"},
+		out: []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},
 	{
 		path: "chp/internal/submit",
@@ -407,7 +417,7 @@ func TestDirection(t *testing.T) {
 var rooms = []string{module + "/internal/bounds", module + "/internal/connection", module + "/internal/engine", module + "/internal/fanout", module + "/internal/link", module + "/internal/queue", module + "/internal/route", module + "/internal/subscriber", module + "/internal/topic"}
 
 // linked lists the libraries that use the syntax of endpoints.
-var linked = []string{module + "/chp", module + "/patterns/freelance", module + "/internal/command"}
+var linked = []string{module + "/chp", module + "/chp/internal/follow", module + "/patterns/freelance", module + "/internal/command"}
 
 // TestRooms checks that only package sockets imports its internal packages.
 func TestRooms(t *testing.T) {

@@ -114,3 +114,7 @@ func (w Want) AppendEnd(dst []byte, sequence int64, fresh bool) []byte {
 
 // EndSize returns the most bytes that AppendEnd appends.
 func (w Want) EndSize() int { return 64 + len(newMapProperties) + len(w.Subtree) }
+
+// ScanUpdate finds, checks and hashes the update at the start of b, if it is valid and
+// in canonical form: a client or a passive server gets it so (hooks.Scan).
+func ScanUpdate(b []byte) (size int, tag uint64) { return kvmsg.Scan(b, kvmsg.FromServer, 0) }

@@ -1,4 +1,4 @@
-package chp
+package follow
 
 import (
 	"fmt"
@@ -60,8 +60,7 @@ const (
 // isCommand reports whether m, in canonical form, is the command with this key.
 func isCommand(m []byte, key string) bool { return string(kvmsg.Record(m).Key()) == key }
 
-// GapError reports that updates between two sequences did not arrive. The client then
-// fetches a new snapshot.
+// GapError is chp.GapError.
 type GapError struct {
 	After int64 // the last sequence that arrived
 	Next  int64 // the one that showed the gap

@@ -1,4 +1,4 @@
-package chp
+package follow
 
 import (
 	"context"
@@ -12,12 +12,12 @@ import (
 )
 
 // apply applies KVPUBs as they arrive, until the session fails.
-func (s *session) apply() error {
-	c := s.client
-	c.install(s)
-	defer c.uninstall(s)
+func (s *Session) apply() error {
+	f := s.owner
+	f.install(s)
+	defer f.uninstall(s)
 	defer s.hearInproc()()
-	s.watchdog.expect(earSubscriber, c.silence())
+	s.watchdog.expect(earSubscriber, f.silence())
 	for {
 		if s.stream.missing != nil {
 			if err := s.resync(); err != nil {
@@ -35,23 +35,23 @@ func (s *session) apply() error {
 		}
 		if s.stream.beats > 0 {
 			s.stream.beats = 0
-			c.writer.Beat()
+			f.opts.Writer.Beat()
 		}
 	}
 }
 
 // take applies those of the received messages that are new.
-func (s *session) take() error {
-	c, wire, spans := s.client, s.batch.Wire(), s.batch.Spans()
+func (s *Session) take() error {
+	f, wire, spans := s.owner, s.batch.Wire(), s.batch.Spans()
 	s.arrived += int64(buf.Extent(spans))
 	spans, err := s.stream.filter(wire, spans)
 	if len(spans) > 0 {
-		c.apply(s, wire, spans)
+		f.apply(s, wire, spans)
 		if err == nil {
 			err = s.fits(s.replica.LiveBytes())
 		}
 	} else {
-		c.tidy() // a HUGZ: there is time
+		f.tidy() // a HUGZ: there is time
 	}
 	s.countStale()
 	return err
@@ -61,8 +61,8 @@ func (s *session) take() error {
 // such as refusals, until the function that it returns is called. Only an inproc
 // connection needs that: it has no reader, so Prepare runs in the goroutine that
 // receives.
-func (s *session) hearInproc() (stop func()) {
-	if s.unneeded.Load() || !strings.HasPrefix(s.server.snapshot, schemeInproc) {
+func (s *Session) hearInproc() (stop func()) {
+	if s.unneeded.Load() || !strings.HasPrefix(s.server.Snapshot, "inproc://") {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -81,53 +81,58 @@ func (s *session) hearInproc() (stop func()) {
 
 // tidy lets the store free memory that it no longer needs. Work that remains after a
 // few portions waits for the next HUGZ, so that it does not delay updates.
-func (c *Client) tidy() {
+func (f *Follower) tidy() {
 	for range tidyPortions {
-		if !c.replica.Tidy(store.TidyPortion) {
+		if !f.opts.Replica.Tidy(store.TidyPortion) {
 			return
 		}
 	}
 }
 
-// tidyPortions is the number of portions that a client tidies at a time: some
-// milliseconds.
-const tidyPortions = 32
+const (
+	// tidyPortion is the number of bytes of the log that are checked under one hold of the
+	// replica's mutex.
+	tidyPortion = 256 << 10
 
-func (s *session) countStale() {
+	// tidyPortions is the number of portions at a time: some milliseconds.
+	tidyPortions = 32
+)
+
+func (s *Session) countStale() {
 	if s.stream.stale > 0 {
-		s.client.stale.Add(s.stream.stale)
+		s.owner.counts.stale.Add(s.stream.stale)
 		s.stream.stale = 0
 	}
 }
 
 // install makes a session's map the client's and lets updates be sent.
-func (c *Client) install(s *session) {
-	c.replica.Replace(s.replica, s.stream.sequence())
-	c.kept.Store(int64(s.kept))
-	c.syncs.Add(1)
-	c.writer.Begin(&submit.Server{
+func (f *Follower) install(s *Session) {
+	f.opts.Replica.Replace(s.replica, s.stream.sequence())
+	f.counts.kept.Store(int64(s.kept))
+	f.counts.syncs.Add(1)
+	f.opts.Writer.Begin(&submit.Server{
 		Session: s, Uplink: s.writerUplink(), Ours: s.ours, ReportsRefusals: s.reportsRefusals, MaxValue: s.maxValue,
 		Reply: s.applied.Load(), Sequence: s.stream.sequence(),
 	})
-	c.setState(StateActive, s.server.name)
-	c.linked(s.server.name)
+	f.setState(StateActive, s.server.Name)
+	f.linked(s.server.Name)
 }
 
 // uninstall undoes install: updates wait for the next session, and those that were sent
 // are kept for it or become uncertain. The state stays readable.
-func (c *Client) uninstall(s *session) {
-	changed := c.status.set(StateInitial, s.server.name)
-	c.writer.End()
+func (f *Follower) uninstall(s *Session) {
+	changed := f.status.set(StateInitial, s.server.Name)
+	f.opts.Writer.End()
 	if changed {
-		c.reportState(StateInitial, s.server.name)
+		f.reportState(StateInitial, s.server.Name)
 	}
 }
 
 // apply applies a batch of KVPUBs, and recognizes the client's own updates. It does not
 // allocate.
-func (c *Client) apply(s *session, wire []byte, spans []buf.Span) {
-	c.replica.Apply(wire, spans, s.stream.sequence())
-	c.updates.Add(uint64(len(spans)))
+func (f *Follower) apply(s *Session, wire []byte, spans []buf.Span) {
+	f.opts.Replica.Apply(wire, spans, s.stream.sequence())
+	f.counts.updates.Add(uint64(len(spans)))
 
-	c.writer.Applied(wire, spans) // now Get finds what a SetSync that returns has set
+	f.opts.Writer.Applied(wire, spans) // now Get finds what a SetSync that returns has set
 }

@@ -1,4 +1,4 @@
-package chp
+package follow
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 	"net"
 	"syscall"
 	"time"
+
+	"clustermap/internal/lograte"
 )
 
 // A client tries an unreachable server twice a second, and a passive server the active one
@@ -17,14 +19,19 @@ const (
 	maxComplaints  = 64 // servers and causes
 )
 
+// Complaints returns a limiter for the causes of failures.
+func Complaints() *lograte.Limiter {
+	return &lograte.Limiter{First: complaintFirst, Most: complaintMost, Size: maxComplaints}
+}
+
 // complain logs why a session, or an attempt at one, ended, unless the same cause was
 // logged recently.
-func (c *Client) complain(s *session, err error, next int) {
-	log, omitted := c.complaints.Due(s.server.name, causeOf(err), time.Now())
+func (f *Follower) complain(s *Session, err error, next int) {
+	log, omitted := f.complaints.Due(s.server.Name, Cause(err), time.Now())
 	if !log {
 		return
 	}
-	attrs := []any{"server", s.server.name, "error", err, "next", c.servers[next].name}
+	attrs := []any{"server", s.server.Name, "error", err, "next", f.opts.Servers[next].Name}
 	if omitted > 0 {
 		attrs = append(attrs, slog.Int("repeated", omitted))
 	}
@@ -35,13 +42,13 @@ func (c *Client) complain(s *session, err error, next int) {
 	case s.joined.Load():
 		text = "lost the server"
 	}
-	c.log.Warn(text, attrs...)
-	c.links.warned = true
+	f.opts.Log.Warn(text, attrs...)
+	f.links.warned = true
 }
 
-// causeOf returns the text of the root cause of a failure, without the addresses
+// Cause returns the text of the root cause of a failure, without the addresses
 // and ports that differ each time.
-func causeOf(err error) string {
+func Cause(err error) string {
 	var number syscall.Errno
 	var name *net.DNSError
 	switch {
@@ -53,7 +60,7 @@ func causeOf(err error) string {
 	if mixed := (*MixedError)(nil); errors.As(err, &mixed) {
 		return "mixed"
 	}
-	for _, cause := range []error{ErrSilent, ErrStandby, ErrMapTooLarge, errOvertaken, errNotCHP, errNoSubscription} {
+	for _, cause := range []error{ErrSilent, ErrStandby, ErrMapTooLarge, ErrOvertaken, ErrNotCHP, errNoSubscription} {
 		if errors.Is(err, cause) {
 			return cause.Error()
 		}

@@ -1,4 +1,4 @@
-package chp
+package follow
 
 import (
 	"math/rand/v2"
@@ -12,7 +12,7 @@ import (
 // standsBy ends the session if a batch of the snapshot connection contains STANDBY, and
 // reports whether it did. The rest of the batch is dropped: an incomplete snapshot is
 // useless, and a complete one stays as it is.
-func (s *session) standsBy(b *hooks.Batch) bool {
+func (s *Session) standsBy(b *hooks.Batch) bool {
 	for _, span := range b.Spans() {
 		if wire.IsStandby(b.Wire()[span.Start:span.End]) && wire.Ours((*sockets.Peer)(b.Peer())) {
 			s.fail(ErrStandby)

@@ -1,4 +1,4 @@
-package chp
+package follow
 
 import (
 	"errors"
@@ -11,25 +11,25 @@ import (
 // after a broken connection, a gap, or too many deletions during a join, because that
 // server is alive or will soon be back. It changes to the next server after silence or
 // a failed attempt.
-func (c *Client) run() {
-	defer close(c.ended)
+func (f *Follower) run() {
+	defer close(f.ended)
 	index, failures := 0, 0
 	var relapses relapses
 	var standby standby
 	for {
 		var relapse time.Duration
-		s, failed := c.reach(index)
+		s, failed := f.reach(index)
 		failures += failed
 		standby.ask(failed, false)
 		if s != nil {
 			active, err := s.follow()
-			if c.ctx.Err() != nil {
+			if f.ctx.Err() != nil {
 				return
 			}
-			c.unlinked(err)
+			f.unlinked(err)
 			if active >= settled {
 				failures = 0
-				c.complaints.Forget(s.server.name)
+				f.complaints.Forget(s.server.Name)
 			}
 			if active > 0 {
 				standby.reset()
@@ -40,14 +40,14 @@ func (c *Client) run() {
 				failures++
 			}
 			relapse = relapses.ended(active, s.arrived, err)
-			index = c.successor(s.index, active > 0, err)
-			c.failed(s, err, index)
+			index = f.successor(s.index, active > 0, err)
+			f.failed(s, err, index)
 		}
-		wait := c.backOff(failures)
-		if w, ok := standby.pause(len(c.servers)); ok {
+		wait := f.backOff(failures)
+		if w, ok := standby.pause(len(f.opts.Servers)); ok {
 			wait = w
 		}
-		if !c.pause(max(wait, relapse)) {
+		if !f.pause(max(wait, relapse)) {
 			return
 		}
 	}
@@ -55,19 +55,19 @@ func (c *Client) run() {
 
 // failed reports why a session, or an attempt to connect, ended. next is the index of
 // the server that is tried next.
-func (c *Client) failed(s *session, err error, next int) {
-	c.complain(s, err, next)
-	overtaken := errors.Is(err, errOvertaken)
+func (f *Follower) failed(s *Session, err error, next int) {
+	f.complain(s, err, next)
+	overtaken := errors.Is(err, ErrOvertaken)
 	if s.host != nil && (s.active.IsZero() && !overtaken || errors.Is(err, ErrSilent)) {
 		s.host.Failed() // the next attempt begins with another address of the name
 	}
-	c.status.fail(s.index, err, s.host != nil && s.host.Untried())
+	f.status.fail(s.index, err, s.host != nil && s.host.Untried())
 	var unfit *CollectorError
 	if errors.As(err, &unfit) {
-		c.writer.Fail(err)
+		f.opts.Writer.Fail(err)
 	}
-	if c.opts.OnFailure != nil && c.ctx.Err() == nil {
-		c.opts.OnFailure(s.server.name, err)
+	if f.opts.OnFailure != nil && f.ctx.Err() == nil {
+		f.opts.OnFailure(s.server.Name, err)
 	}
 }
 
@@ -91,8 +91,8 @@ const maxAttempts = 4
 // later one if that fails or does not answer soon. It returns nil when every server was
 // tried and all attempts have failed, or when the client is closed. failed is the
 // number of failed attempts.
-func (c *Client) reach(first int) (s *session, failed int) {
-	a := attempts{client: c, next: first, results: make(chan *session)}
+func (f *Follower) reach(first int) (s *Session, failed int) {
+	a := attempts{owner: f, next: first, results: make(chan *Session)}
 	defer a.end()
 	a.start()
 	timer := time.NewTimer(a.gap())
@@ -107,12 +107,12 @@ func (c *Client) reach(first int) (s *session, failed int) {
 			}
 			failed++
 			s.end()
-			if c.ctx.Err() != nil {
+			if f.ctx.Err() != nil {
 				return nil, failed
 			}
-			c.failed(s, s.failure, a.next)
+			f.failed(s, s.failure, a.next)
 			switch {
-			case a.started < len(c.servers):
+			case a.started < len(f.opts.Servers):
 				a.start()
 			case len(a.running) == 0:
 				return nil, failed
@@ -124,7 +124,7 @@ func (c *Client) reach(first int) (s *session, failed int) {
 				a.giveUp()
 			}
 			timer.Reset(a.gap())
-		case <-c.ctx.Done():
+		case <-f.ctx.Done():
 			return nil, failed
 		}
 	}
@@ -132,30 +132,30 @@ func (c *Client) reach(first int) (s *session, failed int) {
 
 // attempts are sessions that connect at the same time.
 type attempts struct {
-	client  *Client
+	owner   *Follower
 	next    int // index of the server that is tried next
 	started int
-	running []*session // oldest first
-	results chan *session
-	won     *session
+	running []*Session // oldest first
+	results chan *Session
+	won     *Session
 }
 
 func (a *attempts) start() {
-	c := a.client
+	f := a.owner
 	others := 0
 	for _, running := range a.running {
 		if running.index == a.next {
 			others++
 		}
 	}
-	s := c.newSession(a.next, others)
-	if a.started < len(c.servers) {
-		c.setState(StateInitial, s.server.name)
+	s := f.newSession(a.next, others)
+	if a.started < len(f.opts.Servers) {
+		f.setState(StateInitial, s.server.Name)
 	}
 	a.started++
-	c.attempts.Add(1)
-	c.status.began(s.index)
-	a.next = (a.next + 1) % len(c.servers)
+	f.counts.attempts.Add(1)
+	f.status.began(s.index)
+	a.next = (a.next + 1) % len(f.opts.Servers)
 	a.running = append(a.running, s)
 	go func() {
 		s.failure = s.begin()
@@ -165,9 +165,9 @@ func (a *attempts) start() {
 
 // gap returns the time from the start of one attempt to the start of the next.
 func (a *attempts) gap() time.Duration {
-	wait := a.client.opts.SyncTimeout / shares
-	if again := a.started - len(a.client.servers); again >= 0 {
-		wait = a.client.opts.SyncTimeout / shareAgain << min(again, doublings)
+	wait := a.owner.opts.SyncTimeout / shares
+	if again := a.started - len(a.owner.opts.Servers); again >= 0 {
+		wait = a.owner.opts.SyncTimeout / shareAgain << min(again, doublings)
 	}
 	return max(wait, time.Millisecond)
 }
@@ -183,36 +183,36 @@ func (a *attempts) giveUp() {
 	}
 }
 
-func (a *attempts) remove(s *session) {
-	a.running = slices.DeleteFunc(a.running, func(other *session) bool { return other == s })
+func (a *attempts) remove(s *Session) {
+	a.running = slices.DeleteFunc(a.running, func(other *Session) bool { return other == s })
 }
 
 // end ends the attempts that are still running.
 func (a *attempts) end() {
 	for _, s := range a.running {
-		s.fail(errOvertaken)
+		s.fail(ErrOvertaken)
 	}
 	for range a.running {
 		s := <-a.results
 		s.end()
 		if a.won != nil && s.index != a.won.index {
-			a.client.failed(s, errOvertaken, a.won.index)
+			a.owner.failed(s, ErrOvertaken, a.won.index)
 		}
 	}
 }
 
 // successor returns the index of the server to try after a session with server index
 // has ended with err. active reports whether the session was ACTIVE.
-func (c *Client) successor(index int, active bool, err error) int {
+func (f *Follower) successor(index int, active bool, err error) int {
 	var gap *GapError
 	if errors.As(err, &gap) {
-		c.gaps.Add(1)
+		f.counts.gaps.Add(1)
 		return index
 	}
 	if active && errors.Is(err, ErrDisconnected) || errors.Is(err, errDeletions) {
 		return index
 	}
-	return (index + 1) % len(c.servers)
+	return (index + 1) % len(f.opts.Servers)
 }
 
 // Waits between sessions.
@@ -224,9 +224,9 @@ const (
 // backOff returns the wait before the next session: none for one round of the
 // servers, then longer and longer. Part of it is random, so that clients that lost a
 // server at the same time do not come back at the same time.
-func (c *Client) backOff(failures int) time.Duration {
-	rounds := failures / len(c.servers)
-	if failures <= 1 || rounds == 0 || c.opts.restless {
+func (f *Follower) backOff(failures int) time.Duration {
+	rounds := failures / len(f.opts.Servers)
+	if failures <= 1 || rounds == 0 || f.opts.Restless {
 		return 0
 	}
 	wait := backOffMost
@@ -237,16 +237,20 @@ func (c *Client) backOff(failures int) time.Duration {
 }
 
 // pause waits, and returns false if the client was closed meanwhile.
-func (c *Client) pause(d time.Duration) bool {
+func (f *Follower) pause(d time.Duration) bool {
 	if d <= 0 {
-		return c.ctx.Err() == nil
+		return f.ctx.Err() == nil
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
-	case <-c.ctx.Done():
+	case <-f.ctx.Done():
 		return false
 	}
 }
+
+// settled is how long a session must have been ACTIVE for the next failure to count as
+// the first.
+const settled = time.Second

@@ -1,4 +1,4 @@
-package chp
+package follow
 
 import "time"
 
@@ -31,12 +31,12 @@ func (l *resyncLimit) delay(now time.Time) time.Duration {
 
 // resync ends the session because of a jump: now, by returning the error, or later,
 // when the limit allows it.
-func (s *session) resync() error {
+func (s *Session) resync() error {
 	if s.resyncing != nil {
 		return nil
 	}
 	gap := s.stream.missing
-	delay := s.client.resyncs[s.index].delay(time.Now())
+	delay := s.owner.resyncs[s.index].delay(time.Now())
 	if delay == 0 {
 		return gap
 	}

@@ -1,4 +1,4 @@
-package chp
+package follow
 
 import (
 	"sync/atomic"
@@ -17,7 +17,7 @@ type intake struct {
 	heard   *atomic.Uint32
 	silent  *atomic.Bool // the server has sent nothing; see Client.silent
 	wanted  *subtree.Set // keys outside are dropped; nil if the server sends none
-	refused *refusals
+	refused func(error)  // counts a malformed message
 }
 
 // hear records that the server is alive.
@@ -44,7 +44,7 @@ func (in *intake) snapshot(b *hooks.Batch) {
 // key-value messages with wanted keys.
 func (in *intake) sift(wire []byte, spans []buf.Span, command kvmsg.Kind, tag uint64) []buf.Span {
 	n := 0
-	if in.wanted == nil { // keep what scanUpdate has found, which is nearly always all
+	if in.wanted == nil { // keep what ScanUpdate has found, which is nearly always all
 		for n < len(spans) && spans[n].Tag != 0 {
 			n++
 		}
@@ -52,18 +52,18 @@ func (in *intake) sift(wire []byte, spans []buf.Span, command kvmsg.Kind, tag ui
 	kept := spans[:n]
 	for _, span := range spans[n:] {
 		m := wire[span.Start:span.End]
-		if span.Tag == 0 { // not found by scanUpdate
+		if span.Tag == 0 { // not found by ScanUpdate
 			// The socket bounds the size of messages. Dropping a value that the
 			// server accepted would leave an older value in its place.
 			size, hash, k, err := kvmsg.Inspect(m, kvmsg.FromServer, 0)
 			switch {
 			case err != nil:
-				in.refused.add(err)
+				in.refused(err)
 				continue
 			case k == command:
 				hash = tag
 			case k != kvmsg.KindUpdate:
-				in.refused.add(kvmsg.ErrKeyReserved)
+				in.refused(kvmsg.ErrKeyReserved)
 				continue
 			}
 			span.End = span.Start + uint32(size)
@@ -76,7 +76,3 @@ func (in *intake) sift(wire []byte, spans []buf.Span, command kvmsg.Kind, tag ui
 	}
 	return kept
 }
-
-// scanUpdate finds, checks and hashes the update at the start of b, if it is valid and
-// in canonical form (hooks.Scan).
-func scanUpdate(b []byte) (size int, tag uint64) { return kvmsg.Scan(b, kvmsg.FromServer, 0) }

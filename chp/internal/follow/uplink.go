@@ -1,4 +1,4 @@
-package chp
+package follow
 
 import (
 	"context"
@@ -30,7 +30,7 @@ import (
 // A client that only reads has no uplink. The first update creates it, and later
 // sessions begin with one.
 type uplink struct {
-	session *session
+	of      *connections
 	ctx     context.Context    // bounds the waits of the writer
 	give    context.CancelFunc // ends ctx
 	pub     wire.Uplink
@@ -40,15 +40,25 @@ type uplink struct {
 	known   atomic.Bool   // the collector has subscribed
 }
 
+// closeLinger is how long an uplink that closes tries to send what is queued.
+const closeLinger = time.Second
+
+// ended is a context that has ended: what is called with it does not wait.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
 // errNoSubscription ends a session whose collector does not subscribe.
 var errNoSubscription = errors.New("chp: the collector does not subscribe")
 
 // Open opens the uplink of a session that is ACTIVE.
-func (s *session) Open() (submit.Uplink, error) {
+func (s *Session) Open() (submit.Uplink, error) {
 	if err := s.openUplink(); err != nil {
 		return nil, err
 	}
-	if err := s.uplink.mirror(); err != nil {
+	if err := s.uplink.mirror(s.ours); err != nil {
 		s.uplink.close()
 		s.uplink = nil
 		return nil, err
@@ -57,13 +67,13 @@ func (s *session) Open() (submit.Uplink, error) {
 }
 
 // Fail ends the session with an error.
-func (s *session) Fail(err error) { s.fail(err) }
+func (s *Session) Fail(err error) { s.fail(err) }
 
 // Over returns a channel that is closed when the session has ended.
-func (s *session) Over() <-chan struct{} { return s.over }
+func (s *Session) Over() <-chan struct{} { return s.over }
 
 // writerUplink returns the uplink for the writer, or nil.
-func (s *session) writerUplink() submit.Uplink {
+func (s *Session) writerUplink() submit.Uplink {
 	if s.uplink == nil {
 		return nil
 	}
@@ -71,53 +81,52 @@ func (s *session) writerUplink() submit.Uplink {
 }
 
 // openUplink creates the uplink and starts to connect it to the session's server.
-func (s *session) openUplink() error {
-	u := &uplink{session: s, opened: make(chan struct{})}
-	u.ctx, u.give = context.WithCancel(s.ctx)
+func (c *connections) openUplink() error {
+	u := &uplink{of: c, opened: make(chan struct{})}
+	u.ctx, u.give = context.WithCancel(c.ctx)
 	o := u.options()
 	o.ReconnectInterval = sockets.ReconnectNever
 	o.Monitor = u.monitor
-	if first := s.first.Load(); first != nil {
+	if first := c.first.Load(); first != nil {
 		wire.Follow(o.Metadata, wire.InstanceOf(first))
 	}
 	var err error
-	if u.pub, err = s.dialect.NewUplink(o); err == nil {
-		err = u.pub.Connect(s.server.collector)
+	if u.pub, err = c.dialect.NewUplink(o); err == nil {
+		err = u.pub.Connect(c.server.Collector)
 	}
 	if err != nil {
 		u.close()
 		return err
 	}
-	s.uplink = u
+	c.uplink = u
 	return nil
 }
 
-// mirror starts to connect the uplink to the other servers. It does nothing if the
-// session's server is of this package, which must be known, or of a Clone model without
-// pairs.
-func (u *uplink) mirror() error {
-	c := u.session.client
-	if u.session.ours || !c.dialect.Full {
+// mirror starts to connect the uplink to the other servers. It does nothing if the server,
+// which must be known, is ours, of this package, or of a Clone model without pairs.
+func (u *uplink) mirror(ours bool) error {
+	opts := u.of.opts
+	if ours || !opts.Dialect.Full {
 		return nil
 	}
-	for i, server := range c.servers {
-		if i == u.session.index {
+	for _, server := range opts.Servers {
+		if server == u.of.server {
 			continue
 		}
 		o := u.options()
-		o.Dial = c.opts.Dial // another server is at another address
+		o.Dial = opts.Dial // another server is at another address
 		o.ReconnectIntervalMax = max(backOffMost, sockets.DefaultReconnectInterval)
 		o.Monitor = func(e sockets.Event) {
 			if e.Kind == sockets.EventHandshakeFailed {
-				c.log.Debug("collector of another server refused", "collector", e.Endpoint, "error", e.Err)
+				opts.Log.Debug("collector of another server refused", "collector", e.Endpoint, "error", e.Err)
 			}
 		}
-		p, err := u.session.dialect.NewUplink(o)
+		p, err := u.of.dialect.NewUplink(o)
 		if err != nil {
 			return err
 		}
 		u.others = append(u.others, p)
-		if err := p.Connect(server.collector); err != nil {
+		if err := p.Connect(server.Collector); err != nil {
 			return err
 		}
 	}
@@ -125,23 +134,23 @@ func (u *uplink) mirror() error {
 }
 
 func (u *uplink) options() sockets.Options {
-	o := u.session.socketOptions()
-	o.SendHWM, o.SendHWMBytes = sockets.Unlimited, u.session.client.opts.SendQueue
+	o := u.of.socketOptions()
+	o.SendHWM, o.SendHWMBytes = sockets.Unlimited, u.of.opts.SendQueue
 	o.Linger = closeLinger
 	return o
 }
 
 func (u *uplink) monitor(e sockets.Event) {
-	missing := e.Kind == sockets.EventConnectFailed && !u.session.client.dialect.Collector
+	missing := e.Kind == sockets.EventConnectFailed && !u.of.opts.Dialect.Collector
 	if missing || e.Kind == sockets.EventHandshakeFailed && e.Failure() != sockets.FailureNoDetail {
 		// The other two connections show whether the whole server does not accept
 		// this client, or only the collector.
-		u.session.opened(opening{collector: true, err: e.Err})
+		u.of.opened(opening{collector: true, err: e.Err})
 		return
 	}
 	established := e.Kind == sockets.EventHandshakeSucceeded
 	if established || !u.leaving.Load() {
-		u.session.watch(e, true)
+		u.of.watch(e, true)
 	}
 	if established {
 		close(u.opened) // it connects once
@@ -158,7 +167,7 @@ func (u *uplink) Ready() error {
 		}
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(u.ctx, u.session.client.opts.SyncTimeout)
+	ctx, cancel := context.WithTimeout(u.ctx, u.of.opts.SyncTimeout)
 	defer cancel()
 	select {
 	case <-u.opened:

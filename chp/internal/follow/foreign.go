@@ -1,4 +1,4 @@
-package chp
+package follow
 
 import (
 	"time"
@@ -8,16 +8,16 @@ import (
 )
 
 // silence returns how long the server may be silent. A negative value means no limit.
-func (c *Client) silence() time.Duration {
-	if !c.dialect.Full {
+func (f *Follower) silence() time.Duration {
+	if !f.opts.Dialect.Full {
 		return -1
 	}
-	return c.opts.HeartbeatTimeout
+	return f.opts.HeartbeatTimeout
 }
 
 // likely waits until the subscriptions have probably taken effect.
-func (s *session) likely() error {
-	o := &s.client.opts
+func (s *Session) likely() error {
+	o := s.opts
 	return wire.AwaitSubscribed(s.ctx, s.sub, o.HeartbeatTimeout >= 0, o.SyncTimeout)
 }
 

@@ -1,10 +1,12 @@
-package chp
+package follow
 
 import (
 	"context"
 	"errors"
 	"net"
 	"testing"
+
+	"clustermap/internal/closed"
 )
 
 func TestStateNames(t *testing.T) {
@@ -55,7 +57,7 @@ func TestStatusWaitEnds(t *testing.T) {
 	go func() { ended <- s.waitActive(context.Background()) }()
 	s.close()
 	s.close()
-	if err := <-ended; !errors.Is(err, ErrClosed) || !errors.Is(err, net.ErrClosed) {
+	if err := <-ended; !errors.Is(err, closed.CHP) || !errors.Is(err, net.ErrClosed) {
 		t.Errorf("waitActive of a closed client: %v", err)
 	}
 	if s.set(StateActive, "late") {

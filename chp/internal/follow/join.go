@@ -1,4 +1,4 @@
-package chp
+package follow
 
 import (
 	"context"
@@ -37,7 +37,7 @@ const requestWindow = 128
 //
 // The new store replaces the old one atomically. So readers see the state before or after,
 // never a mixture, and keys that were deleted while the client was away disappear.
-func (s *session) join() error {
+func (s *Session) join() error {
 	s.expectSnapshot()
 	next := replica.NewMap(store.Options{}, s.deadlines)
 	merged := s.ours && s.stream.counted
@@ -103,8 +103,8 @@ func (s *session) join() error {
 }
 
 // fits returns an error if the map has become larger than this client may have it.
-func (s *session) fits(bytes int) error {
-	if limit := s.client.opts.MaxMapBytes; int64(bytes) > limit {
+func (s *Session) fits(bytes int) error {
+	if limit := s.opts.MaxMapBytes; int64(bytes) > limit {
 		return fmt.Errorf("%w: it has more than %d bytes", ErrMapTooLarge, limit)
 	}
 	return nil
@@ -112,14 +112,14 @@ func (s *session) fits(bytes int) error {
 
 // deletionRoom returns the bound of the memory of deletions, with so many keys in the
 // snapshot so far.
-func (s *session) deletionRoom(keys int) int {
-	o := &s.client.opts
-	return max(o.deletedBytes, int(min(deletionsPerKey*int64(keys), o.MaxMapBytes)))
+func (s *Session) deletionRoom(keys int) int {
+	o := s.opts
+	return max(o.DeletedBytes, int(min(deletionsPerKey*int64(keys), o.MaxMapBytes)))
 }
 
 // gather receives a batch of KVPUBs during a join and adds it to the interim. It returns
 // false when the context or the session has ended.
-func (s *session) gather(ctx context.Context, during *interim, next *store.Map) bool {
+func (s *Session) gather(ctx context.Context, during *interim, next *store.Map) bool {
 	if err := s.sub.RecvBatch(ctx, (*sockets.Batch)(&s.batch)); err != nil {
 		return false
 	}
@@ -142,8 +142,8 @@ func (s *session) gather(ctx context.Context, during *interim, next *store.Map) 
 // package that still sends heartbeats may have many clients to serve, and gets more
 // time: a client that gave up would have to be sent everything again. A server of
 // another implementation that sends heartbeats but no snapshot is a passive one.
-func (s *session) expectSnapshot() {
-	e := expectation{ears: earSnapshot, limit: s.client.opts.SyncTimeout}
+func (s *Session) expectSnapshot() {
+	e := expectation{ears: earSnapshot, limit: s.opts.SyncTimeout}
 	if s.ours {
 		e.others = earSubscriber
 	}
@@ -152,8 +152,8 @@ func (s *session) expectSnapshot() {
 
 // fetch requests the snapshots and calls apply with their KVSYNCs, which returns the size
 // of the map so far. It returns their cuts, one for each request. It runs beside gather.
-func (s *session) fetch(apply func(wire []byte, spans []buf.Span) (bytes int)) (cuts []int64, err error) {
-	if s.server.snapshot == "" {
+func (s *Session) fetch(apply func(wire []byte, spans []buf.Span) (bytes int)) (cuts []int64, err error) {
+	if s.server.Snapshot == "" {
 		s.fresh = true // so that keep copies the old keys
 		return []int64{0}, nil
 	}
@@ -166,7 +166,7 @@ func (s *session) fetch(apply func(wire []byte, spans []buf.Span) (bytes int)) (
 	asked := 0
 	for len(cuts) < len(s.requests.List) {
 		for asked < min(len(cuts)+window, len(s.requests.List)) {
-			if err := s.dealer.Send(s.ctx, s.client.dialect.Request(s.requests.List[asked])...); err != nil {
+			if err := s.dealer.Send(s.ctx, s.opts.Dialect.Request(s.requests.List[asked])...); err != nil {
 				return nil, err
 			}
 			asked++
@@ -188,7 +188,7 @@ func (s *session) fetch(apply func(wire []byte, spans []buf.Span) (bytes int)) (
 				break
 			}
 			if len(cuts) == asked {
-				return nil, errNotCHP // an answer without a request
+				return nil, ErrNotCHP // an answer without a request
 			}
 			last := kvmsg.Record(bytes[spans[end].Start:])
 			cuts = append(cuts, last.Seq())

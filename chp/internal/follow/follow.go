@@ -1,0 +1,162 @@
+// Package follow is how a client follows one of its servers: which one, by which
+// connections, from a snapshot to the updates after it.
+//
+//	run        one session after another, at one server or the next; attempts at several
+//	Session    connect, subscribe, join, apply: what one server sends
+//	stream     which of it is new, and whether something is missing
+//	replica    gets the snapshot and the updates; package submit where own updates go
+//
+// What arrives goes one way, into [Options.Replica]; what the client sends comes from
+// [Options.Writer] through the session's uplink.
+package follow
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"clustermap/chp/internal/replica"
+	"clustermap/chp/internal/submit"
+	"clustermap/chp/internal/subtree"
+	"clustermap/chp/internal/wire"
+	"clustermap/internal/lograte"
+	"clustermap/sockets"
+)
+
+// Address is one server's endpoints.
+type Address struct {
+	Name      string // as the application names it
+	Snapshot  string // P; empty in Clone model 1
+	Publisher string // P+1; P in Clone model 1
+	Collector string // P+2
+}
+
+// Options configures a [Follower]. The fields without a comment are those of
+// chp.ClientOptions, with the defaults filled in.
+type Options struct {
+	Servers  []Address
+	Subtrees subtree.Set
+	Model    wire.Model
+	Dialect  wire.Dialect            // of the model
+	Security func() sockets.Security // a function, because printing one shows no secrets
+	Dial     func(ctx context.Context, network, address string) (net.Conn, error)
+
+	HeartbeatTimeout, SyncTimeout time.Duration
+	SendQueue                     int
+	MaxMapBytes                   int64
+	MaxMessage                    int64 // the largest message that a server may send, in bytes
+	KeepOnEmpty                   bool
+
+	OnState   func(state State, server string)
+	OnFailure func(server string, err error)
+	OnLink    func(kind LinkKind, server, former string, err error)
+	Log       *slog.Logger
+
+	Refused func(error) // is told of invalid messages
+	Replica *replica.Replica
+	Writer  *submit.Writer
+
+	DeletedBytes int  // bounds the memory for deletions during a join; 0 means a default
+	Restless     bool // skips the waits between sessions, for tests
+}
+
+// Follower follows one of the servers at a time, until Close. Its methods are safe for
+// concurrent use.
+type Follower struct {
+	opts   Options
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when run has returned
+
+	id         string // wire.Client
+	generation uint64 // of the last session; owned by run
+	status     *status
+	silent     atomic.Bool // the server of the current session has sent nothing yet
+	counts     counts
+
+	resyncs    []resyncLimit // one for each server; owned by the session
+	complaints *lograte.Limiter
+	links      links // owned by run
+}
+
+// counts are what Stats returns.
+type counts struct {
+	syncs, gaps, updates, stale, attempts atomic.Uint64
+	kept                                  atomic.Int64
+}
+
+// Stats holds counters at one moment: see chp.ClientStats.
+type Stats struct {
+	Syncs, Gaps, Updates, Stale uint64
+	Attempts                    uint64 // to connect
+	Kept                        int
+}
+
+// New returns a follower that does not follow yet: see Start.
+func New(o Options) *Follower {
+	if o.DeletedBytes == 0 {
+		o.DeletedBytes = maxDeletedBytes
+	}
+	f := &Follower{opts: o, ended: make(chan struct{}), id: wire.NewID(), status: newStatus(o.Servers), resyncs: make([]resyncLimit, len(o.Servers)), complaints: Complaints()}
+	f.ctx, f.cancel = context.WithCancel(context.Background())
+	return f
+}
+
+// Start begins to follow. It is called once.
+func (f *Follower) Start() { go f.run() }
+
+// Leave makes waits end with the error of a closed client, present and future ones.
+func (f *Follower) Leave() { f.status.close() }
+
+// Close ends the session and waits for all goroutines that Start has begun.
+func (f *Follower) Close() {
+	f.cancel()
+	<-f.ended
+}
+
+// Context returns a context that ends when Close begins.
+func (f *Follower) Context() context.Context { return f.ctx }
+
+// Stats returns the current counters.
+func (f *Follower) Stats() Stats {
+	c := &f.counts
+	return Stats{Syncs: c.syncs.Load(), Gaps: c.gaps.Load(), Updates: c.updates.Load(), Stale: c.stale.Load(), Attempts: c.attempts.Load(), Kept: int(c.kept.Load())}
+}
+
+// Syncs returns the number of snapshots that were completed.
+func (f *Follower) Syncs() uint64 { return f.counts.syncs.Load() }
+
+// State returns the state, and the server that is followed or tried: "" before the first
+// attempt and after Close.
+func (f *Follower) State() (State, string) { return f.status.get() }
+
+// Watch returns the state, and a channel that is closed when it changes.
+func (f *Follower) Watch() (State, <-chan struct{}) { return f.status.watch() }
+
+// Attempts calls each for each server, unless one is followed: how far the present attempt
+// has come, why the last one failed, whether the server has sent nothing yet, as
+// chp.ServerFault documents, and whether its name has an address at which no attempt has
+// failed lately. It reports whether one is followed.
+func (f *Follower) Attempts(each func(server string, p Phase, err error, silent, untried bool)) (active bool) {
+	return f.status.list(f.silent.Load(), each)
+}
+
+// WaitActive waits until a server is followed. Its error is that of the context, or of a
+// closed client.
+func (f *Follower) WaitActive(ctx context.Context) error { return f.status.waitActive(ctx) }
+
+// setState sets the state and reports it if it changed.
+func (f *Follower) setState(state State, server string) {
+	if f.status.set(state, server) {
+		f.reportState(state, server)
+	}
+}
+
+func (f *Follower) reportState(state State, server string) {
+	f.opts.Log.Debug("state changed", "state", state.String(), "server", server)
+	if f.opts.OnState != nil && f.ctx.Err() == nil {
+		f.opts.OnState(state, server)
+	}
+}
