@@ -121,8 +121,8 @@ const obeyBurst = 256
 // messages applies subscriptions and unsubscriptions, and queues messages about them for
 // the application. It holds the mutex so that both happen in the same order. If the
 // application is behind, messages first waits for it: otherwise peers that connect,
-// subscribe and disconnect would fill the queue without limit. Over inproc, half.Fetch
-// does that check.
+// subscribe and disconnect would fill the queue without limit. Over inproc, the engine does
+// that before it calls messages (see Traits.Notices).
 func (x *XPub) messages(q *engine.Pipe, peer *engine.Peer, b *engine.Batch) (bool, error) {
 	for at := 0; at < b.Len(); {
 		if !q.Inproc() && !x.core.In.Settled(&x.queue, peer.Gone()) {

@@ -42,8 +42,8 @@ const (
 )
 
 // Holding is the memory that one connection holds. Only its reader changes parts,
-// bytes and arrived, and it holds incomplete.mu for the first two, since other
-// connections read bytes. The other fields are guarded by incomplete.mu.
+// bytes and arrived, and it holds Incomplete.mu for the first two, since other
+// connections read bytes. The other fields are guarded by Incomplete.mu.
 type Holding struct {
 	conn    Conn
 	client  *queue.Client

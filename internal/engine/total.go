@@ -14,7 +14,7 @@ const TotalStep = 16
 
 // total enforces Config.SendTotalBytes of a socket that sends to one peer what no other
 // peer can get in its place: ROUTER, REP, STREAM, SUB and XSUB. See fanout.Publisher for
-// PUB and XPUB, and sockets.balancer for PUSH and DEALER. Computing the total visits every
+// PUB and XPUB, and route.Balancer for PUSH and DEALER. Computing the total visits every
 // queue, so the socket does it only when enough bytes were queued since the last time to
 // reach the limit.
 type total struct {

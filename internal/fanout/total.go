@@ -9,7 +9,7 @@ import (
 // Each queue of a publisher has a bound of its own, and Settings.Total
 // bounds all of them together. To add them up takes a look at every queue, so that
 // is done only when enough bytes have been queued since the last time to reach the
-// bound: publisher.room counts them down.
+// bound: Publisher.room counts them down.
 //
 // The peer with the longest queue is evicted first: with Disconnect its
 // connection ends, with Drop its queue is emptied. Peers that follow the log of a

@@ -202,7 +202,7 @@ func (t *Topics) Wait(ctx context.Context) error {
 	}
 	for !t.inForce(mine) {
 		changed := t.changed
-		t.mu.Unlock()
+		t.release()
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -212,7 +212,7 @@ func (t *Topics) Wait(ctx context.Context) error {
 		}
 		t.mu.Lock()
 	}
-	t.mu.Unlock()
+	t.release()
 	return nil
 }
 

@@ -18,7 +18,7 @@ import (
 // many of them is disconnected.
 type notifier struct {
 	router  *sockets.Router
-	applied func(context.Context, sender) ([]byte, error) // Server.appliedSoon
+	applied func(context.Context, sender) ([]byte, error) // Clients.appliedSoon
 	timeout time.Duration                                 // for sending one portion
 	ctx     context.Context
 	cancel  context.CancelFunc

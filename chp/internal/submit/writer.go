@@ -79,13 +79,12 @@ type Server struct {
 // takes everything that was appended meanwhile and lends it to the uplink, so the
 // cost of the socket is paid once for many updates.
 //
-// Which updates are settled, and which
-// are sent again, is in the account (see [ledger.Account]). If the server tells how far it
-// has come, updates that were sent are kept until they are settled. If they are not when
-// the session ends, and the next session's server has the same map, sending continues
-// after the last one that this server has accepted: the rest is sent again, the same bytes
-// in the same order, before anything new. With another map, or a server that tells
-// nothing, they are uncertain and never sent again.
+// Which updates are settled, and which are sent again, is in the account (see
+// [ledger.Account]). If the server tells how far it has come, updates that were sent are kept
+// until they are settled. If they are not when the session ends, and the next session's server
+// has the same map, sending continues after the last one that this server has accepted: the
+// rest is sent again, the same bytes in the same order, before anything new. With another map,
+// or a server that tells nothing, they are uncertain and never sent again.
 //
 // Updates that were not sent when a session ends always go to the server of the next
 // one.
