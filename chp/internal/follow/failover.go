@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"clustermap/internal/wake"
 )
 
 // run runs one session after another until the client is closed. It stays with a server
@@ -47,7 +49,7 @@ func (f *Follower) run() {
 		if w, ok := standby.pause(len(f.opts.Servers)); ok {
 			wait = w
 		}
-		if !f.pause(max(wait, relapse)) {
+		if !wake.Pause(f.ctx, max(wait, relapse)) || f.ctx.Err() != nil {
 			return
 		}
 	}
@@ -234,21 +236,6 @@ func (f *Follower) backOff(failures int) time.Duration {
 		wait = min(backOffMost, backOffFirst<<(rounds-1))
 	}
 	return wait/2 + rand.N(wait/2)
-}
-
-// pause waits, and returns false if the client was closed meanwhile.
-func (f *Follower) pause(d time.Duration) bool {
-	if d <= 0 {
-		return f.ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-f.ctx.Done():
-		return false
-	}
 }
 
 // settled is how long a session must have been ACTIVE for the next failure to count as

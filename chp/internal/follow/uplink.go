@@ -43,13 +43,6 @@ type uplink struct {
 // closeLinger is how long an uplink that closes tries to send what is queued.
 const closeLinger = time.Second
 
-// ended is a context that has ended: what is called with it does not wait.
-var ended = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}()
-
 // errNoSubscription ends a session whose collector does not subscribe.
 var errNoSubscription = errors.New("chp: the collector does not subscribe")
 

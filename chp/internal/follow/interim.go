@@ -1,0 +1,139 @@
+package follow
+
+import (
+	"errors"
+	"sync"
+
+	"clustermap/internal/buf"
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/mutate"
+	"clustermap/internal/store"
+	"clustermap/internal/timer"
+)
+
+// interim holds the KVPUBs that arrive during a snapshot: the newest of each key,
+// including deletions. For a snapshot that is merged, it holds the KVSYNCs too. It also
+// records the deadlines of what it holds. apply and sync may be called concurrently.
+type interim struct {
+	deadlines    *timer.Deadlines // locked after mu
+	mu           sync.Mutex
+	store        *store.Map
+	deleted      map[string]int64 // keys whose newest KVPUB deletes them, with its sequence
+	deletedBytes int              // memory of deleted
+	pieces       []store.Piece    // scratch of mergeInto
+}
+
+const (
+	// deletionBytes is the memory of a deletion, without its key.
+	deletionBytes = 64
+
+	// The memory of deletions is bounded by maxDeletedBytes, or by deletionsPerKey bytes
+	// for each key of the snapshot so far if that is more: a large map takes long to join,
+	// and more keys are deleted meanwhile. But tiny keys shall not make it more than a map.
+	maxDeletedBytes = 64 << 20
+	deletionsPerKey = 128
+)
+
+// errDeletions makes a join start again.
+var errDeletions = errors.New("chp: too many keys were deleted while the snapshot arrived")
+
+// newInterim returns an interim that puts the updates into a store.
+func newInterim(s *store.Map, d *timer.Deadlines) *interim {
+	return &interim{deadlines: d, store: s, deleted: map[string]int64{}}
+}
+
+// apply adds a batch of KVPUBs in canonical form, and returns the size of the store in bytes.
+func (t *interim) apply(wire []byte, spans []buf.Span) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, span := range spans {
+		deletes := span.Tag&kvmsg.TagDelete != 0
+		if !deletes && len(t.deleted) == 0 {
+			continue
+		}
+		r := kvmsg.Record(wire[span.Start:span.End])
+		t.forget(r.Key())
+		if deletes {
+			t.deleted[string(r.Key())] = r.Seq()
+			t.deletedBytes += deletionBytes + len(r.Key())
+		}
+	}
+	t.deadlines.Apply(wire, spans, 0, timer.Now())
+	t.store.Merge(wire, spans)
+	return t.store.LiveBytes()
+}
+
+// sync adds a batch of KVSYNCs in canonical form, which have sequences of KVPUBs, and
+// returns the size of the store in bytes. It overwrites spans.
+func (t *interim) sync(wire []byte, spans []buf.Span) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.deleted) > 0 {
+		kept := spans[:0]
+		for _, span := range spans {
+			r := kvmsg.Record(wire[span.Start:span.End])
+			if seq, known := t.deleted[string(r.Key())]; known {
+				if r.Seq() < seq && !mutate.MergeStale {
+					continue
+				}
+				t.forget(r.Key())
+			}
+			kept = append(kept, span)
+		}
+		spans = kept
+	}
+	t.deadlines.Apply(wire, spans, 0, timer.Now())
+	t.store.Merge(wire, spans)
+	return t.store.LiveBytes()
+}
+
+// forget removes a deletion. mu must be held.
+func (t *interim) forget(key []byte) {
+	if _, known := t.deleted[string(key)]; known {
+		delete(t.deleted, string(key))
+		t.deletedBytes -= deletionBytes + len(key)
+	}
+}
+
+// deletions returns the memory of the deletions in bytes.
+func (t *interim) deletions() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.deletedBytes
+}
+
+// mergeBatch is the number of records that mergeInto applies at a time.
+const mergeBatch = 256
+
+// mergeInto copies the KVPUBs into the snapshot, except those that it already covers. It
+// does so in batches, because in a large map Apply waits for no cache miss.
+func (t *interim) mergeInto(snapshot *store.Map, covered func(key []byte, seq int64) bool) {
+	for key, seq := range t.deleted {
+		if k := []byte(key); !covered(k, seq) {
+			snapshot.Put(k, seq, nil, nil, nil)
+			t.deadlines.Remove(kvmsg.HashKey(k), seq) // that of a KVSYNC
+		}
+	}
+	noted := t.store.Cut()
+	defer noted.Release()
+	spans := make([]buf.Span, 0, mergeBatch)
+	noted.Pieces(func(p store.Piece) bool {
+		wire := p.Wire()
+		flush := func() {
+			t.pieces = snapshot.Apply(wire, spans, 0, t.pieces[:0])
+			spans = spans[:0]
+		}
+		for at := 0; at < len(wire); {
+			r := kvmsg.Record(wire[at:])
+			end := at + r.Size()
+			if key := r.Key(); !covered(key, r.Seq()) {
+				spans = append(spans, buf.Span{Start: uint32(at), End: uint32(end), Tag: kvmsg.HashKey(key)})
+			}
+			if at = end; len(spans) == mergeBatch {
+				flush()
+			}
+		}
+		flush()
+		return true
+	})
+}
