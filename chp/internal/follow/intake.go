@@ -15,7 +15,7 @@ import (
 type intake struct {
 	ear     uint32 // the bit of heard that stands for this connection
 	heard   *atomic.Uint32
-	silent  *atomic.Bool // the server has sent nothing; see Client.silent
+	silent  *atomic.Bool // the server has sent nothing; see Follower.silent
 	wanted  *subtree.Set // keys outside are dropped; nil if the server sends none
 	refused func(error)  // counts a malformed message
 }

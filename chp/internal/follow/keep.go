@@ -7,7 +7,7 @@ import (
 )
 
 // keeps reports whether the client keeps its keys: if the server's map is new and empty
-// and ClientOptions.KeepOnEmpty is set, or if the server sends no snapshots.
+// and Options.KeepOnEmpty is set, or if the server sends no snapshots.
 func (s *Session) keeps() bool { return s.fresh && s.opts.KeepOnEmpty || mutate.KeepOldKeys }
 
 // keep copies the client's keys into the new state, if keeps reports true. Updates that

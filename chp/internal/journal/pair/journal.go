@@ -20,7 +20,7 @@ type Journal struct {
 	tail  tail
 	to    *Follower // nil if the other server does not follow
 	waits bool      // updates wait for it
-	acked int64     // the most that it has acknowledged, in whatever connection
+	acked int64     // the most that it has acknowledged of this map, in whatever connection
 }
 
 var _ journal.Journal = (*Journal)(nil)
@@ -180,8 +180,12 @@ func (j *Journal) Alone() { j.waits = false }
 // Yield ends all that concerns the other server: this one is no longer active.
 func (j *Journal) Yield() { j.to, j.waits, j.tail.most = nil, false, 0 }
 
-// Restored is called when the map was replaced: no batch from before continues it.
-func (j *Journal) Restored() { j.tail.clear() }
+// Restored is called when the map was replaced: no batch from before continues it, and what was
+// acknowledged of the map before says nothing about this one, whose sequences may be lower.
+func (j *Journal) Restored() {
+	j.tail.clear()
+	j.acked = 0
+}
 
 // Follower returns the follower, or nil.
 func (j *Journal) Follower() *Follower { return j.to }
