@@ -89,14 +89,8 @@ func (f *Follower) tidy() {
 	}
 }
 
-const (
-	// tidyPortion is the number of bytes of the log that are checked under one hold of the
-	// replica's mutex.
-	tidyPortion = 256 << 10
-
-	// tidyPortions is the number of portions at a time: some milliseconds.
-	tidyPortions = 32
-)
+// tidyPortions is the number of portions at a time: some milliseconds.
+const tidyPortions = 32
 
 func (s *Session) countStale() {
 	if s.stream.stale > 0 {
