@@ -18,7 +18,7 @@ type Clock struct {
 	Heartbeat time.Duration   // interval
 	Grace     time.Duration   // in which no key expires after the process was stopped; negative means none
 	Pace      *Pacer          // of deletions
-	Beat      func(time.Time) // called at the interval
+	Beat      func(time.Time) // called with each heartbeat
 	Log       *slog.Logger
 }
 
@@ -37,6 +37,11 @@ func (q *Sequencer) RunClock(ctx context.Context, c Clock) {
 	published := 0 // bytes of deletions that c.Pace has not counted yet
 	ticking := true
 	var expiring, tidying bool
+	beat := func() {
+		q.heartbeat()
+		c.Beat(time.Now())
+		tidying = true
+	}
 	ran := time.Now()
 	for ctx.Err() == nil {
 		// All that expires below is due by now: if this process is stopped from here on,
@@ -48,9 +53,7 @@ func (q *Sequencer) RunClock(ctx context.Context, c Clock) {
 		ran = now
 		select {
 		case <-heartbeat.C:
-			q.heartbeat()
-			c.Beat(now)
-			tidying = true
+			beat()
 		default:
 		}
 		if expiring {
@@ -96,8 +99,7 @@ func (q *Sequencer) RunClock(ctx context.Context, c Clock) {
 		case <-ctx.Done():
 			return
 		case <-heartbeat.C:
-			q.heartbeat()
-			tidying = true
+			beat()
 		case <-q.alarm.armed:
 		case <-tick.C:
 			expiring = true
