@@ -350,7 +350,7 @@ func (o *Outbox) writeDirect() bool {
 	if o.follows.log != nil || len(o.head.bytes) > 0 || len(q.Items) > 0 || len(q.staged()) > maxDirect {
 		return false
 	}
-	if idle := o.direct.Idle; idle != nil && !idle.over() {
+	if idle := o.direct.Idle; idle != nil && !idle.Over() {
 		return false
 	}
 	bytes := q.stage.Bytes

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Idle tells a message that comes alone from those of a stream, for the outboxes that share
-// it. Waking a writer takes longer than a write, but one write for each message of a stream
+// Idle tells a message that comes alone from those of a stream, for the outboxes, or the
+// callers, that share it. Waking a writer takes longer than a write, but one write for each message of a stream
 // costs more than waking a writer for many of them.
 type Idle struct{ last atomic.Int64 }
 
@@ -18,9 +18,9 @@ const idleTime = 200 * time.Microsecond
 
 var idleStart = time.Now()
 
-// over reports whether the last call was so long ago. It reads the clock, so it is to
+// Over reports whether the last call was so long ago. It reads the clock, so it is to
 // be called only where a writer would have to be woken otherwise.
-func (i *Idle) over() bool {
+func (i *Idle) Over() bool {
 	now := int64(time.Since(idleStart))
 	return now-i.last.Swap(now) >= int64(idleTime)
 }

@@ -10,11 +10,11 @@ func TestIdle(t *testing.T) {
 	t.Parallel()
 	var i Idle
 	i.last.Store(int64(-time.Hour))
-	if !i.over() {
+	if !i.Over() {
 		t.Error("not idle after an hour")
 	}
 	i.last.Store(int64(time.Hour))
-	if i.over() {
+	if i.Over() {
 		t.Error("idle after a message that is yet to come")
 	}
 	if last := time.Duration(i.last.Load()); last < 0 || last > time.Since(idleStart) {

@@ -17,8 +17,11 @@ func (w *Writer) Put(ctx context.Context, key, value, props []byte, wait *ledger
 	if err := w.enqueue(ctx, key, value, props, wait); err != nil {
 		return err
 	}
-	w.wakeRun()
-	w.mu.Unlock()
+	if w.asleep {
+		w.push()
+	} else {
+		w.mu.Unlock() // run sends it
+	}
 	return nil
 }
 

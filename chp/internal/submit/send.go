@@ -1,5 +1,7 @@
 package submit
 
+import "clustermap/internal/buf"
+
 // run sends the staged updates, until close.
 func (w *Writer) run() {
 	defer close(w.ended)
@@ -10,7 +12,7 @@ func (w *Writer) run() {
 		}
 		err := s.Uplink.Ready()
 		if err == nil {
-			err = w.send(s)
+			err = w.send(s, s.Uplink.Send)
 		}
 		if err == nil {
 			continue
@@ -51,9 +53,38 @@ func (w *Writer) next() *Server {
 	}
 }
 
-// send sends the next part of a stage to a server, and waits for room there. After an error
-// nothing was sent. Only one goroutine at a time calls it.
-func (w *Writer) send(s *Server) error {
+// aloneBytes is the size of the largest batch that push sends itself. With larger ones
+// it is better that two goroutines share the work.
+const aloneBytes = 8 << 10
+
+// push has a new update sent: by run, or by the caller itself if the update comes alone,
+// because run takes longer to wake than the update to send: without it, the median time from
+// Set to another client is 1.25 times as long at 1,000 updates a second. While updates
+// come one after the other, run sends many of them at a time. mu must be held, with run
+// asleep, and is released.
+func (w *Writer) push() {
+	defer w.mu.Unlock()
+	s := w.server
+	if !w.alone.Over() || w.closed || s == nil || !s.Ours || s.Uplink == nil || !s.Uplink.Known() || len(w.turn.bytes)-w.turn.sent.bytes > aloneBytes {
+		w.wakeRun()
+		return
+	}
+	w.asleep = false
+	w.mu.Unlock()
+	err := s.Uplink.Ready()
+	if err == nil {
+		err = w.send(s, s.Uplink.TrySend)
+	}
+	w.mu.Lock()
+	w.asleep = true
+	if err != nil || w.closed || w.unsent() {
+		w.wakeRun() // run sends the updates staged since, and handles the error
+	}
+}
+
+// send sends the next part of a stage to a server. After an error nothing was sent. Only one
+// goroutine at a time calls it.
+func (w *Writer) send(s *Server, send func(wire []byte, messages int, chunk *buf.Chunk) error) error {
 	w.mu.Lock()
 	w.advance()
 	part := w.turn
@@ -73,7 +104,7 @@ func (w *Writer) send(s *Server) error {
 	w.sending = true
 	w.mu.Unlock()
 
-	err := s.Uplink.Send(bytes, messages, part.chunk)
+	err := send(bytes, messages, part.chunk)
 
 	w.mu.Lock()
 	defer w.mu.Unlock()

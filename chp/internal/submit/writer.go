@@ -16,6 +16,7 @@ import (
 	"clustermap/internal/buf"
 	"clustermap/internal/closed"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/queue"
 	"clustermap/internal/wake"
 )
 
@@ -48,12 +49,15 @@ type Session interface {
 
 // Uplink is the way to the collector of one server.
 type Uplink interface {
-	// Ready waits until the collector takes updates, or returns an error.
+	// Ready waits until the collector takes updates, or returns an error. Known reports
+	// whether it need not wait.
 	Ready() error
+	Known() bool
 
-	// Send queues updates, which lie in chunk. It waits for room until GiveUp. After an
-	// error nothing was sent.
+	// Send queues updates, which lie in chunk. It waits for room until GiveUp; TrySend does
+	// not wait. After an error nothing was sent.
 	Send(wire []byte, messages int, chunk *buf.Chunk) error
+	TrySend(wire []byte, messages int, chunk *buf.Chunk) error
 
 	// GiveUp ends the waits of Ready and Send, present and future.
 	GiveUp()
@@ -77,7 +81,8 @@ type Server struct {
 // Writer sends a client's updates. Put only appends its KVSET, in wire form, to a
 // stage, under a mutex that is never held while a goroutine waits. Another goroutine
 // takes everything that was appended meanwhile and lends it to the uplink, so the
-// cost of the socket is paid once for many updates.
+// cost of the socket is paid once for many updates. An update that comes alone is lent by
+// Put itself; see push.
 //
 // Which updates are settled, and which are sent again, is in the account (see
 // [ledger.Account]). If the server tells how far it has come, updates that were sent are kept
@@ -113,7 +118,8 @@ type Writer struct {
 	sending bool          // run is sending
 	idle    chan struct{} // closed when run stops sending; nil while no goroutine waits
 	room    chan struct{} // closed when there may be room; nil while no goroutine waits
-	asleep  bool          // run waits on ready
+	asleep  bool          // run waits on ready, and no caller sends in its place
+	alone   queue.Idle    // between calls of push with run asleep
 	dropped []uint64      // numbers of staged updates that must not be sent
 	uuids   uuidMaker
 	closed  bool

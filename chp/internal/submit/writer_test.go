@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
@@ -12,6 +13,8 @@ import (
 // fakeServer is a session and an uplink that notes what is sent.
 type fakeServer struct {
 	opened int
+	known  bool
+	tried  int // calls of TrySend
 	sent   []kvmsg.Record
 	failed error
 	over   chan struct{}
@@ -24,6 +27,7 @@ func (f *fakeServer) Open() (Uplink, error) {
 func (f *fakeServer) Fail(err error)        { f.failed = err }
 func (f *fakeServer) Over() <-chan struct{} { return f.over }
 func (f *fakeServer) Ready() error          { return nil }
+func (f *fakeServer) Known() bool           { return f.known }
 func (f *fakeServer) GiveUp()               {}
 
 func (f *fakeServer) Leave(done <-chan struct{}) { <-done }
@@ -33,6 +37,11 @@ func (f *fakeServer) Send(wire []byte, messages int, _ *buf.Chunk) error {
 		f.sent = append(f.sent, rest[:rest.Size()])
 	}
 	return nil
+}
+
+func (f *fakeServer) TrySend(wire []byte, messages int, chunk *buf.Chunk) error {
+	f.tried++
+	return f.Send(wire, messages, chunk)
 }
 
 func newWriter() *Writer {
@@ -72,6 +81,46 @@ func TestUpdatesForServersOfOthers(t *testing.T) {
 		synctest.Wait()
 		if len(f.sent) != 2 || f.sent[0].Seq() != 0 || string(f.sent[0].Props()) != "ttl=0\n" || len(f.sent[1].Props()) != 0 {
 			t.Errorf("sent %q", f.sent)
+		}
+		w.Close()
+	})
+}
+
+// The goroutine that puts an update which comes alone sends it itself, and leaves those that
+// follow to the writer's.
+func TestUpdateThatComesAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, w := &fakeServer{known: true}, newWriter()
+		w.Begin(&Server{Session: f, Ours: true})
+		put := func() {
+			t.Helper()
+			if err := w.Put(t.Context(), []byte("/k"), []byte("v"), nil, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.alone.Over() // the bubble's clock is not that of before
+		put()          // opens the uplink, and starts run
+		synctest.Wait()
+		time.Sleep(time.Second)
+		put()
+		if f.tried != 1 || len(f.sent) != 2 || !w.asleep {
+			t.Errorf("alone: %d sent, %d by the caller", len(f.sent), f.tried)
+		}
+		put() // at once
+		if f.tried != 1 {
+			t.Error("the second of two was sent by the caller")
+		}
+		synctest.Wait()
+		if len(f.sent) != 3 {
+			t.Errorf("%d sent", len(f.sent))
+		}
+		f.known = false // the caller would have to wait
+		time.Sleep(time.Second)
+		put()
+		synctest.Wait()
+		if f.tried != 1 || len(f.sent) != 4 {
+			t.Errorf("not ready: %d sent, %d by the caller", len(f.sent), f.tried)
 		}
 		w.Close()
 	})
