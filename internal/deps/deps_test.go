@@ -120,43 +120,43 @@ var rules = []struct {
 	},
 	{
 		path: "internal/queue",
-		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "zmtp"},
+		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/wake", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
 	{
 		path: "internal/bounds",
-		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "zmtp"},
+		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "internal/wake", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
 	{
 		path: "internal/connection",
-		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "zmtp"},
+		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "internal/wake", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
 	{
 		path: "internal/engine",
-		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/connection", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "zmtp"},
+		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/connection", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "internal/wake", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
 	{
 		path: "internal/route",
-		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/connection", "internal/engine", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "zmtp"},
+		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/connection", "internal/engine", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "internal/wake", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
 	{
 		path: "internal/subscriber",
-		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/connection", "internal/engine", "internal/fanout", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "internal/topic", "zmtp"},
+		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/connection", "internal/engine", "internal/fanout", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "internal/topic", "internal/wake", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
 	{
 		path: "internal/fanout",
-		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/queue", "internal/topic", "zmtp"},
+		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/queue", "internal/topic", "internal/wake", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},

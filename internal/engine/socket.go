@@ -10,6 +10,7 @@ import (
 
 	"clustermap/internal/bounds"
 	"clustermap/internal/queue"
+	"clustermap/internal/wake"
 	"clustermap/zmtp"
 )
 
@@ -36,7 +37,7 @@ type Socket struct {
 	hurry     context.CancelFunc // ends lingering
 	hurried   atomic.Bool        // messages were left when lingering ended
 
-	idle   queue.Idle // of senders that write messages themselves; see writer.direct
+	idle   wake.Idle // of senders that write messages themselves; see writer.direct
 	retire retirement
 
 	admission  bounds.Admission

@@ -3,6 +3,8 @@ package queue
 import (
 	"runtime"
 	"slices"
+
+	"clustermap/internal/wake"
 )
 
 // drainState is the state of the drain, which takes the queued messages out of an outbox:
@@ -329,7 +331,7 @@ func (o *Outbox) Consumed(n HWM, idle bool) (roomy bool) {
 type Direct struct {
 	// Write writes some of the bytes, without waiting, and returns how many.
 	Write func(wire []byte) int
-	Idle  *Idle // of the socket; nil: they always write
+	Idle  *wake.Idle // of the socket; nil: they always write
 }
 
 // maxDirect is the most bytes that a sender writes itself.

@@ -16,7 +16,6 @@ import (
 	"clustermap/internal/buf"
 	"clustermap/internal/closed"
 	"clustermap/internal/kvmsg"
-	"clustermap/internal/queue"
 	"clustermap/internal/wake"
 )
 
@@ -119,7 +118,7 @@ type Writer struct {
 	idle    chan struct{} // closed when run stops sending; nil while no goroutine waits
 	room    chan struct{} // closed when there may be room; nil while no goroutine waits
 	asleep  bool          // run waits on ready, and no caller sends in its place
-	alone   queue.Idle    // between calls of push with run asleep
+	alone   wake.Idle     // between calls of push with run asleep
 	dropped []uint64      // numbers of staged updates that must not be sent
 	uuids   uuidMaker
 	closed  bool

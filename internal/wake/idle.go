@@ -1,13 +1,13 @@
-package queue
+package wake
 
 import (
 	"sync/atomic"
 	"time"
 )
 
-// Idle tells a message that comes alone from those of a stream, for the outboxes, or the
-// callers, that share it. Waking a writer takes longer than a write, but one write for each message of a stream
-// costs more than waking a writer for many of them.
+// Idle tells a message that comes alone from those of a stream, for all senders that share
+// it. Waking a goroutine that writes takes longer than to write, but one write for each
+// message of a stream costs more than waking the goroutine for many of them.
 type Idle struct{ last atomic.Int64 }
 
 // idleTime is the shortest time between two messages of a socket that was idle. It is many
