@@ -81,14 +81,14 @@ func (l *loader) broken(ctx context.Context, count int, err error) error {
 	}
 	sent := command.Count(count, "line")
 	cause := context.Cause(ctx)
+	why := firstReason(l.faults())
+	if why != "" {
+		why = " (" + why + ")"
+	}
 	switch {
 	case errors.Is(err, chp.ErrUncertain), errors.Is(cause, chp.ErrUncertain):
-		return fail(exitNoServer, "lost the connection after sending %s%s", sent, unknown)
+		return fail(exitNoServer, "lost the connection after sending %s%s%s", sent, why, unknown)
 	case errors.Is(cause, context.DeadlineExceeded):
-		why := firstReason(l.faults())
-		if why != "" {
-			why = " (" + why + ")"
-		}
 		return fail(exitNoServer, "the server made no progress for %v after getting %s%s%s", l.connection.timeout, sent, why, unknown)
 	case ctx.Err() != nil:
 		return fail(exitRefused, "interrupted after sending %s%s", sent, unknown)
