@@ -40,7 +40,7 @@ type ServerFault struct {
 // client or the server: the server refuses the client's key or has another security
 // mechanism, it is of another Clone model, the map is larger than ClientOptions.MaxMapBytes,
 // or the host does not exist. It reports false as long as the name of the server has
-// addresses that were not tried. The client tries again all the same.
+// addresses that were not tried. The client still tries again.
 func (f ServerFault) Permanent() bool { return !f.untried && follow.Permanent(f.Err) }
 
 // MarshalJSON implements json.Marshaler: it writes Err as its text.

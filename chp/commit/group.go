@@ -39,7 +39,7 @@ type GroupOptions struct {
 // return it.
 type Group struct {
 	log     Log
-	space   Reserver // nil if the log is none
+	space   Reserver // nil if the log cannot reserve space
 	gathers bool     // the log is a Gatherer
 	options GroupOptions
 	stage   chan struct{} // capacity 1; wakes the writer

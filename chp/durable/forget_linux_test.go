@@ -66,7 +66,7 @@ func (d *forgetful) disk() disk {
 
 // TestFlushThatFailedIsNotTrusted: after a flush that failed, what the next start reads may be
 // in the system's cache only, and no flush writes it. What is flushed from then on is on the
-// disk, all the same, and so is everything before it.
+// disk nevertheless, and so is everything before it.
 func TestFlushThatFailedIsNotTrusted(t *testing.T) {
 	t.Parallel()
 	for name, entries := range map[string]uint64{"in a segment": 20, "in several": 300} {

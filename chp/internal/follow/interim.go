@@ -29,7 +29,7 @@ const (
 
 	// The memory of deletions is bounded by maxDeletedBytes, or by deletionsPerKey bytes
 	// for each key of the snapshot so far if that is more: a large map takes long to join,
-	// and more keys are deleted meanwhile. But tiny keys shall not make it more than a map.
+	// and more keys are deleted meanwhile. But tiny keys must not make it larger than a map.
 	maxDeletedBytes = 64 << 20
 	deletionsPerKey = 128
 )

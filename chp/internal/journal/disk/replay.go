@@ -39,7 +39,7 @@ func Open(o Options, to *state.State) (*Journal, Found, error) {
 	j.grown.Store(r.grown)
 	if j.Due(math.MaxInt64) {
 		// Before entries are appended, because there may be no room for them without this one. If
-		// there is none for it either, the log is as good as before.
+		// there is no space for it either, the log is as it was before.
 		c := to.Image()
 		_ = j.checkpoint(context.Background(), c, done.Last, r.grown)
 		c.Release()
