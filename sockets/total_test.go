@@ -266,9 +266,10 @@ func TestStreamQueuesAreBoundedTogether(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if held := heldBy(&stream.core); held > limit+limit/engine.TotalStep+(n+1)*size {
-			t.Fatalf("%d bytes are queued, bound %d", held, limit)
-		}
+		// What the writer of a connection that has to give way has taken counts until it ends.
+		eventually(t, "the queues are within their bound", func() bool {
+			return heldBy(&stream.core) <= limit+limit/engine.TotalStep+(n+1)*size
+		})
 	}
 }
 
