@@ -18,9 +18,10 @@ const TotalStep = 16
 // queue, so the socket does it only when enough bytes were queued since the last time to
 // reach the limit.
 type total struct {
-	limit atomic.Int64 // 0 means no limit
-	room  atomic.Int64 // bytes that may be queued before the total is computed again
-	mu    sync.Mutex   // held while computing the total
+	limit  atomic.Int64 // 0 means no limit
+	queued atomic.Int64 // bytes that were ever queued
+	next   atomic.Int64 // when queued has reached it, the total is computed again
+	mu     sync.Mutex   // held while computing the total
 }
 
 // set sets the limit. The next message that is queued makes the socket compute the total.
@@ -31,13 +32,13 @@ func (t *total) set(limit int) {
 	t.mu.Lock() // not while expel computes the total with the previous limit
 	defer t.mu.Unlock()
 	t.limit.Store(int64(limit))
-	t.room.Store(0)
+	t.next.Store(0)
 }
 
 // Queued records that messages of the given size in wire form were queued, of a type that
 // has no other bound on all queues together.
 func (s *Socket) Queued(bytes int) {
-	if t := &s.total; t.limit.Load() > 0 && t.room.Add(-int64(bytes)) <= 0 {
+	if t := &s.total; t.limit.Load() > 0 && t.queued.Add(int64(bytes)) >= t.next.Load() {
 		s.relieve()
 	}
 }
@@ -78,7 +79,10 @@ func (s *Socket) expel() (lost []queue.Wire) {
 	t := &s.total
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.room.Load() > 0 {
+	// Read first: what is queued from here on counts, whether a queue below has it already
+	// or not.
+	queued := t.queued.Load()
+	if queued < t.next.Load() {
 		return nil // another goroutine has just done it
 	}
 	limit := t.limit.Load()
@@ -97,10 +101,13 @@ func (s *Socket) expel() (lost []queue.Wire) {
 		p := all[i].pipe
 		sum -= int64(all[i].bytes)
 		lost = append(lost, p.Out.Empty())
-		if peer := p.peer.Load(); peer != nil {
+		// The queue knows its connection from before the first message for it, p.peer only
+		// after Pattern.Attach, which queues the subscriptions of a SUB. Looked at after
+		// Empty: whose messages were removed is this one, or has ended.
+		if peer := PeerOf(p.Out.Connected()); peer != nil {
 			peer.Disconnect(queue.ErrSlowPeer)
 		}
 	}
-	t.room.Store(max(limit-sum, limit/TotalStep, 1))
+	t.next.Store(queued + max(limit-sum, limit/TotalStep, 1))
 	return lost
 }
