@@ -28,11 +28,11 @@ import (
 const archiveHeader = 8 + 4 + 16 + 8 + 8 + 8 + 8 + 4
 
 // A form is one of the two kinds of files.
-type form struct{ magic, name string }
+type form struct{ magic string }
 
 var (
-	checkpointForm = &form{magic: "CHPCKPT\n", name: "checkpoint"}
-	backupForm     = &form{magic: "CHPBACK\n", name: "backup"}
+	checkpointForm = &form{magic: "CHPCKPT\n"}
+	backupForm     = &form{magic: "CHPBACK\n"}
 )
 
 // pieceBytes is the size of a piece without its length, records and checksum.
@@ -134,7 +134,10 @@ func (m *form) open(path string) (_ *archive, err error) {
 		}
 	}
 	if string(b[:8]) != m.magic {
-		return nil, damaged(fmt.Errorf("not a %s", m.name))
+		if m == backupForm { // a user can name any file
+			return nil, fmt.Errorf("%s is %w", path, ErrNotBackup)
+		}
+		return nil, damaged(errors.New("not a checkpoint"))
 	}
 	if err := checkHead(path, b[:], archiveHeader); err != nil {
 		return nil, err

@@ -11,7 +11,12 @@ import (
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/internal/symlink"
 )
+
+// ErrNotBackup means that a file is not a backup: it does not begin like one. It is
+// wrapped, with the name of the file.
+var ErrNotBackup = errors.New("not a backup")
 
 // BackupInfo describes the content of a backup.
 type BackupInfo struct {
@@ -42,7 +47,7 @@ func lastSequence(e *commit.Entry) uint64 { return e.First + uint64(e.Count) - 1
 // [commit.Checkpoint]: Commit gives the file its name, and Abort removes the unfinished
 // file.
 type BackupWriter struct {
-	path    string
+	path    string // without symbolic links
 	disk    disk
 	f       *os.File
 	content *archiveWriter
@@ -56,7 +61,8 @@ var _ commit.Checkpoint = (*BackupWriter)(nil)
 // state; it ignores the Index of entries.
 //
 // The file is written under another name beside path that ends in .tmp; such files of
-// processes that were killed are removed first. Commit replaces a file at path.
+// processes that were killed are removed first. Commit replaces a file at path. Where path
+// is a symbolic link, all this is about the file that it leads to.
 func NewBackup(path string, epoch, sequence uint64) (*BackupWriter, error) {
 	b, err := newBackup(path, realDisk, BackupInfo{Epoch: epoch, Checkpoint: 1, Last: 1, Sequence: sequence})
 	if err != nil {
@@ -66,16 +72,20 @@ func NewBackup(path string, epoch, sequence uint64) (*BackupWriter, error) {
 }
 
 func newBackup(path string, disk disk, info BackupInfo) (*BackupWriter, error) {
-	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+	target, err := symlink.Target(path)
+	if err != nil {
+		return nil, err
+	}
+	if st, err := os.Stat(target); err == nil && !st.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s exists and is not a regular file", path)
 	}
-	f, err := createUnfinished(path)
+	f, err := createUnfinished(target)
 	if err != nil {
 		return nil, err
 	}
 	info.File, info.Time = path, time.Now()
 	return &BackupWriter{
-		path: path, disk: disk, f: f, info: info,
+		path: target, disk: disk, f: f, info: info,
 		content: backupForm.write(f, info.Identity, CheckpointInfo{Index: info.Checkpoint, Epoch: info.Epoch, Sequence: info.Sequence, Time: info.Time}),
 	}, nil
 }
@@ -161,7 +171,7 @@ func (b *BackupWriter) Info() BackupInfo { return b.info }
 // still lose.
 //
 // The file is written under another name beside path that ends in .tmp, and finally
-// replaces path.
+// replaces path; see [NewBackup].
 //
 // Damage is a [*commit.CorruptError]; then there is no backup. An unfinished write at
 // the end of the log is omitted.
@@ -208,7 +218,8 @@ func backup(ctx context.Context, dir, path string, disk disk) (BackupInfo, error
 }
 
 // ReadBackup calls fn with all entries of a backup and verifies them. Damage is a
-// [*commit.CorruptError]; errors of fn are returned unchanged.
+// [*commit.CorruptError], and a file of another kind [ErrNotBackup]; errors of fn are
+// returned unchanged.
 func ReadBackup(path string, fn func(commit.Entry) error) (BackupInfo, error) {
 	a, err := backupForm.open(path)
 	if err != nil {

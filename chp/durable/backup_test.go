@@ -10,10 +10,12 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/internal/testenv"
 )
 
 // digest tells entries apart.
@@ -388,7 +390,7 @@ func smallBackup(t testing.TB) (file string, want []string) {
 }
 
 // TestDamagedBackup: a changed byte, or a missing end, is found, and nothing is
-// restored.
+// restored. What does not begin like a backup is not called damaged.
 func TestDamagedBackup(t *testing.T) {
 	t.Parallel()
 	file, _ := smallBackup(t)
@@ -403,13 +405,17 @@ func TestDamagedBackup(t *testing.T) {
 		if err := os.WriteFile(bad, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := ReadBackup(bad, func(commit.Entry) error { return nil })
-		if isCorrupt(err) == nil && !errors.Is(err, commit.ErrFormat) {
+		known := func(err error) bool {
+			if len(content) < 8 || string(content[:8]) != string(good[:8]) {
+				return errors.Is(err, ErrNotBackup) && isCorrupt(err) == nil && strings.Contains(err.Error(), bad+" is not a backup")
+			}
+			return isCorrupt(err) != nil || errors.Is(err, commit.ErrFormat)
+		}
+		if _, err := ReadBackup(bad, func(commit.Entry) error { return nil }); !known(err) {
 			t.Fatalf("%s: read: %v", what, err)
 		}
 		if restore {
-			_, err := Restore(context.Background(), bad, filepath.Join(out, "new"))
-			if isCorrupt(err) == nil && !errors.Is(err, commit.ErrFormat) {
+			if _, err := Restore(context.Background(), bad, filepath.Join(out, "new")); !known(err) {
 				t.Fatalf("%s: restored: %v", what, err)
 			}
 			only(t, out)
@@ -426,6 +432,41 @@ func TestDamagedBackup(t *testing.T) {
 	}
 	try("too long", append(bytes.Clone(good), 0), true)
 	try("another file", []byte("no backup at all, but longer than the header of one would be: much, much longer, I should think"), true)
+}
+
+// TestBackupBehindALink: where the name of a backup is a symbolic link, the link stays, and
+// the file that it leads to is made or replaced.
+func TestBackupBehindALink(t *testing.T) {
+	t.Parallel()
+	dir, disk := t.TempDir(), t.TempDir()
+	l, _ := mustOpen(t, dir)
+	fill(t, l, 20, 1)
+	closeLog(t, l)
+	link, target := filepath.Join(t.TempDir(), "latest"), filepath.Join(disk, "today")
+	if err := os.Symlink(target, link); err != nil {
+		t.Skip(err) // Windows allows it to administrators only
+	}
+	for _, exists := range []bool{false, true} {
+		info, err := Backup(context.Background(), dir, link)
+		if err != nil || info.File != link {
+			t.Errorf("exists %v: %+v, %v", exists, info, err)
+		}
+		if st, err := os.Lstat(link); err != nil || st.Mode().Type() != os.ModeSymlink {
+			t.Errorf("exists %v: the link is %v, %v", exists, st.Mode(), err)
+		}
+		for _, file := range []string{link, target} {
+			if b, err := ReadBackup(file, func(commit.Entry) error { return nil }); err != nil || b.Last != 20 {
+				t.Errorf("exists %v: %s: %+v, %v", exists, file, b, err)
+			}
+		}
+		only(t, disk, "today")
+	}
+	// A circle of links is an error, and stays.
+	testenv.Must(t, os.Remove(target))
+	testenv.Must(t, os.Symlink(link, target))
+	if _, err := Backup(context.Background(), dir, link); !errors.Is(err, syscall.ELOOP) {
+		t.Errorf("in a circle: %v", err)
+	}
 }
 
 // TestRestoreRefuses: a directory with a log stays as it is.

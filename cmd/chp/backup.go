@@ -37,8 +37,9 @@ but not the state of the server's clients.
 
 If FILE exists, it is replaced, and the command says so. It is replaced atomically and
 only by a whole backup, which is written to a file next to it whose name
-ends in .tmp, and renamed when all of it is on disk. A backup has a checksum, which
-chp fsck FILE verifies.`,
+ends in .tmp, and renamed when all of it is on disk. A symbolic link stays: the
+file that it leads to is replaced. A backup has a checksum, which chp fsck FILE
+verifies.`,
 		Example: `  chp backup /var/lib/chp map.backup
   chp backup --server tcp://10.0.0.1:5556 map.backup`,
 		Args: command.Args(1, 2),
@@ -87,7 +88,7 @@ chp fsck FILE verifies.`,
 
 // replaces returns the line to report if a backup replaces a file.
 func replaces(file string) string {
-	if _, err := os.Lstat(file); err != nil {
+	if _, err := os.Stat(file); err != nil {
 		return ""
 	}
 	return ", which replaced the file of that name"
@@ -97,9 +98,9 @@ func replaces(file string) string {
 // which the user does not know.
 func backupError(ctx context.Context, file string, err error) error {
 	var path *fs.PathError
-	if errors.As(err, &path) && strings.HasPrefix(filepath.Base(path.Path), filepath.Base(file)+".") && strings.HasSuffix(path.Path, ".tmp") {
+	if errors.As(err, &path) && strings.HasSuffix(path.Path, ".tmp") {
 		if path.Op == "open" {
-			return fail(exitRefused, "cannot create a file in the directory %s: %w", filepath.Dir(file), path.Err)
+			return fail(exitRefused, "cannot create a file in the directory %s: %w", filepath.Dir(path.Path), path.Err)
 		}
 		return fail(exitRefused, "cannot write %s: %w", file, path.Err)
 	}

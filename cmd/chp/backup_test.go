@@ -357,6 +357,20 @@ func TestBackupKilled(t *testing.T) {
 	}
 }
 
+// A file that is no backup is called that, not damaged.
+func TestNotABackup(t *testing.T) {
+	t.Parallel()
+	dir := makeData(t, 3, 0)
+	for _, file := range []string{filepath.Join(dir, "meta"), onlySegment(t, dir), os.DevNull} {
+		for _, o := range []outcome{try(t, "fsck", file), try(t, "restore", file, filepath.Join(t.TempDir(), "new"))} {
+			o.expect(t, exitRefused, "chp: "+file+" is not a backup\n")
+			if strings.Contains(o.stderr, "damaged") || strings.Contains(o.stderr, "corrupt") {
+				t.Error(o.stderr)
+			}
+		}
+	}
+}
+
 func TestDataHelp(t *testing.T) {
 	t.Parallel()
 	root := must(t, "--help")

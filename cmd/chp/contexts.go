@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"clustermap/internal/symlink"
 	"clustermap/internal/visible"
 
 	"github.com/pelletier/go-toml/v2"
@@ -95,34 +96,13 @@ func (c *contexts) write() error {
 	if err != nil {
 		return err
 	}
-	if name, err = linked(name); err == nil {
+	if name, err = symlink.Target(name); err == nil {
 		err = c.replace(name)
 	}
 	if err != nil {
 		return fail(exitRefused, "cannot write the contexts: %w", err)
 	}
 	return nil
-}
-
-// linked returns the name of the file that a symbolic link leads to, whether or not it
-// exists, or the name of another file: a link that was put there stays.
-func linked(name string) (string, error) {
-	const most = 40 // as in Linux
-	for range most {
-		info, err := os.Lstat(name)
-		if err != nil || info.Mode().Type() != fs.ModeSymlink {
-			return name, nil // replace finds other errors
-		}
-		to, err := os.Readlink(name)
-		if err != nil {
-			return "", err
-		}
-		if !filepath.IsAbs(to) {
-			to = filepath.Join(filepath.Dir(name), to)
-		}
-		name = to
-	}
-	return "", &fs.PathError{Op: "open", Path: name, Err: syscall.ELOOP}
 }
 
 func (c *contexts) replace(name string) (err error) {

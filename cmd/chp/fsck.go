@@ -35,7 +35,8 @@ restore a backup to another directory (chp restore), or copy the map from anothe
 server (chp backup --server). What a newer version of this program has written is not
 damaged, but a server of this version does not start with it.
 
-Exit codes: 0 sound, 1 damaged, unreadable or of a newer version, 2 usage error.`,
+Exit codes: 0 sound, 1 damaged, unreadable, not a backup or of a newer version, 2
+usage error.`,
 		Example: `  chp fsck /var/lib/chp
   chp fsck --json map.backup | jq .sound`,
 		Args: command.Args(1, 1),
