@@ -79,7 +79,7 @@ func (b *Broker) refusal(c *conn, service []byte) string {
 	case !b.opts.AllowWorker(string(service), c.peer):
 		return "not allowed"
 	case bytes.HasPrefix(service, []byte(TitanicPrefix)):
-		if s := b.services[string(service)]; s != nil && s.workers > 0 && s.holder != c.holder() {
+		if s := b.services.named[string(service)]; s != nil && s.workers > 0 && s.holder != c.holder() {
 			return "another worker has the service"
 		}
 	}

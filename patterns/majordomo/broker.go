@@ -32,22 +32,13 @@ type Broker struct {
 	now      int64  // the time of this drain, in nanoseconds since began
 	drain    uint64 // counts drains
 	conns    map[*sockets.Peer]*conn
-	services map[string]*service
-	orphans  list.List[service] // those without a worker, oldest first
-	workers  list.List[worker]  // registered, in the order in which they did
-	lanes    map[laneKey]*lane
-
-	deadlines list.List[job] // all requests, in the order in which they came
-	bytes     int            // of all requests
-	stats     BrokerStats
-	peerLog   *peerlog.Log
-
-	touched     []*conn // connections with staged messages
-	spareJobs   []*job
-	spareBytes  int // of their buffers
-	spareLanes  []*lane
-	spareStages [][]byte
-	scratch     []byte
+	services directory
+	workers  list.List[worker] // registered, in the order in which they did
+	backlog  backlog
+	out      outgoing
+	stats    BrokerStats
+	peerLog  *peerlog.Log
+	scratch  []byte
 }
 
 // Format implements [fmt.Formatter]. It writes the name of the type for every verb: its
@@ -106,10 +97,11 @@ func NewBroker(o BrokerOptions) (*Broker, error) {
 		router:   router,
 		began:    time.Now(),
 		conns:    map[*sockets.Peer]*conn{},
-		services: map[string]*service{},
-		lanes:    map[laneKey]*lane{},
+		services: directory{max: o.MaxServices, named: map[string]*service{}},
+		out:      outgoing{router: router},
 		peerLog:  peerlog.New(o.Logger),
 	}
+	b.backlog = backlog{opts: &b.opts, lanes: map[laneKey]*lane{}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.running.Go(b.run)
 	b.running.Go(b.tick)
@@ -134,7 +126,7 @@ func (b *Broker) Bind(ctx context.Context, endpoint string) (string, error) {
 func (b *Broker) Services() []ServiceStatus {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.status()
+	return b.services.status()
 }
 
 // Stats returns the current counters.
@@ -142,7 +134,7 @@ func (b *Broker) Stats() BrokerStats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.stats
-	s.Services, s.Workers, s.Bytes = len(b.services), b.workers.Len(), b.bytes
+	s.Services, s.Workers, s.Bytes = len(b.services.named), b.workers.Len(), b.backlog.bytes
 	return s
 }
 
@@ -161,7 +153,7 @@ func (b *Broker) Close() error {
 		w.inBroker.Remove()
 		b.dismiss(w.conn, w.version)
 	}
-	b.flush()
+	b.out.flush(b.now)
 	b.cancel()
 	b.mu.Unlock()
 	b.running.Wait()
@@ -193,7 +185,7 @@ func (b *Broker) run() {
 				break
 			}
 		}
-		b.flush()
+		b.out.flush(b.now)
 		b.mu.Unlock()
 	}
 }
@@ -225,7 +217,7 @@ func (b *Broker) tick() {
 		last = now
 		b.purge()
 		b.expire()
-		b.flush()
+		b.out.flush(b.now)
 		b.mu.Unlock()
 		b.peerLog.Flush(time.Now())
 	}
@@ -244,23 +236,23 @@ func (b *Broker) purge() {
 			continue
 		}
 		if w.lastSent <= idle {
-			w.conn.stage = appendWorkerHeader(b.open(w.conn), w.version, heartbeat, false)
+			w.conn.stage = appendWorkerHeader(b.out.open(w.conn), w.version, heartbeat, false)
 		}
 	}
 }
 
 // expire drops requests that have waited too long.
 func (b *Broker) expire() {
-	for j := b.deadlines.Front(); j != nil && j.expiry <= b.now; j = b.deadlines.Front() {
+	for j := b.backlog.deadlines.Front(); j != nil && j.expiry <= b.now; j = b.backlog.deadlines.Front() {
 		j.inTime.Remove()
 		if j.lane == nil {
 			continue // a worker has it
 		}
 		s := j.service
-		b.unwait(j)
+		b.backlog.unwait(j)
 		b.stats.Expired++
 		b.refuse(j, ErrExpired)
-		b.retire(s)
+		b.services.retire(s)
 	}
 }
 
@@ -303,10 +295,10 @@ func (b *Broker) end(c *conn) {
 	for l := c.lanes.Front(); l != nil; l = c.lanes.Front() {
 		j := l.jobs.Front()
 		s := j.service
-		b.unwait(j) // the lane ends with its last job
+		b.backlog.unwait(j) // the lane ends with its last job
 		b.stats.Abandoned++
-		b.drop(j)
-		b.retire(s)
+		b.backlog.drop(j)
+		b.services.retire(s)
 	}
 }
 
@@ -327,7 +319,7 @@ func (b *Broker) invalid(c *conn) {
 
 // dismiss sends DISCONNECT to a worker, and nothing more after that.
 func (b *Broker) dismiss(c *conn, v Version) {
-	c.stage = appendWorkerHeader(b.open(c), v, disconnect, false)
+	c.stage = appendWorkerHeader(b.out.open(c), v, disconnect, false)
 	c.dismissed = true
 }
 
@@ -407,19 +399,19 @@ func (b *Broker) handleRequest(c *conn, p *packet) {
 	size := len(p.envelope) + len(p.body)
 	s := c.service
 	if s == nil || s.retired || s.name != string(p.service) {
-		s = b.lookup(c, p.service)
+		s = b.services.lookup(c, p.service)
 		c.service = s
 	}
 	switch {
 	case s == nil:
 		b.decline(c, p, ErrNoService)
 		return
-	case !b.hasRoom(c, s, size):
+	case !b.backlog.hasRoom(c, s, size):
 		b.decline(c, p, ErrQueueFull)
-		b.retire(s)
+		b.services.retire(s)
 		return
 	}
-	b.admit(b.newJob(c, s, p))
+	b.admit(b.backlog.newJob(c, s, p, b.now))
 }
 
 // handleReply passes on a reply or a part of one.
@@ -432,30 +424,30 @@ func (b *Broker) handleReply(w *worker, j *job, p *packet) {
 	case p.command == partial && j.version == Version02:
 		b.stats.Partials++
 		j.begun = true
-		b.stageReply(j, partial, p.body)
+		b.out.stageReply(j, partial, p.body)
 		return
 	case p.command == partial:
 		// A client of 0.1 gets one reply with all parts.
-		if b.bytes+len(p.body) > b.opts.MaxBytes {
+		if b.backlog.bytes+len(p.body) > b.opts.MaxBytes {
 			b.invalid(w.conn)
 			return
 		}
 		b.stats.Partials++
-		b.bytes += len(p.body)
+		b.backlog.bytes += len(p.body)
 		j.kept = appendContinued(j.kept, p.body)
 		return
 	}
-	b.removeJob(j)
+	j.take()
 	w.adapt(b.now, j.sent)
 	w.place()
 	if c.gone {
 		b.stats.Abandoned++
 	} else {
 		b.stats.Replies++
-		b.stageReply(j, reply, p.body)
+		b.out.stageReply(j, reply, p.body)
 	}
 	s := j.service
-	b.drop(j)
+	b.backlog.drop(j)
 	if s.waiting > 0 {
 		b.dispatch(s)
 	}
@@ -473,92 +465,20 @@ func appendContinued(dst []byte, m zmtp.WireMessage) []byte {
 	return dst
 }
 
-// stageReply stages a reply to the client of a request.
-func (b *Broker) stageReply(j *job, cmd command, body []byte) {
-	c := j.client
-	dst := append(b.open(c), j.envelope()...)
-	dst = appendClientHeader(dst, j.version, cmd, j.service.name)
-	if cmd == reply {
-		dst = append(dst, j.kept...)
-	}
-	c.stage = append(dst, body...)
-}
-
 // refuse ends a job that was not executed, and reports that to a client of this
 // package.
 func (b *Broker) refuse(j *job, why *Error) {
 	if j.client.ours && !j.client.gone {
-		if n := len(j.kept); n > 0 {
-			b.bytes -= n
-			j.kept = nil
-		}
-		b.stageReply(j, reply, why.wire())
+		b.backlog.forgetReply(j)
+		b.out.stageReply(j, reply, why.wire())
 	}
-	b.drop(j)
+	b.backlog.drop(j)
 }
 
 // decline is refuse for a request that was not accepted.
 func (b *Broker) decline(c *conn, p *packet, why *Error) {
 	b.stats.Refused++
 	if c.ours {
-		b.respond(c, p, why.wire())
+		b.out.respond(c, p, why.wire())
 	}
-}
-
-func (b *Broker) respond(c *conn, p *packet, body []byte) {
-	dst := append(b.open(c), p.envelope...)
-	dst = appendClientHeader(dst, p.version, reply, p.service)
-	c.stage = append(dst, body...)
-}
-
-// open returns the stage of a peer, for appending one more message.
-func (b *Broker) open(c *conn) []byte {
-	c.messages++
-	if c.messages > 1 {
-		return c.stage
-	}
-	b.touched = append(b.touched, c)
-	n := len(b.spareStages)
-	if n == 0 {
-		return nil
-	}
-	stage := b.spareStages[n-1]
-	b.spareStages = b.spareStages[:n-1]
-	return stage
-}
-
-// Bounds on the stages that are kept for reuse: bytes of one, and how many.
-const (
-	maxStage       = 256 << 10
-	maxSpareStages = 256
-)
-
-// noWait is a cancelled context: messages are queued at once or not at all.
-var noWait = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}()
-
-// flush sends the staged messages.
-func (b *Broker) flush() {
-	for i, c := range b.touched {
-		b.touched[i] = nil
-		b.send(c)
-	}
-	b.touched = b.touched[:0]
-}
-
-func (b *Broker) send(c *conn) {
-	if w := c.worker; w != nil {
-		w.lastSent = b.now
-	}
-	// The queue is full only if the peer does not read.
-	if err := hooks.SendWireTo(noWait, b.router, c.peer, c.stage, c.messages, nil); errors.Is(err, context.Canceled) {
-		c.peer.Disconnect(sockets.ErrSlowPeer)
-	}
-	if cap(c.stage) <= maxStage && len(b.spareStages) < maxSpareStages {
-		b.spareStages = append(b.spareStages, c.stage[:0])
-	}
-	c.stage, c.messages = nil, 0
 }

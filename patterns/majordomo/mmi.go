@@ -30,13 +30,13 @@ func (b *Broker) answer(c *conn, p *packet) {
 	case serviceLookup:
 		code := mmiNotFound
 		name, _ := p.body.Next()
-		if s := b.services[string(name)]; s != nil && s.workers > 0 {
+		if s := b.services.named[string(name)]; s != nil && s.workers > 0 {
 			code = mmiFound
 		}
 		b.respondText(c, p, code)
 	case serviceList:
 		b.scratch = b.appendServices(b.scratch[:0])
-		b.respond(c, p, b.scratch)
+		b.out.respond(c, p, b.scratch)
 		if cap(b.scratch) > maxStage {
 			b.scratch = nil
 		}
@@ -47,7 +47,7 @@ func (b *Broker) answer(c *conn, p *packet) {
 
 func (b *Broker) respondText(c *conn, p *packet, text string) {
 	b.scratch = append(append(b.scratch[:0], 0, byte(len(text))), text...)
-	b.respond(c, p, b.scratch)
+	b.out.respond(c, p, b.scratch)
 }
 
 // appendServices appends the body of a reply: 200, and four frames for each service: its
@@ -55,7 +55,7 @@ func (b *Broker) respondText(c *conn, p *packet, text string) {
 func (b *Broker) appendServices(dst []byte) []byte {
 	frames := [][]byte{[]byte(mmiFound)}
 	number := func(n int) []byte { return strconv.AppendInt(nil, int64(n), 10) }
-	for _, s := range b.status() {
+	for _, s := range b.services.status() {
 		frames = append(frames, []byte(s.Name), number(s.Workers), number(s.Waiting), number(s.Given))
 	}
 	return zmtp.AppendMessage(dst, frames...)

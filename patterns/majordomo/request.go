@@ -5,6 +5,19 @@ import (
 	"clustermap/zmtp"
 )
 
+// backlog holds the requests of a broker: the bound on them all, the lanes in which they
+// wait, and when they expire. Broker.mu protects it.
+type backlog struct {
+	opts      *BrokerOptions
+	bytes     int            // of all requests
+	deadlines list.List[job] // all requests, in the order in which they came
+	lanes     map[laneKey]*lane
+
+	spareJobs  []*job
+	spareBytes int // of their buffers
+	spareLanes []*lane
+}
+
 // job is a request in the broker: it waits in a lane, or a worker has it.
 type job struct {
 	client  *conn
@@ -13,7 +26,7 @@ type job struct {
 	worker  *worker           // the worker that has it, or nil
 	lane    *lane             // the lane in which it waits, or nil
 	place   list.Element[job] // in the lane or in the worker's jobs
-	inTime  list.Element[job] // in Broker.deadlines
+	inTime  list.Element[job] // in backlog.deadlines
 	data    []byte            // the envelope of the reply, and the body
 	split   int               // where the body begins in data
 	expiry  int64             // when it is dropped if it still waits
@@ -28,6 +41,14 @@ type job struct {
 func (j *job) envelope() []byte       { return j.data[:j.split] }
 func (j *job) body() zmtp.WireMessage { return zmtp.WireMessage(j.data[j.split:]) }
 func (j *job) size() int              { return len(j.data) }
+
+// take removes a request from its worker.
+func (j *job) take() {
+	j.place.Remove()
+	j.worker.bytes -= j.size()
+	j.worker = nil
+	j.service.given--
+}
 
 // lane holds the requests of one client that wait for one service. The lanes of a
 // service take turns, so that a client with many requests does not delay the others by
@@ -54,8 +75,8 @@ const (
 	maxSpareLanes = 4096
 )
 
-// newJob returns a job for a request of a client.
-func (b *Broker) newJob(c *conn, s *service, p *packet) *job {
+// newJob returns a job for a request of a client that has come now.
+func (b *backlog) newJob(c *conn, s *service, p *packet, now int64) *job {
 	var j *job
 	if n := len(b.spareJobs); n > 0 {
 		j = b.spareJobs[n-1]
@@ -70,15 +91,22 @@ func (b *Broker) newJob(c *conn, s *service, p *packet) *job {
 	j.split = len(p.envelope)
 	b.bytes += j.size()
 	if b.opts.Expiry > 0 {
-		j.expiry = b.now + int64(b.opts.Expiry)
+		j.expiry = now + int64(b.opts.Expiry)
 		b.deadlines.PushBack(&j.inTime)
 	}
 	return j
 }
 
+// forgetReply drops the parts of a reply that were kept for a client of 0.1.
+func (b *backlog) forgetReply(j *job) {
+	b.bytes -= len(j.kept)
+	j.kept = nil
+}
+
 // drop frees a job that is in no lane and that no worker has.
-func (b *Broker) drop(j *job) {
-	b.bytes -= j.size() + len(j.kept)
+func (b *backlog) drop(j *job) {
+	b.forgetReply(j)
+	b.bytes -= j.size()
 	j.inTime.Remove()
 	data := j.data
 	if cap(data) > maxSpareData || b.spareBytes+cap(data) > maxSpareBytes {
@@ -93,7 +121,7 @@ func (b *Broker) drop(j *job) {
 }
 
 // wait adds a job to its client's lane, at the end or at the front.
-func (b *Broker) wait(j *job, first bool) {
+func (b *backlog) wait(j *job, first bool) {
 	l := b.laneOf(j.client, j.service)
 	if l == nil {
 		l = b.newLane(j.client, j.service)
@@ -110,7 +138,7 @@ func (b *Broker) wait(j *job, first bool) {
 }
 
 // unwait removes a job from its lane.
-func (b *Broker) unwait(j *job) {
+func (b *backlog) unwait(j *job) {
 	l := j.lane
 	j.place.Remove()
 	j.lane = nil
@@ -122,14 +150,14 @@ func (b *Broker) unwait(j *job) {
 	}
 }
 
-func (b *Broker) laneOf(c *conn, s *service) *lane {
+func (b *backlog) laneOf(c *conn, s *service) *lane {
 	if l := c.last; l != nil && l.service == s {
 		return l
 	}
 	return b.lanes[laneKey{c, s}]
 }
 
-func (b *Broker) newLane(c *conn, s *service) *lane {
+func (b *backlog) newLane(c *conn, s *service) *lane {
 	var l *lane
 	if n := len(b.spareLanes); n > 0 {
 		l = b.spareLanes[n-1]
@@ -146,7 +174,7 @@ func (b *Broker) newLane(c *conn, s *service) *lane {
 	return l
 }
 
-func (b *Broker) endLane(l *lane) {
+func (b *backlog) endLane(l *lane) {
 	l.inService.Remove()
 	l.inClient.Remove()
 	delete(b.lanes, laneKey{l.client, l.service})
@@ -163,7 +191,7 @@ func (b *Broker) endLane(l *lane) {
 // hasRoom reports whether one more request of a client may be executed at once or wait.
 // A client may have as much waiting as there is room left for all clients (a dynamic
 // threshold), so no client can fill a queue.
-func (b *Broker) hasRoom(c *conn, s *service, size int) bool {
+func (b *backlog) hasRoom(c *conn, s *service, size int) bool {
 	if b.bytes+size > b.opts.MaxBytes {
 		return false
 	}

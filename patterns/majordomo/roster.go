@@ -50,7 +50,7 @@ func (b *Broker) register(c *conn, p *packet) *worker {
 	w.head = appendWorkerHeader(nil, w.version, request, true)
 	w.free.Of, w.inBroker.Of = w, w
 	b.workers.PushBack(&w.inBroker)
-	b.addWorker(s)
+	b.services.addWorker(s)
 	s.holder = c.holder()
 	c.worker = w
 	w.place()
@@ -94,9 +94,9 @@ func (b *Broker) remove(w *worker) {
 		j.deliveries++
 	}
 	b.giveBack(w, 0, w.jobs.Len(), true)
-	b.removeWorker(s)
+	b.services.removeWorker(s)
 	b.dispatch(s)
-	b.retire(s)
+	b.services.retire(s)
 }
 
 // giveBack removes n requests after the first skip ones from a worker, and puts them
@@ -110,7 +110,7 @@ func (b *Broker) giveBack(w *worker, skip, n int, lost bool) {
 		if n--; n < 0 {
 			break
 		}
-		b.removeJob(j)
+		j.take()
 		j.returned = j.returned || lost
 		b.repeat(j)
 	}
@@ -122,7 +122,7 @@ func (b *Broker) repeat(j *job) {
 	switch {
 	case j.client.gone:
 		b.stats.Abandoned++
-		b.drop(j)
+		b.backlog.drop(j)
 	case j.begun || j.deliveries >= b.opts.MaxDeliveries:
 		b.stats.Undelivered++
 		b.refuse(j, ErrWorkerLost)
@@ -130,12 +130,9 @@ func (b *Broker) repeat(j *job) {
 		b.stats.Expired++
 		b.refuse(j, ErrExpired)
 	default:
-		if n := len(j.kept); n > 0 { // the next worker starts the reply again
-			b.bytes -= n
-			j.kept = j.kept[:0]
-		}
+		b.backlog.forgetReply(j) // the next worker starts the reply again
 		b.stats.Repeated++
-		b.wait(j, true)
+		b.backlog.wait(j, true)
 	}
 }
 

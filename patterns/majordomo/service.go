@@ -7,6 +7,13 @@ import (
 	"clustermap/internal/list"
 )
 
+// directory has the services of a broker by their names. Broker.mu protects it.
+type directory struct {
+	max     int
+	named   map[string]*service
+	orphans list.List[service] // those without a worker, oldest first
+}
+
 // service is a name for which workers have registered or requests wait. It is removed
 // when there are neither.
 type service struct {
@@ -19,8 +26,8 @@ type service struct {
 	waitingBytes int
 	lanes        list.List[lane] // lanes with requests, in the order of their turns
 
-	orphan  list.Element[service] // in Broker.orphans while it has no worker
-	retired bool                  // removed from Broker.services
+	orphan  list.Element[service] // in directory.orphans while it has no worker
+	retired bool                  // removed from the directory
 
 	idle  list.List[worker] // workers without a request, longest idle first
 	ahead list.List[worker] // workers that may be sent one more ahead
@@ -42,10 +49,10 @@ type ServiceStatus struct {
 // lookup returns the service of a client's request. It creates it if there is room, and
 // otherwise returns nil. As with hasRoom, a client may have requests waiting for as
 // many services as there is room for more.
-func (b *Broker) lookup(c *conn, name []byte) *service {
-	s := b.services[string(name)]
-	if s == nil && c.lanes.Len() < b.opts.MaxServices-len(b.services) {
-		s = b.newService(name)
+func (d *directory) lookup(c *conn, name []byte) *service {
+	s := d.named[string(name)]
+	if s == nil && c.lanes.Len() < d.max-len(d.named) {
+		s = d.create(name)
 	}
 	return s
 }
@@ -53,25 +60,25 @@ func (b *Broker) lookup(c *conn, name []byte) *service {
 // enlist returns the service for which a worker registers. If there is no room, it
 // abandons the oldest service without workers. It returns nil if all have workers.
 func (b *Broker) enlist(name []byte) *service {
-	s := b.services[string(name)]
+	s := b.services.named[string(name)]
 	if s != nil {
 		return s
 	}
-	if len(b.services) >= b.opts.MaxServices {
-		old := b.orphans.Front()
+	if len(b.services.named) >= b.services.max {
+		old := b.services.orphans.Front()
 		if old == nil {
 			return nil
 		}
 		b.abandon(old)
 	}
-	return b.newService(name)
+	return b.services.create(name)
 }
 
-func (b *Broker) newService(name []byte) *service {
+func (d *directory) create(name []byte) *service {
 	s := &service{name: string(name)}
 	s.orphan.Of = s
-	b.orphans.PushBack(&s.orphan)
-	b.services[s.name] = s
+	d.orphans.PushBack(&s.orphan)
+	d.named[s.name] = s
 	return s
 }
 
@@ -79,32 +86,32 @@ func (b *Broker) newService(name []byte) *service {
 func (b *Broker) abandon(s *service) {
 	for l := s.lanes.Front(); l != nil; l = s.lanes.Front() {
 		j := l.jobs.Front()
-		b.unwait(j)
+		b.backlog.unwait(j)
 		b.stats.Refused++
 		b.refuse(j, ErrNoService)
 	}
-	b.retire(s)
+	b.services.retire(s)
 }
 
 // addWorker and removeWorker count the workers of a service.
-func (b *Broker) addWorker(s *service) {
+func (d *directory) addWorker(s *service) {
 	s.workers++
 	s.orphan.Remove()
 }
 
-func (b *Broker) removeWorker(s *service) {
+func (d *directory) removeWorker(s *service) {
 	s.workers--
 	if s.workers == 0 {
-		b.orphans.PushBack(&s.orphan)
+		d.orphans.PushBack(&s.orphan)
 	}
 }
 
 // retire removes a service without workers and requests.
-func (b *Broker) retire(s *service) {
+func (d *directory) retire(s *service) {
 	if s.workers == 0 && s.waiting == 0 && !s.retired {
 		s.retired = true
 		s.orphan.Remove()
-		delete(b.services, s.name)
+		delete(d.named, s.name)
 	}
 }
 
@@ -115,8 +122,8 @@ func (b *Broker) retire(s *service) {
 // because it executes that many requests within aheadTime, so a run takes a small part
 // of that. With many workers, runs account for most of the saved system calls, here and
 // at the workers.
-func (b *Broker) pick(s *service, j *job) *worker {
-	if w := s.run; w != nil && s.left > 0 && s.drain == b.drain && w.free.In(&s.ahead) && !j.returned {
+func (s *service) pick(j *job, drain uint64) *worker {
+	if w := s.run; w != nil && s.left > 0 && s.drain == drain && w.free.In(&s.ahead) && !j.returned {
 		s.left--
 		return w
 	}
@@ -126,7 +133,7 @@ func (b *Broker) pick(s *service, j *job) *worker {
 	}
 	s.run = nil
 	if w != nil && w.window >= runPart {
-		s.run, s.left, s.drain = w, w.window/runPart-1, b.drain
+		s.run, s.left, s.drain = w, w.window/runPart-1, drain
 	}
 	return w
 }
@@ -140,12 +147,12 @@ const runPart = 8
 func (b *Broker) admit(j *job) {
 	s := j.service
 	if s.waiting == 0 {
-		if w := b.pick(s, j); w != nil {
+		if w := s.pick(j, b.drain); w != nil {
 			b.give(j, w)
 			return
 		}
 	}
-	b.wait(j, false)
+	b.backlog.wait(j, false)
 }
 
 // dispatch passes waiting requests of a service to workers while they accept them,
@@ -154,7 +161,7 @@ func (b *Broker) dispatch(s *service) {
 	for s.waiting > 0 {
 		l := s.lanes.Front()
 		j := l.jobs.Front()
-		w := b.pick(s, j)
+		w := s.pick(j, b.drain)
 		if w == nil {
 			return
 		}
@@ -162,7 +169,7 @@ func (b *Broker) dispatch(s *service) {
 			l.inService.Remove()
 			s.lanes.PushBack(&l.inService)
 		}
-		b.unwait(j)
+		b.backlog.unwait(j)
 		b.give(j, w)
 	}
 }
@@ -173,24 +180,16 @@ func (b *Broker) give(j *job, w *worker) {
 	w.jobs.PushBack(&j.place)
 	w.bytes += j.size()
 	j.service.given++
-	dst := append(b.open(w.conn), w.head...)
+	dst := append(b.out.open(w.conn), w.head...)
 	dst = appendAddress(dst, j.client.peer.Identity())
 	w.conn.stage = append(dst, j.body()...)
 	w.place()
 }
 
-// removeJob removes a request from its worker.
-func (b *Broker) removeJob(j *job) {
-	j.place.Remove()
-	j.worker.bytes -= j.size()
-	j.worker = nil
-	j.service.given--
-}
-
 // status returns the status of all services, sorted by name.
-func (b *Broker) status() []ServiceStatus {
-	all := make([]ServiceStatus, 0, len(b.services))
-	for _, s := range b.services {
+func (d *directory) status() []ServiceStatus {
+	all := make([]ServiceStatus, 0, len(d.named))
+	for _, s := range d.named {
 		all = append(all, ServiceStatus{s.name, s.workers, s.waiting, s.given})
 	}
 	slices.SortFunc(all, func(a, b ServiceStatus) int { return strings.Compare(a.Name, b.Name) })

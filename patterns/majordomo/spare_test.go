@@ -23,10 +23,10 @@ func TestSpareMemory(t *testing.T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	sum := 0
-	for _, j := range b.spareJobs {
+	for _, j := range b.backlog.spareJobs {
 		sum += cap(j.data)
 	}
-	if sum != b.spareBytes || sum > maxSpareBytes || sum == 0 {
-		t.Errorf("%d bytes are kept, %d counted; at most %d are allowed", sum, b.spareBytes, maxSpareBytes)
+	if sum != b.backlog.spareBytes || sum > maxSpareBytes || sum == 0 {
+		t.Errorf("%d bytes are kept, %d counted; at most %d are allowed", sum, b.backlog.spareBytes, maxSpareBytes)
 	}
 }
