@@ -24,6 +24,14 @@ const (
 	size  = 4096 // peers and kinds
 )
 
+// Port scans and health checks close connections during the handshake, so one is worth no
+// warning. As many of one peer between two lines are: a health check each second has fewer
+// in the longest interval.
+const (
+	aborted = "peer closed the connection during the handshake"
+	many    = 1000
+)
+
 // A Log logs events about peers. All methods are safe for concurrent use.
 type Log struct {
 	to    *slog.Logger
@@ -35,8 +43,7 @@ func New(to *slog.Logger) *Log {
 	return &Log{to: to, limit: lograte.Limiter{First: first, Most: most, Size: size}}
 }
 
-// wentAway reports whether a peer closed the connection, in particular during the
-// handshake. Port scans and health checks do that.
+// wentAway reports whether a peer closed the connection.
 func wentAway(err error) bool {
 	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE} {
 		if errors.Is(err, end) {
@@ -75,7 +82,7 @@ func (l *Log) Connection(e sockets.Event, port string, comings bool) {
 			level, text = slog.LevelWarn, "client denied"
 		case errors.Is(e.Err, context.Canceled): // this side closes the connection
 		case wentAway(e.Err):
-			level, text = slog.LevelInfo, "peer closed the connection during the handshake"
+			level, text = slog.LevelInfo, aborted
 		default:
 			level = slog.LevelWarn
 		}
@@ -144,7 +151,7 @@ func (l *Log) Refused(text string, peer *sockets.Peer, why error, attrs ...slog.
 
 // Log logs an event about a peer, if it is due. Texts are few, and who is short.
 func (l *Log) Log(level slog.Level, text, who string, attrs ...slog.Attr) {
-	if !l.to.Enabled(context.Background(), level) {
+	if !l.to.Enabled(context.Background(), severity(level, text, many)) {
 		return
 	}
 	due, omitted := l.limit.Due(who, level.String()+" "+text, time.Now())
@@ -154,7 +161,15 @@ func (l *Log) Log(level slog.Level, text, who string, attrs ...slog.Attr) {
 	if omitted > 0 {
 		attrs = append(attrs, slog.Int("repeated", omitted))
 	}
-	l.to.LogAttrs(context.Background(), level, text, attrs...)
+	l.to.LogAttrs(context.Background(), severity(level, text, omitted), text, attrs...)
+}
+
+// severity returns the level of a line about an event with as many left out before it.
+func severity(level slog.Level, text string, omitted int) slog.Level {
+	if text == aborted && omitted >= many {
+		return slog.LevelWarn
+	}
+	return level
 }
 
 // Flush logs what was left out and has not occurred again, at the level that it has. It is
@@ -167,6 +182,6 @@ func (l *Log) Flush(now time.Time) {
 		if who == "" {
 			who = "several"
 		}
-		l.to.Log(context.Background(), level, "repeated: "+text, "peer", who, "repeated", omitted)
+		l.to.Log(context.Background(), severity(level, text, omitted), "repeated: "+text, "peer", who, "repeated", omitted)
 	})
 }
