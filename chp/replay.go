@@ -67,7 +67,7 @@ func (f *filled) replay(o *ServerOptions, committed func()) error {
 		}
 	}
 	j, found, err := disk.Open(disk.Options{Log: o.Log, Policy: o.Sync, Changed: committed, Replayed: tell}, f.state)
-	if j == nil {
+	if err != nil {
 		return err
 	}
 	if found.Map {
@@ -76,7 +76,7 @@ func (f *filled) replay(o *ServerOptions, committed func()) error {
 	f.journal, f.linked = j, found.Last
 	p.Done, p.Replayed = true, found.Replayed
 	tell(p.Updates, p.Bytes)
-	return err
+	return nil
 }
 
 // EntryCheck returns a function that reports whether a server can replay an entry of its

@@ -45,15 +45,16 @@ func Open(o Options, to *state.State) (*Journal, Found, error) {
 		c.Release()
 	}
 	j.start(&o, &done)
-	if err := j.group.Room(context.Background()); err != nil { // it waits for nothing yet
+	last := done.Last
+	err = j.group.Room(context.Background()) // it waits for nothing yet
+	if err == nil && !r.named {              // a new log begins with the identity of the map
+		last, err = j.group.AppendParts(commit.Entry{Kind: kindMapID, Time: time.Now().UnixNano(), Records: to.ID[:]})
+	}
+	if err != nil {
 		j.group.Close()
 		return nil, Found{}, err
 	}
-	last := done.Last
-	if !r.named { // a new log begins with the identity of the map
-		last, err = j.group.AppendParts(commit.Entry{Kind: kindMapID, Time: time.Now().UnixNano(), Records: to.ID[:]})
-	}
-	return j, Found{done, journal.Index(last), r.some}, err
+	return j, Found{done, journal.Index(last), r.some}, nil
 }
 
 // replayer fills a state from entries.

@@ -49,6 +49,24 @@ func TestScripts(t *testing.T) {
 	}
 }
 
+// fullLog is one without space for another entry.
+type fullLog struct{ *scriptedLog }
+
+func (fullLog) Reserve() (int, error) { return 0, commit.ErrFull }
+func (fullLog) Short() bool           { return false }
+
+// TestOpenOfAFullLogLeavesNothing opens a log that takes no entry: there is no journal, and
+// TestMain finds no goroutine of one.
+func TestOpenOfAFullLogLeavesNothing(t *testing.T) {
+	for _, log := range []*scriptedLog{{}, {entries: []commit.Entry{{Index: 1, Kind: kindMapID, Records: make([]byte, 16)}}}} {
+		log.reopen()
+		j, found, err := Open(Options{Log: fullLog{log}}, state.New(100))
+		if j != nil || found != (Found{}) || !errors.Is(err, commit.ErrFull) {
+			t.Errorf("%v, %v, %v; want no journal, %v", j, found, err, commit.ErrFull)
+		}
+	}
+}
+
 // world is a journal, the log below it, and the state that its batches belong to.
 type world struct {
 	log     *scriptedLog
