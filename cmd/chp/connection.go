@@ -203,3 +203,13 @@ func subtreeOf(key string) (string, error) {
 	}
 	return key, nil
 }
+
+// curve holds chp's names for texts about keys.
+var curve = command.Keys{Program: "chp", Server: "chp serve"}
+
+const (
+	maxPort  = 65533 // the highest first port of a server, which also uses the next two
+	maxModel = 6     // the last Clone model, the full protocol
+
+	schemeIPC = "ipc://" // begins endpoints that are Unix sockets
+)

@@ -15,9 +15,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// schemeIPC begins endpoints that are Unix sockets.
-const schemeIPC = "ipc://"
-
 // checkEndpoints checks the flags --endpoint, as far as NewServer does not.
 func (f *serveFlags) checkEndpoints(cmd *cobra.Command) error {
 	if len(f.endpoints) == 0 {

@@ -49,6 +49,3 @@ time.`,
 	)
 	return root
 }
-
-// curve holds chp's names for texts about keys.
-var curve = command.Keys{Program: "chp", Server: "chp serve"}

@@ -17,12 +17,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// maxPort is the highest first port of a server, which also uses the next two.
-const maxPort = 65533
-
-// maxModel is the last Clone model, the full protocol.
-const maxModel = 6
-
 type serveFlags struct {
 	host             string
 	endpoints        []string
