@@ -1,6 +1,8 @@
 package main
 
 import (
+	"sync"
+
 	zmq "clustermap/bench/peers/internal/libzmq"
 )
 
@@ -10,12 +12,11 @@ var zmqTypes = map[pattern]map[role]zmq.Type{
 	pubSub:   {sender: zmq.XPUB, receiver: zmq.SUB},
 }
 
-func runLibzmq(s *spec, bound func(string)) (*figure, error) {
-	c := zmq.NewContext()
-	if s.Role == inside {
-		return runLibzmqInside(c, s)
-	}
-	socket, err := c.Socket(zmqTypes[s.Pattern][s.Role])
+// libzmqContext is the context of this process's sockets.
+var libzmqContext = sync.OnceValue(zmq.NewContext)
+
+func openLibzmq(s *spec, as role) (*end, error) {
+	socket, err := libzmqContext().Socket(zmqTypes[s.Pattern][as])
 	if err != nil {
 		return nil, err
 	}
@@ -29,48 +30,24 @@ func runLibzmq(s *spec, bound func(string)) (*figure, error) {
 			return nil, err
 		}
 	}
+	e := &end{
+		bind: socket.Bind, connect: socket.Connect,
+		loop: func() (*figure, error) { return loopLibzmq(s, as, socket) },
+	}
 	switch {
-	case s.Pattern == pubSub && s.Role == sender:
+	case s.Pattern == pubSub && as == sender:
 		err = socket.NoDrop()
+		e.joined = func() error { return socket.Await(s.Peers) }
 	case s.Pattern == pubSub:
 		err = socket.Subscribe(s.topic())
 	}
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case s.Endpoint == "":
-		endpoint := anyPort
-		if s.Pattern == pubSub {
-			endpoint = anyAddress
-		}
-		if endpoint, err = socket.Bind(endpoint); err == nil {
-			bound(endpoint)
-		}
-	case s.Pattern == pubSub:
-		for i := range s.Peers {
-			if err = socket.Connect(loopback(s.Endpoint, i)); err != nil {
-				break
-			}
-		}
-	default:
-		err = socket.Connect(s.Endpoint)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if s.Pattern == pubSub && s.Role == sender {
-		if err := socket.Await(s.Peers); err != nil {
-			return nil, err
-		}
-	}
-	return loopLibzmq(s, socket)
+	return e, err
 }
 
-func loopLibzmq(s *spec, socket zmq.Socket) (*figure, error) {
+func loopLibzmq(s *spec, as role, socket zmq.Socket) (*figure, error) {
 	var f figure
 	var err error
-	switch s.Role {
+	switch as {
 	case sender:
 		return nil, socket.SendLoop(s.message())
 	case answerer:
@@ -83,44 +60,4 @@ func loopLibzmq(s *spec, socket zmq.Socket) (*figure, error) {
 		err = missing(noSuchRole)
 	}
 	return &f, err
-}
-
-// runLibzmqInside has both ends in threads of this process.
-func runLibzmqInside(c zmq.Context, s *spec) (*figure, error) {
-	counting, other := *s, *s
-	counting.Role, other.Role = receiver, sender
-	if s.Pattern == reqRep {
-		counting.Role, other.Role = asker, answerer
-	}
-	binds, err := c.Socket(zmqTypes[s.Pattern][counting.Role])
-	if err != nil {
-		return nil, err
-	}
-	if _, err := binds.Bind(insideName); err != nil {
-		return nil, err
-	}
-	failed := make(chan error, 1)
-	go func() {
-		socket, err := c.Socket(zmqTypes[s.Pattern][other.Role])
-		if err == nil {
-			err = socket.Connect(insideName)
-		}
-		if err == nil {
-			_, err = loopLibzmq(&other, socket)
-		}
-		failed <- err
-	}()
-	done := make(chan error, 1)
-	var f *figure
-	go func() {
-		var err error
-		f, err = loopLibzmq(&counting, binds)
-		done <- err
-	}()
-	select {
-	case err := <-failed:
-		return nil, err
-	case err := <-done:
-		return f, err
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -23,17 +22,36 @@ type (
 	batching interface {
 		SendBatch(ctx context.Context, bodies [][]byte) (int, error)
 	}
-	receiving interface {
+	batchReceiving interface {
 		RecvBatch(ctx context.Context, b *sockets.Batch) error
 	}
-	talking interface {
-		sending
+	receiving interface {
 		Recv(ctx context.Context) (sockets.Message, error)
 	}
 )
 
-// openOurs makes the socket of a role.
-func openOurs(s *spec, as role) (socket, error) {
+func openOurs(s *spec, as role) (*end, error) {
+	ctx := context.Background()
+	sock, err := newOurs(s, as)
+	if err != nil {
+		return nil, err
+	}
+	e := &end{
+		bind: func(endpoint string) (string, error) {
+			err := sock.Bind(ctx, endpoint)
+			return sock.LastEndpoint(), err
+		},
+		connect: sock.Connect,
+		loop:    func() (*figure, error) { return loopOurs(ctx, s, as, sock) },
+	}
+	if pub, ok := sock.(*sockets.Pub); ok {
+		e.joined = func() error { return pub.WaitSubscribers(ctx, string(s.message()), s.Peers) }
+	}
+	return e, nil
+}
+
+// newOurs makes the socket of a role.
+func newOurs(s *spec, as role) (socket, error) {
 	o := sockets.Options{}
 	if s.curve() {
 		if err := s.secure(&o.Security); err != nil {
@@ -75,130 +93,37 @@ func (s *spec) secure(o *sockets.Security) (err error) {
 	return err
 }
 
-func runOurs(s *spec, bound func(string)) (*figure, error) {
-	ctx := context.Background()
-	if s.Role == inside {
-		return runOursInside(ctx, s)
-	}
-	sock, err := openOurs(s, s.Role)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case s.Endpoint == "":
-		endpoint := anyPort
-		if s.Pattern == pubSub {
-			endpoint = anyAddress
-		}
-		if err = sock.Bind(ctx, endpoint); err == nil {
-			bound(sock.LastEndpoint())
-		}
-	case s.Pattern == pubSub:
-		for i := range s.Peers {
-			if err = sock.Connect(loopback(s.Endpoint, i)); err != nil {
-				break
-			}
-		}
-	default:
-		err = sock.Connect(s.Endpoint)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if pub, ok := sock.(*sockets.Pub); ok {
-		if err := pub.WaitSubscribers(ctx, string(s.message()), s.Peers); err != nil {
-			return nil, err
-		}
-	}
-	return loopOurs(ctx, s, s.Role, sock)
-}
-
-// runOursInside has both ends in goroutines of this process.
-func runOursInside(ctx context.Context, s *spec) (*figure, error) {
-	counting, other := receiver, sender
-	if s.Pattern == reqRep {
-		counting, other = asker, answerer
-	}
-	binds, err := openOurs(s, counting)
-	if err != nil {
-		return nil, err
-	}
-	connects, err := openOurs(s, other)
-	if err != nil {
-		return nil, err
-	}
-	if err := binds.Bind(ctx, insideName); err != nil {
-		return nil, err
-	}
-	if err := connects.Connect(insideName); err != nil {
-		return nil, err
-	}
-	failed := make(chan error, 1)
-	go func() {
-		_, err := loopOurs(ctx, s, other, connects)
-		failed <- err
-	}()
-	type result struct {
-		f   *figure
-		err error
-	}
-	done := make(chan result, 1)
-	go func() {
-		f, err := loopOurs(ctx, s, counting, binds)
-		done <- result{f, err}
-	}()
-	select {
-	case err := <-failed:
-		return nil, err
-	case r := <-done:
-		return r.f, r.err
-	}
-}
-
 func loopOurs(ctx context.Context, s *spec, as role, sock socket) (*figure, error) {
-	switch as {
-	case sender:
-		to, message := sock.(sending), s.message()
-		if all, ok := sock.(batching); ok && s.Batch > 0 {
-			messages := slices.Repeat([][]byte{message}, s.Batch)
-			for {
-				if _, err := all.SendBatch(ctx, messages); err != nil {
-					return nil, err
-				}
-			}
-		}
-		frames := [][]byte{message} // once: a slice for a call through an interface is allocated
-		for {
-			if err := to.Send(ctx, frames...); err != nil {
-				return nil, err
-			}
-		}
-	case receiver:
-		return receiveOurs(ctx, s, sock.(receiving))
-	case answerer:
-		peer := sock.(talking)
-		for {
-			m, err := peer.Recv(ctx)
-			if err != nil {
-				return nil, err
-			}
-			if err := peer.Send(ctx, m...); err != nil {
-				return nil, err
-			}
-		}
-	case asker:
-		return askOurs(ctx, s, sock.(talking))
+	message := s.message()
+	if from, ok := sock.(batchReceiving); ok && as == receiver {
+		return receiveOurs(ctx, s, from)
 	}
-	return nil, missing(noSuchRole)
+	if all, ok := sock.(batching); ok && as == sender && s.Batch > 0 {
+		messages := slices.Repeat([][]byte{message}, s.Batch)
+		for {
+			if _, err := all.SendBatch(ctx, messages); err != nil {
+				return nil, err
+			}
+		}
+	}
+	c := calls[sockets.Message]{message: sockets.Message{message}}
+	c.send = func(m sockets.Message) error { return sock.(sending).Send(ctx, m...) }
+	if from, ok := sock.(receiving); ok {
+		c.receive = func() (sockets.Message, error) { return from.Recv(ctx) }
+	}
+	c.size = func(m sockets.Message) int {
+		if len(m) != 1 {
+			return -1
+		}
+		return len(m[0])
+	}
+	return loop(s, as, c)
 }
 
 // receiveOurs counts the messages that arrive, and looks at each one as a receiver would.
-func receiveOurs(ctx context.Context, s *spec, from receiving) (*figure, error) {
+func receiveOurs(ctx context.Context, s *spec, from batchReceiving) (*figure, error) {
 	var b sockets.Batch
-	var start, end time.Time
-	var n int64
-	warming := true
-	for {
+	for counted := (meter{spec: s}); ; {
 		if err := from.RecvBatch(ctx, &b); err != nil {
 			return nil, err
 		}
@@ -208,47 +133,8 @@ func receiveOurs(ctx context.Context, s *spec, from receiving) (*figure, error) 
 				return nil, fmt.Errorf("a message of %d bytes, want %d", len(body), s.Size)
 			}
 		}
-		end = time.Now()
-		switch {
-		case start.IsZero():
-			start = end
-		case warming:
-			if end.Sub(start) >= s.Warm {
-				warming, start = false, end
-			}
-		default:
-			n += int64(b.Len())
-			if d := end.Sub(start); d >= s.Time {
-				return &figure{n, d}, nil
-			}
-		}
-	}
-}
-
-func askOurs(ctx context.Context, s *spec, peer talking) (*figure, error) {
-	message := s.message()
-	start, warming := time.Now(), true
-	for n := int64(0); ; {
-		if err := peer.Send(ctx, message); err != nil {
-			return nil, err
-		}
-		m, err := peer.Recv(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if len(m) != 1 || len(m[0]) != s.Size {
-			return nil, fmt.Errorf("a reply of %d frames, want one of %d bytes", len(m), s.Size)
-		}
-		end := time.Now()
-		if warming {
-			if end.Sub(start) >= s.Warm {
-				warming, start = false, end
-			}
-			continue
-		}
-		n++
-		if d := end.Sub(start); d >= s.Time {
-			return &figure{n, d}, nil
+		if f := counted.add(b.Len()); f != nil {
+			return f, nil
 		}
 	}
 }

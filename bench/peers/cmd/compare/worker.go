@@ -5,20 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"clustermap/internal/bench/worker"
 )
 
-// program is the program of a worker. It reports its endpoint, if it binds, and returns
-// its figure, if it counts.
-type program func(s *spec, bound func(endpoint string)) (*figure, error)
+// end is one end of a case: a socket of a library, or several.
+type end struct {
+	bind    func(endpoint string) (string, error) // returns the endpoint that came of it
+	connect func(endpoint string) error
+	joined  func() error            // called when it is bound or connected, if not nil
+	loop    func() (*figure, error) // its figure, if it counts
+}
 
-// programs of the libraries.
-var programs = map[library]program{
-	ours:     runOurs,
-	libzmq:   runLibzmq,
-	pebbe:    runPebbe,
-	goZeroMQ: runGoZeroMQ,
+// programs open the sockets of the libraries.
+var programs = map[library]func(s *spec, as role) (*end, error){
+	ours:     openOurs,
+	libzmq:   openLibzmq,
+	pebbe:    openPebbe,
+	goZeroMQ: openGoZeroMQ,
 }
 
 // work is the role of a worker.
@@ -27,7 +32,7 @@ func work(task []byte, say func(any)) error {
 	if err := json.Unmarshal(task, &s); err != nil {
 		return err
 	}
-	f, err := programs[s.Library](&s, func(endpoint string) { say(endpoint) })
+	f, err := s.run(func(endpoint string) { say(endpoint) })
 	switch {
 	case errors.Is(err, worker.ErrMissing):
 		return fmt.Errorf("%s: %w", s.Library, err)
@@ -35,6 +40,173 @@ func work(task []byte, say func(any)) error {
 		return fmt.Errorf("%s, %s: %w", s.Library, s.Role, err)
 	case f != nil:
 		say(f)
+	}
+	return nil
+}
+
+// run is the work of a worker. It reports its endpoint, if it binds, and returns its figure,
+// if it counts.
+func (s *spec) run(bound func(endpoint string)) (*figure, error) {
+	if s.Role == inside {
+		return s.runInside()
+	}
+	e, err := programs[s.Library](s, s.Role)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.join(e, bound); err != nil {
+		return nil, err
+	}
+	if e.joined != nil {
+		if err := e.joined(); err != nil {
+			return nil, err
+		}
+	}
+	return e.loop()
+}
+
+// join binds or connects a socket, as often as the case has peers.
+func (s *spec) join(e *end, bound func(string)) error {
+	switch {
+	case s.Endpoint == "":
+		endpoint := anyPort
+		if s.Pattern == pubSub {
+			endpoint = anyAddress
+		}
+		endpoint, err := e.bind(endpoint)
+		if err == nil {
+			bound(endpoint)
+		}
+		return err
+	case s.Pattern == pubSub:
+		for i := range s.Peers {
+			if err := e.connect(loopback(s.Endpoint, i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return e.connect(s.Endpoint)
+}
+
+// runInside has both ends in goroutines of this process.
+func (s *spec) runInside() (*figure, error) {
+	counting, other := receiver, sender
+	if s.Pattern == reqRep {
+		counting, other = asker, answerer
+	}
+	binds, err := programs[s.Library](s, counting)
+	if err != nil {
+		return nil, err
+	}
+	connects, err := programs[s.Library](s, other)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := binds.bind(insideName); err != nil {
+		return nil, err
+	}
+	if err := connects.connect(insideName); err != nil {
+		return nil, err
+	}
+	type result struct {
+		f   *figure
+		err error
+	}
+	done := make(chan result, 2) // the other end returns only if it fails
+	for _, e := range []*end{connects, binds} {
+		go func() {
+			f, err := e.loop()
+			done <- result{f, err}
+		}()
+	}
+	r := <-done
+	return r.f, r.err
+}
+
+// calls are how a library sends and receives.
+type calls[M any] struct {
+	send    func(M) error
+	receive func() (M, error)
+	size    func(M) int // of a message of one frame
+	message M           // of the case
+}
+
+// loop runs a role with the calls of a library.
+func loop[M any](s *spec, as role, c calls[M]) (*figure, error) {
+	switch as {
+	case sender:
+		for {
+			if err := c.send(c.message); err != nil {
+				return nil, err
+			}
+		}
+	case answerer:
+		for {
+			m, err := c.receive()
+			if err == nil {
+				err = c.send(m)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+	case receiver, asker:
+		return count(s, as == asker, c)
+	}
+	return nil, missing(noSuchRole)
+}
+
+// count receives until enough was counted, and asks before each time if asks is set.
+func count[M any](s *spec, asks bool, c calls[M]) (*figure, error) {
+	each := stride(s.Size)
+	if asks {
+		each = 1
+	}
+	for counted := (meter{spec: s}); ; {
+		for range each {
+			if asks {
+				if err := c.send(c.message); err != nil {
+					return nil, err
+				}
+			}
+			m, err := c.receive()
+			if err != nil {
+				return nil, err
+			}
+			if size := c.size(m); size != s.Size {
+				return nil, fmt.Errorf("a message of %d bytes, want %d", size, s.Size)
+			}
+		}
+		if f := counted.add(each); f != nil {
+			return f, nil
+		}
+	}
+}
+
+// meter counts messages, after the time to warm up, which begins with the first ones.
+type meter struct {
+	spec    *spec
+	start   time.Time
+	counts  bool // it is warm
+	counted int64
+}
+
+// add counts n messages. It returns the figure when the time is over.
+func (m *meter) add(n int) *figure {
+	now := time.Now()
+	switch {
+	case m.start.IsZero():
+		m.start = now
+	case !m.counts:
+		if now.Sub(m.start) >= m.spec.Warm {
+			m.counts, m.start = true, now
+		}
+	default:
+		m.counted += int64(n)
+		if d := now.Sub(m.start); d >= m.spec.Time {
+			return &figure{m.counted, d}
+		}
 	}
 	return nil
 }
