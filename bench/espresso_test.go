@@ -5,11 +5,11 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
 	"clustermap/bench/internal/flow"
+	"clustermap/internal/bench/figures"
 	"clustermap/patterns/espresso"
 	"clustermap/sockets"
 )
@@ -126,10 +126,9 @@ func BenchmarkTap(b *testing.B) {
 				ratios = append(ratios, t1.Sub(t0).Seconds()/t2.Sub(t1).Seconds())
 			}
 			b.StopTimer()
-			median := func(x []float64) float64 { slices.Sort(x); return x[len(x)/2] }
-			b.ReportMetric(median(proxies), "proxy-msg/s")
-			b.ReportMetric(median(taps), "tap-msg/s")
-			b.ReportMetric(median(ratios), "ratio")
+			b.ReportMetric(figures.Median(proxies), "proxy-msg/s")
+			b.ReportMetric(figures.Median(taps), "tap-msg/s")
+			b.ReportMetric(figures.Median(ratios), "ratio")
 			if lost != nil {
 				b.ReportMetric(float64(lost()), "lost")
 			}

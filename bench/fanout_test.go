@@ -15,13 +15,13 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"clustermap/internal/bench/figures"
 	"clustermap/internal/hooks"
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -147,20 +147,15 @@ func (f *fan) compare(b *testing.B) (ours, bare cost) {
 		ratios = append(ratios, sides[1][round].elapsed/sides[0][round].elapsed)
 	}
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(middle(ratios), "ratio")
+	b.ReportMetric(figures.Median(ratios), "ratio")
 	median := func(all []cost) (c cost) {
 		var elapsed, processor []float64
 		for _, c := range all {
 			elapsed, processor = append(elapsed, c.elapsed), append(processor, c.processor)
 		}
-		return cost{middle(elapsed), middle(processor)}
+		return cost{figures.Median(elapsed), figures.Median(processor)}
 	}
 	return median(sides[0]), median(sides[1])
-}
-
-func middle(x []float64) float64 {
-	x = slices.Sorted(slices.Values(x))
-	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }
 
 // run is one run of one side.

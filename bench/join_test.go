@@ -9,13 +9,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"clustermap/chp"
+	"clustermap/internal/bench/figures"
 	"clustermap/internal/loopback"
 	"clustermap/sockets"
 )
@@ -108,7 +108,7 @@ func joinOnce(b *testing.B, command string) {
 	settle()
 	loaded := server.memory("VmRSS")
 
-	var idle, busy, ratios medians
+	var idle, busy, ratios []float64
 	for range 5 {
 		idle = append(idle, fetchMap(b, server.endpoint))
 	}
@@ -129,9 +129,9 @@ func joinOnce(b *testing.B, command string) {
 	b.Logf("idle %.3f s, busy %.3f s, updates busy/normal %.2f; %d bytes resident, then %d", idle, busy, ratios, loaded, after)
 	b.ReportMetric(float64(loaded)/float64(len(keys)), "RSS-B/key")
 	b.ReportMetric(float64(after)/float64(loaded), "overwritten/loaded")
-	b.ReportMetric(idle.median(), "idle-s")
-	b.ReportMetric(busy.median(), "busy-s")
-	b.ReportMetric(ratios.median(), "updates-busy/normal")
+	b.ReportMetric(figures.Median(idle), "idle-s")
+	b.ReportMetric(figures.Median(busy), "busy-s")
+	b.ReportMetric(figures.Median(ratios), "updates-busy/normal")
 }
 
 // fetchMap has a process fetch the map, and returns the seconds that it took.
@@ -184,12 +184,4 @@ func rateOf(ctx context.Context, b *testing.B, endpoint string, f func()) float6
 	f()
 	last, ended := sequence()
 	return float64(last-first) / ended.Sub(begun).Seconds()
-}
-
-// medians are figures of which the median counts.
-type medians []float64
-
-func (m medians) median() float64 {
-	sorted := slices.Sorted(slices.Values(m))
-	return sorted[len(sorted)/2]
 }

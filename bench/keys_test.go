@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"strconv"
 	"testing"
+
+	"clustermap/internal/bench/figures"
 )
 
 var (
@@ -28,8 +30,8 @@ var (
 func BenchmarkKeys(b *testing.B) {
 	command := buildCommand(b)
 	sizes := [2]int{10_000, *keysMany}
-	var rates, tails [2]medians
-	var rateRatios, tailRatios medians
+	var rates, tails [2][]float64
+	var rateRatios, tailRatios []float64
 	run := func(keys, updates int, more ...string) (rate, p999 float64) {
 		args := append([]string{
 			"bench", "--json", "--keys", strconv.Itoa(keys), "--warmup", strconv.Itoa(3 * keys), "--updates", strconv.Itoa(updates),
@@ -60,11 +62,11 @@ func BenchmarkKeys(b *testing.B) {
 	}
 	b.ReportMetric(0, "ns/op")
 	for i, name := range []string{"few-", "many-"} {
-		b.ReportMetric(rates[i].median(), name+"msgs/s")
-		b.ReportMetric(tails[i].median()*1000, name+"p99.9-ns")
+		b.ReportMetric(figures.Median(rates[i]), name+"msgs/s")
+		b.ReportMetric(figures.Median(tails[i])*1000, name+"p99.9-ns")
 	}
 	b.ReportMetric(float64(*keysMany), "many-keys")
-	b.ReportMetric(rateRatios.median(), "rate-many/few")
-	b.ReportMetric(tailRatios.median(), "p99.9-many/few")
+	b.ReportMetric(figures.Median(rateRatios), "rate-many/few")
+	b.ReportMetric(figures.Median(tailRatios), "p99.9-many/few")
 	b.Logf("rates %.0f, ratios %.2f; 99.9 %% within %.0f µs, ratios %.2f", rates, rateRatios, tails, tailRatios)
 }

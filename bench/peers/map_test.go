@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clustermap/bench/internal/maps"
+	"clustermap/internal/bench/figures"
 
 	"github.com/puzpuzpuz/xsync/v4"
 )
@@ -106,7 +107,7 @@ func turns(b *testing.B, us, them func(n int)) {
 		o, t := float64(t1.Sub(t0))/float64(n), float64(t2.Sub(t1))/float64(n)
 		our, their, ratio = append(our, o), append(their, t), append(ratio, t/o)
 	}
-	b.ReportMetric(median(our), "ours-ns")
-	b.ReportMetric(median(their), "peer-ns")
-	b.ReportMetric(median(ratio), "ratio")
+	b.ReportMetric(figures.Median(our), "ours-ns")
+	b.ReportMetric(figures.Median(their), "peer-ns")
+	b.ReportMetric(figures.Median(ratio), "ratio")
 }

@@ -2,19 +2,17 @@ package blackbox
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"runtime/pprof"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"clustermap/internal/bench/figures"
 	"clustermap/internal/bench/worker"
 )
 
@@ -43,38 +41,20 @@ func Main(others map[string]Side) {
 			return nil
 		}),
 	})
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := compare(ctx, sides)
-	stop()
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "blackbox:", err)
-		os.Exit(1)
-	}
+	worker.Run("blackbox", func(ctx context.Context) error { return compare(ctx, sides) })
 }
 
 // perform returns the role that does a task.
 func perform(f func(context.Context, task, func(any)) error) worker.Role {
-	return func(text []byte, say func(any)) error {
-		var t task
-		if err := json.Unmarshal(text, &t); err != nil {
-			return err
-		}
+	return worker.For(func(t task, say func(any)) error {
 		ctx, cancel := context.WithTimeout(context.Background(), t.Limit)
 		defer cancel()
-		if t.Profile == "" {
-			return f(ctx, t, say)
-		}
-		file, err := os.Create(t.Profile)
+		stop, err := worker.Profile(t.Profile)
 		if err != nil {
 			return err
 		}
-		if err := pprof.StartCPUProfile(file); err != nil {
-			return err
-		}
-		err = f(ctx, t, say)
-		pprof.StopCPUProfile()
-		return errors.Join(err, file.Close())
-	}
+		return errors.Join(f(ctx, t, say), stop())
+	})
 }
 
 // settings are the flags.
@@ -163,7 +143,7 @@ func compare(ctx context.Context, sides map[string]Side) error {
 
 // row measures the sides in turn, each round in another order.
 func (s *settings) row(ctx context.Context, spec Spec, w io.Writer) error {
-	figures := map[string][]Figure{}
+	measured := map[string][]Figure{}
 	for round := range s.rounds {
 		for turn := range s.sides {
 			name := s.sides[(round+turn)%len(s.sides)]
@@ -173,23 +153,27 @@ func (s *settings) row(ctx context.Context, spec Spec, w io.Writer) error {
 			}
 			fmt.Fprintf(os.Stderr, "%d shards, %d workers, %s: %.2f M/s with %.2f cores\n",
 				spec.Shards, spec.Workers, name, f.Rate()/1e6, f.Cores())
-			figures[name] = append(figures[name], f)
+			measured[name] = append(measured[name], f)
+		}
+	}
+	rates := map[string][]float64{}
+	for name, all := range measured {
+		for _, f := range all {
+			rates[name] = append(rates[name], f.Rate())
 		}
 	}
 	for _, name := range s.sides {
-		var rates, cores, each, ratios []float64
-		for i, f := range figures[name] {
-			rates, cores, each = append(rates, f.Rate()), append(cores, f.Cores()), append(each, f.PerMessage())
-			if mine := figures["ours"]; mine != nil {
-				ratios = append(ratios, mine[i].Rate()/f.Rate())
-			}
+		var cores, each []float64
+		for _, f := range measured[name] {
+			cores, each = append(cores, f.Cores()), append(each, f.PerMessage())
 		}
 		ratio := "-"
-		if len(ratios) > 0 && name != "ours" {
-			ratio = fmt.Sprintf("%.2f (%.2f..%.2f)", worker.Median(ratios), slices.Min(ratios), slices.Max(ratios))
+		if r := figures.Of(figures.Ratios(rates["ours"], rates[name])); r.Max > 0 && name != "ours" {
+			ratio = fmt.Sprintf("%.2f (%.2f..%.2f)", r.Median, r.Min, r.Max)
 		}
+		r := figures.Of(rates[name])
 		fmt.Fprintf(w, "%d\t%d\t%s\t%.2f M\t(%.2f..%.2f)\t%.2f\t%.0f\t%s\t\n", spec.Shards, spec.Workers, name,
-			worker.Median(rates)/1e6, slices.Min(rates)/1e6, slices.Max(rates)/1e6, worker.Median(cores), worker.Median(each), ratio)
+			r.Median/1e6, r.Min/1e6, r.Max/1e6, figures.Median(cores), figures.Median(each), ratio)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"clustermap/internal/bench/figures"
 	"clustermap/internal/bench/worker"
 	"clustermap/patterns/majordomo"
 )
@@ -42,18 +43,10 @@ func Main(others map[string]Side) {
 		names = append(names, name)
 	}
 	worker.Main(map[string]worker.Role{
-		"broker": func(task []byte, say func(any)) error {
-			var side string
-			if err := json.Unmarshal(task, &side); err != nil {
-				return err
-			}
+		"broker": worker.For(func(side string, say func(any)) error {
 			return sides[side](func(endpoint string) { say(endpoint) })
-		},
-		"load": func(task []byte, say func(any)) error {
-			var s Spec
-			if err := json.Unmarshal(task, &s); err != nil {
-				return err
-			}
+		}),
+		"load": worker.For(func(s Spec, say func(any)) error {
 			ctx, cancel := context.WithTimeout(context.Background(), s.Warm+s.Time+time.Minute)
 			defer cancel()
 			f, err := Load(ctx, s)
@@ -61,7 +54,7 @@ func Main(others map[string]Side) {
 				say(f)
 			}
 			return err
-		},
+		}),
 	})
 	var (
 		rounds  = flag.Int("rounds", 3, "how often to measure each; the median counts")
@@ -75,10 +68,7 @@ func Main(others map[string]Side) {
 	)
 	flag.Parse()
 	s := Spec{Clients: *clients, Window: *window, Size: *size, Warm: *warm, Time: *length}
-	if err := compare(names, *workers, *rounds, s, *asJSON); err != nil {
-		fmt.Fprintln(os.Stderr, "majordomo:", err)
-		os.Exit(1)
-	}
+	worker.Run("majordomo", func(ctx context.Context) error { return compare(ctx, names, *workers, *rounds, s, *asJSON) })
 }
 
 // result holds the figures of one broker with a number of workers, of each round.
@@ -90,7 +80,7 @@ type result struct {
 }
 
 // compare measures all sides in turn and prints a table, or JSON.
-func compare(names []string, workers string, rounds int, s Spec, asJSON bool) error {
+func compare(ctx context.Context, names []string, workers string, rounds int, s Spec, asJSON bool) error {
 	var results []result
 	if !asJSON {
 		fmt.Printf("%d clients with %d requests each on their way, bodies of %d bytes; median of %d\n", s.Clients, s.Window, s.Size, rounds)
@@ -105,7 +95,7 @@ func compare(names []string, workers string, rounds int, s Spec, asJSON bool) er
 		sides := make([]result, len(names))
 		for range rounds {
 			for i, name := range names {
-				f, err := one(name, s)
+				f, err := one(ctx, name, s)
 				if err == nil && f.Requests == 0 {
 					err = errors.New("no request was answered in time")
 				}
@@ -123,7 +113,7 @@ func compare(names []string, workers string, rounds int, s Spec, asJSON bool) er
 		results = append(results, sides...)
 		if !asJSON {
 			for _, r := range sides {
-				fmt.Printf("%-8d %-12s %12.0f %16.2f %8.1f\n", n, r.Broker, worker.Median(r.Rates), worker.Median(r.Processor), worker.Median(sides[0].Rates)/worker.Median(r.Rates))
+				fmt.Printf("%-8d %-12s %12.0f %16.2f %8.1f\n", n, r.Broker, figures.Median(r.Rates), figures.Median(r.Processor), figures.Median(sides[0].Rates)/figures.Median(r.Rates))
 			}
 		}
 	}
@@ -134,8 +124,7 @@ func compare(names []string, workers string, rounds int, s Spec, asJSON bool) er
 }
 
 // one measures one side once.
-func one(name string, s Spec) (f Figure, err error) {
-	ctx := context.Background()
+func one(ctx context.Context, name string, s Spec) (f Figure, err error) {
 	broker, err := worker.Start(ctx, "broker", name)
 	if err != nil {
 		return f, err

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"strings"
 	"sync"
 	"time"
 
@@ -145,10 +144,8 @@ func (g *Group) take(a arrival) error {
 		return fmt.Errorf("the %s ended: %w", c.Name, a.err)
 	case a.ended:
 		return fmt.Errorf("the %s ended before its time", c.Name)
-	case e.Kind == Failed && e.Missing:
-		return fmt.Errorf("%s%w", strings.TrimSuffix(e.Error, worker.ErrMissing.Error()), worker.ErrMissing)
 	case e.Kind == Failed:
-		return fmt.Errorf("the %s failed: %s", c.Name, e.Error)
+		return worker.Failed(c.Name, e.Error, e.Missing)
 	case e.Kind == Progress && g.OnProgress != nil:
 		g.OnProgress(c, e.Count)
 	}

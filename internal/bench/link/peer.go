@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,10 +68,9 @@ func Serve(in io.Reader, out io.Writer, roles map[string]Role) error {
 	}()
 	go p.progress()
 
-	stop, err := profile(p.Profile)
+	stop, err := worker.Profile(p.Profile)
 	if err == nil {
-		err = role(p)
-		stop()
+		err = errors.Join(role(p), stop())
 	}
 	if err != nil && ctx.Err() == nil {
 		p.Send(Event{Kind: Failed, Error: err.Error(), Missing: errors.Is(err, worker.ErrMissing)})
@@ -97,24 +95,6 @@ func (p *Peer) progress() {
 			}
 		}
 	}
-}
-
-// profile starts a CPU profile into file, if one is named.
-func profile(file string) (stop func(), err error) {
-	if file == "" {
-		return func() {}, nil
-	}
-	f, err := os.Create(file)
-	if err != nil {
-		return nil, err
-	}
-	if err := pprof.StartCPUProfile(f); err != nil {
-		return nil, err
-	}
-	return func() {
-		pprof.StopCPUProfile()
-		f.Close()
-	}, nil
 }
 
 // Context ends when the parent wants the peer to end, or has ended itself.

@@ -7,18 +7,32 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"time"
 )
 
-// Role is the work of a worker. It decodes the task, and calls say for each value that the
-// parent reads. Its error is what the parent reads last.
+// Role is the work of a worker. It calls say for each value that the parent reads. Its error
+// is what the parent reads last.
 type Role func(task []byte, say func(value any)) error
+
+// For returns the role whose tasks are of a type.
+func For[T any](work func(task T, say func(value any)) error) Role {
+	return func(text []byte, say func(any)) error {
+		var task T
+		if err := json.Unmarshal(text, &task); err != nil {
+			return err
+		}
+		return work(task, say)
+	}
+}
 
 // ErrMissing is the error of a role that needs something which is not there, such as a
 // program that is not installed.
@@ -69,6 +83,44 @@ func Main(roles map[string]Role) {
 	os.Exit(0)
 }
 
+// Run is the main function of a command whose work is run: it ends early when it is
+// interrupted, and fails with the error.
+func Run(name string, run func(ctx context.Context) error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx)
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		os.Exit(1)
+	}
+}
+
+// Failed returns the error of another process, given its text and whether it is ErrMissing.
+func Failed(name, text string, missing bool) error {
+	if missing {
+		return fmt.Errorf("%s%w", strings.TrimSuffix(text, ErrMissing.Error()), ErrMissing)
+	}
+	return fmt.Errorf("the %s failed: %s", name, text)
+}
+
+// Profile begins a CPU profile into a file, if one is named, which stop ends.
+func Profile(file string) (stop func() error, err error) {
+	if file == "" {
+		return func() error { return nil }, nil
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return f.Close()
+	}, nil
+}
+
 // Worker is the parent's end of a worker.
 type Worker struct {
 	role string
@@ -110,11 +162,8 @@ func (w *Worker) Next(v any) error {
 	if err := w.out.Decode(&l); err != nil {
 		return fmt.Errorf("the %s ended: %w", w.role, err)
 	}
-	switch {
-	case l.Missing:
-		return fmt.Errorf("%s%w", strings.TrimSuffix(l.Error, ErrMissing.Error()), ErrMissing)
-	case l.Error != "":
-		return fmt.Errorf("the %s failed: %s", w.role, l.Error)
+	if l.Error != "" {
+		return Failed(w.role, l.Error, l.Missing)
 	}
 	return json.Unmarshal(l.Value, v)
 }
@@ -142,10 +191,4 @@ func (w *Worker) Stop() {
 // Processor returns the time that the worker, which has ended, ran on processors.
 func (w *Worker) Processor() time.Duration {
 	return w.cmd.ProcessState.UserTime() + w.cmd.ProcessState.SystemTime()
-}
-
-// Median returns the median of figures, of which there is at least one.
-func Median(figures []float64) float64 {
-	x := slices.Sorted(slices.Values(figures))
-	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,15 +12,11 @@ import (
 
 func TestMain(m *testing.M) {
 	Main(map[string]Role{
-		"doubler": func(task []byte, say func(any)) error {
-			var n int
-			if err := json.Unmarshal(task, &n); err != nil {
-				return err
-			}
+		"doubler": For(func(n int, say func(any)) error {
 			say(n)
 			say(2 * n)
 			return nil
-		},
+		}),
 		"failing": func([]byte, func(any)) error { return errors.New("on purpose") },
 		"lacking": func([]byte, func(any)) error { return fmt.Errorf("a program %w", ErrMissing) },
 		"endless": func([]byte, func(any)) error { select {} },
@@ -75,15 +70,5 @@ func TestEndOfContextKillsTheWorker(t *testing.T) {
 	cancel()
 	if err := w.Wait(); err == nil {
 		t.Error("it ended by itself")
-	}
-}
-
-func TestMedian(t *testing.T) {
-	t.Parallel()
-	if m := Median([]float64{3, 1, 2}); m != 2 {
-		t.Error(m)
-	}
-	if m := Median([]float64{4, 1, 2, 3}); m != 2.5 {
-		t.Error(m)
 	}
 }

@@ -34,9 +34,6 @@ const (
 	MaxValueSize = 16 << 20
 )
 
-// MaxPublishers limits Spec.Publishers: a payload has two bytes for the number.
-const MaxPublishers = 1 << 16
-
 // Warmed returns how many updates publisher p sends to warm up.
 func (s Spec) Warmed(p int) int { return share(s.Warmup, s.Publishers, p) }
 

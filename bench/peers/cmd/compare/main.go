@@ -25,24 +25,18 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"regexp"
 	"slices"
 	"text/tabwriter"
 	"time"
 
+	"clustermap/internal/bench/figures"
 	"clustermap/internal/bench/worker"
 )
 
 func main() {
 	worker.Main(roles)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "compare:", err)
-		os.Exit(1)
-	}
+	worker.Run("compare", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout, os.Stderr) })
 }
 
 // row is the result of one case.
@@ -163,10 +157,10 @@ func compare(ctx context.Context, t *test, them library, rounds int, how manner)
 			pair[side] = f.value(t)
 		}
 		r.AllOurs, r.AllTheirs = append(r.AllOurs, pair[0]), append(r.AllTheirs, pair[1])
-		r.Ratios = append(r.Ratios, pair[0]/pair[1])
 	}
-	r.Ours, r.Theirs, r.Ratio = worker.Median(r.AllOurs), worker.Median(r.AllTheirs), worker.Median(r.Ratios)
-	r.Min, r.Max = slices.Min(r.Ratios), slices.Max(r.Ratios)
+	r.Ours, r.Theirs, r.Ratios = figures.Median(r.AllOurs), figures.Median(r.AllTheirs), figures.Ratios(r.AllOurs, r.AllTheirs)
+	ratio := figures.Of(r.Ratios)
+	r.Ratio, r.Min, r.Max = ratio.Median, ratio.Min, ratio.Max
 	return r
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -27,11 +26,7 @@ var programs = map[library]func(s *spec, as role) (*end, error){
 }
 
 // work is the role of a worker.
-func work(task []byte, say func(any)) error {
-	var s spec
-	if err := json.Unmarshal(task, &s); err != nil {
-		return err
-	}
+func work(s spec, say func(any)) error {
 	f, err := s.run(func(endpoint string) { say(endpoint) })
 	switch {
 	case errors.Is(err, worker.ErrMissing):
@@ -212,7 +207,7 @@ func (m *meter) add(n int) *figure {
 }
 
 // roles has the only role of a worker.
-var roles = map[string]worker.Role{"worker": work}
+var roles = map[string]worker.Role{"worker": worker.For(work)}
 
 // missing is the error of a worker whose library lacks a feature.
 func missing(what string) error { return fmt.Errorf("%s %w", what, worker.ErrMissing) }

@@ -45,7 +45,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"slices"
 	"strings"
 	"time"
@@ -59,13 +58,7 @@ func main() {
 	if os.Getenv(workerVariable) != "" {
 		os.Exit(work())
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, os.Args, os.Stdout, os.Stderr)
-	stop()
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "kv:", err)
-		os.Exit(1)
-	}
+	worker.Run("kv", func(ctx context.Context) error { return run(ctx, os.Args, os.Stdout, os.Stderr) })
 }
 
 // mode selects the measurement.

@@ -8,10 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"clustermap/internal/bench/figures"
 )
 
 // result is the result of a run, as it is written to a file.
@@ -33,52 +34,46 @@ type machine struct {
 
 // entry is the figures of a system, one a round.
 type entry struct {
-	System     string  `json:"system"`
-	Mode       mode    `json:"mode"`
-	Keys       int     `json:"keys"`
-	ValueBytes int     `json:"value_bytes"`
-	Updates    int     `json:"updates"`
-	Replicas   int     `json:"replicas"`
-	Conflates  bool    `json:"conflates,omitempty"` // a rate counts the updates that were seen
-	Error      string  `json:"error,omitempty"`     // why there are no figures
-	Missing    bool    `json:"missing,omitempty"`   // Error says which program is not installed
-	Seen       figures `json:"seen,omitempty"`      // share of the updates, if the system conflates
+	System     string `json:"system"`
+	Mode       mode   `json:"mode"`
+	Keys       int    `json:"keys"`
+	ValueBytes int    `json:"value_bytes"`
+	Updates    int    `json:"updates"`
+	Replicas   int    `json:"replicas"`
+	Conflates  bool   `json:"conflates,omitempty"` // a rate counts the updates that were seen
+	Error      string `json:"error,omitempty"`     // why there are no figures
+	Missing    bool   `json:"missing,omitempty"`   // Error says which program is not installed
+	Seen       rounds `json:"seen,omitempty"`      // share of the updates, if the system conflates
 
 	// Of mode rate: updates a second, and ours divided by the system's, round by round.
-	Rates  figures  `json:"rates,omitempty"`
-	Rate   *summary `json:"rate,omitempty"`
-	Ratios figures  `json:"ratios,omitempty"`
-	Ratio  *summary `json:"ratio,omitempty"`
+	Rates  rounds           `json:"rates,omitempty"`
+	Rate   *figures.Summary `json:"rate,omitempty"`
+	Ratios rounds           `json:"ratios,omitempty"`
+	Ratio  *figures.Summary `json:"ratio,omitempty"`
 
 	// Of mode latency: the updates that the publisher sent a second, and percentiles in
 	// microseconds.
-	Offered float64  `json:"offered,omitempty"`
-	Sent    figures  `json:"sent,omitempty"`
-	P50     figures  `json:"p50_us,omitempty"`
-	P99     figures  `json:"p99_us,omitempty"`
-	P999    figures  `json:"p99.9_us,omitempty"`
-	Median  *summary `json:"p50_us_summary,omitempty"`
+	Offered float64          `json:"offered,omitempty"`
+	Sent    rounds           `json:"sent,omitempty"`
+	P50     rounds           `json:"p50_us,omitempty"`
+	P99     rounds           `json:"p99_us,omitempty"`
+	P999    rounds           `json:"p99.9_us,omitempty"`
+	Median  *figures.Summary `json:"p50_us_summary,omitempty"`
 }
 
-// figures are those of the rounds.
-type figures []float64
+// rounds are figures, one a round.
+type rounds []float64
 
-// summary is the median and the range of figures.
-type summary struct {
-	Median float64 `json:"median"`
-	Min    float64 `json:"min"`
-	Max    float64 `json:"max"`
-}
-
-func (f figures) summary() *summary {
-	if len(f) == 0 {
+// summary returns nil if there are none.
+func (r rounds) summary() *figures.Summary {
+	if len(r) == 0 {
 		return nil
 	}
-	s := slices.Sorted(slices.Values(f))
-	return &summary{Median: (s[(len(s)-1)/2] + s[len(s)/2]) / 2, Min: s[0], Max: s[len(s)-1]}
+	s := figures.Of(r)
+	return &s
 }
 
-func (f figures) median() float64 { return f.summary().Median }
+func (r rounds) median() float64 { return figures.Median(r) }
 
 func (e *entry) add(f figure) {
 	if e.Conflates {
@@ -111,9 +106,7 @@ func (r *result) conclude() {
 		if e.Mode == modeLatency {
 			mine, theirs = ours.P50, e.P50
 		}
-		for i := range min(len(mine), len(theirs)) {
-			e.Ratios = append(e.Ratios, mine[i]/theirs[i])
-		}
+		e.Ratios = figures.Ratios(mine, theirs)
 		e.Ratio = e.Ratios.summary()
 	}
 }
@@ -139,11 +132,11 @@ func (r *result) print(out io.Writer) error {
 			name += "*"
 		}
 		if e.Mode == modeRate {
-			fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.0f\t%s\t\n", name, e.Updates, e.Rate.Median, e.Rate.Min, e.Rate.Max, e.Ratio.text(true))
+			fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.0f\t%s\t\n", name, e.Updates, e.Rate.Median, e.Rate.Min, e.Rate.Max, cells(e.Ratio, true))
 			continue
 		}
 		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%s\t\n", name, e.Updates, e.Sent.median(),
-			e.Median.Median, e.Median.Min, e.Median.Max, e.P99.median(), e.P999.median(), e.Ratio.text(false))
+			e.Median.Median, e.Median.Min, e.Median.Max, e.P99.median(), e.P999.median(), cells(e.Ratio, false))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -160,8 +153,8 @@ func (r *result) print(out io.Writer) error {
 	return nil
 }
 
-// text is the cells of a ratio: the median, and also the range.
-func (s *summary) text(ranged bool) string {
+// cells returns the cells of a ratio: the median, and also the range.
+func cells(s *figures.Summary, ranged bool) string {
 	switch {
 	case s == nil && ranged:
 		return "\t\t"
@@ -183,15 +176,8 @@ func (r *result) write(file string) error {
 }
 
 func thisMachine() machine {
-	m := machine{Cores: runtime.NumCPU(), Go: runtime.Version()}
+	m := machine{Processor: figures.Processor(), Cores: runtime.NumCPU(), Go: runtime.Version()}
 	release, _ := exec.Command("uname", "-sr").Output() // without it, the name of the system alone
 	m.System = cmp.Or(strings.TrimSpace(string(release)), runtime.GOOS) + " " + runtime.GOARCH
-	info, _ := os.ReadFile("/proc/cpuinfo") // without it, unknown
-	for line := range strings.Lines(string(info)) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			m.Processor = strings.TrimSpace(value)
-			break
-		}
-	}
 	return m
 }

@@ -19,13 +19,6 @@ import (
 	"unsafe"
 )
 
-// Version returns libzmq's version, such as "4.3.4".
-func Version() string {
-	var major, minor, patch C.int
-	C.zmq_version(&major, &minor, &patch)
-	return fmt.Sprintf("%d.%d.%d", major, minor, patch)
-}
-
 // Type is a socket type.
 type Type C.int
 

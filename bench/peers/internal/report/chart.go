@@ -14,12 +14,14 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"clustermap/internal/bench/figures"
 )
 
 // Point is a figure at a place on the X axis.
 type Point struct {
 	X float64
-	Range
+	figures.Summary
 }
 
 // Line is a series of points.
@@ -31,7 +33,7 @@ type Line struct {
 // Bar is a figure with a name. Bars of the same series have the same colour.
 type Bar struct {
 	Name, Series string
-	Range
+	figures.Summary
 }
 
 // Chart is a plot: either lines, or horizontal bars, whose figures are on the X axis.

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"gonum.org/v1/plot"
+
+	"clustermap/internal/bench/figures"
 )
 
 const (
@@ -62,7 +64,7 @@ func (c *collector) lines(first ...string) (all []Line) {
 		}
 		l := Line{Name: name}
 		for _, x := range slices.Sorted(maps.Keys(c.figures[name])) {
-			l.Points = append(l.Points, Point{x, rangeOf(c.figures[name][x])})
+			l.Points = append(l.Points, Point{x, figures.Of(c.figures[name][x])})
 		}
 		all = append(all, l)
 	}
@@ -146,7 +148,7 @@ func (d *Data) roundTrips() Chart {
 			func(*socketCase) float64 { return 0 })
 		for _, l := range all.lines(ourSend, "libzmq") {
 			name := strings.TrimSuffix(l.Name, ", Send")
-			c.Bars = append(c.Bars, Bar{name + ", " + transport, name, l.Points[0].Range})
+			c.Bars = append(c.Bars, Bar{name + ", " + transport, name, l.Points[0].Summary})
 		}
 	}
 	return c
@@ -218,7 +220,7 @@ func (d *Data) memory() Chart {
 	}
 	for _, l := range all.lines(ourMap) {
 		for _, p := range l.Points {
-			c.Bars = append(c.Bars, Bar{fmt.Sprintf("%s, %s keys", l.Name, si(p.X)), l.Name, p.Range})
+			c.Bars = append(c.Bars, Bar{fmt.Sprintf("%s, %s keys", l.Name, si(p.X)), l.Name, p.Summary})
 		}
 	}
 	return c
@@ -248,7 +250,7 @@ func (d *Data) pipelines() Chart {
 	names, rates := d.pipelineRates()
 	for i, name := range names {
 		if len(rates[i]) > 0 {
-			c.Bars = append(c.Bars, Bar{name, name, rangeOf(rates[i])})
+			c.Bars = append(c.Bars, Bar{name, name, figures.Of(rates[i])})
 		}
 	}
 	return c
@@ -265,7 +267,7 @@ func (d *Data) kv(mode string) (all []kvCase) {
 		if ours := cmp.Compare(rank(a.System), rank(b.System)); ours != 0 || mode == "latency" {
 			return ours
 		}
-		return -cmp.Compare(rangeOf(a.Rates).Median, rangeOf(b.Rates).Median)
+		return -cmp.Compare(figures.Of(a.Rates).Median, figures.Of(b.Rates).Median)
 	})
 	return all
 }
@@ -283,7 +285,7 @@ func (d *Data) systems() Chart {
 		X: "rate (updates/s), logarithmic", LogX: true,
 	}
 	for _, k := range d.kv("rate") {
-		c.Bars = append(c.Bars, Bar{k.System, k.System, rangeOf(k.Rates)})
+		c.Bars = append(c.Bars, Bar{k.System, k.System, figures.Of(k.Rates)})
 	}
 	return c
 }
@@ -351,7 +353,7 @@ func (d *Data) failover() Chart {
 	}
 	for _, g := range d.goResults("Failover", nil) {
 		name := "settings: " + g.keys["settings"]
-		c.Bars = append(c.Bars, Bar{name, name, Range{g.one("p50-ms").Median, g.one("min-ms").Min, g.one("max-ms").Max}})
+		c.Bars = append(c.Bars, Bar{name, name, figures.Summary{Median: g.one("p50-ms").Median, Min: g.one("min-ms").Min, Max: g.one("max-ms").Max}})
 	}
 	return c
 }

@@ -9,10 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/perf/benchfmt"
+
+	"clustermap/internal/bench/figures"
 )
 
 // Data is the content of a folder. Fields that were not measured are empty.
@@ -59,17 +60,15 @@ type socketCase struct {
 
 // kvCase is a case of cmd/kv.
 type kvCase struct {
-	System   string    `json:"system"`
-	Mode     string    `json:"mode"`
-	Keys     int       `json:"keys"`
-	Replicas int       `json:"replicas"`
-	Error    string    `json:"error"`
-	Rates    []float64 `json:"rates"`
-	Ratios   []float64 `json:"ratios"`
-	Offered  float64   `json:"offered"`
-	P50      []float64 `json:"p50_us"`
-	P99      []float64 `json:"p99_us"`
-	P999     []float64 `json:"p99.9_us"`
+	System  string    `json:"system"`
+	Mode    string    `json:"mode"`
+	Error   string    `json:"error"`
+	Rates   []float64 `json:"rates"`
+	Ratios  []float64 `json:"ratios"`
+	Offered float64   `json:"offered"`
+	P50     []float64 `json:"p50_us"`
+	P99     []float64 `json:"p99_us"`
+	P999    []float64 `json:"p99.9_us"`
 }
 
 // chpBench is the result of chp bench.
@@ -103,19 +102,7 @@ type goResult struct {
 }
 
 // one returns the values of a unit.
-func (g *goResult) one(unit string) Range { return rangeOf(g.values[unit]) }
-
-// Range is the median of some figures, and their least and greatest. It is zero if there
-// are none.
-type Range struct{ Median, Min, Max float64 }
-
-func rangeOf(figures []float64) Range {
-	if len(figures) == 0 {
-		return Range{}
-	}
-	s := slices.Sorted(slices.Values(figures))
-	return Range{(s[(len(s)-1)/2] + s[len(s)/2]) / 2, s[0], s[len(s)-1]}
-}
+func (g *goResult) one(unit string) figures.Summary { return figures.Of(g.values[unit]) }
 
 // Names of files. The results of several runs of cmd/compare, cmd/kv and go test have
 // names that begin and end so.

@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"clustermap/internal/bench/figures"
 )
 
 // Measuring says how to measure.
@@ -223,7 +225,7 @@ func run(ctx context.Context, stdout, stderr io.Writer, dir, name string, args .
 func (m *Measuring) origin(begun time.Time) Origin {
 	return Origin{
 		Date: begun.Format(time.RFC3339), System: runtime.GOOS + "/" + runtime.GOARCH,
-		Processor: processor(), Cores: runtime.NumCPU(), Go: runtime.Version(), Quick: m.Quick,
+		Processor: figures.Processor(), Cores: runtime.NumCPU(), Go: runtime.Version(), Quick: m.Quick,
 	}
 }
 
@@ -233,17 +235,6 @@ func writeOrigins(folder string, origins map[string]Origin) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(folder, originsFile), append(text, '\n'), 0o644)
-}
-
-// processor returns the name of the processor, where the system tells.
-func processor() string {
-	text, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(text)) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
 }
 
 // WriteCharts draws all plots into a folder, and returns their paths.

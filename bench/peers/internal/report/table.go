@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"clustermap/internal/bench/figures"
 )
 
 // tableWidth is how wide a table may be, in characters.
@@ -110,12 +112,12 @@ func (s *section) print(b *strings.Builder) {
 
 // ratio returns a ratio and its range.
 func ratio(ratios []float64) (median, span string) {
-	r := rangeOf(ratios)
+	r := figures.Of(ratios)
 	return si(r.Median), si(r.Min) + "–" + si(r.Max)
 }
 
 // median returns the median of figures with a unit.
-func median(figures []float64, unit string) string { return si(rangeOf(figures).Median) + unit }
+func median(of []float64, unit string) string { return si(figures.Median(of)) + unit }
 
 func (d *Data) sections() []section {
 	return []section{d.socketRows(), d.mapRows(), d.pipelineRows(), d.systemRows(), d.systemLatencyRows(), d.brokerRows(), d.fanOutRows(), d.subtreeRows(), d.keysRows(), d.joinRows(), d.latencyRows(), d.rateRows(), d.failoverRows()}
@@ -173,15 +175,11 @@ func (d *Data) pipelineRows() section {
 	}
 	names, rates := d.pipelineRates()
 	for i, name := range names {
-		r := rangeOf(rates[i])
-		if r == (Range{}) {
+		r := figures.Of(rates[i])
+		if r == (figures.Summary{}) {
 			continue
 		}
-		var ratios []float64
-		for j := range min(len(rates[i]), len(rates[0])) {
-			ratios = append(ratios, rates[i][j]/rates[0][j])
-		}
-		middle, span := ratio(ratios)
+		middle, span := ratio(figures.Ratios(rates[i], rates[0]))
 		s.rows = append(s.rows, []string{name, "", si(r.Median) + "/s", si(r.Min) + "–" + si(r.Max), middle, span})
 	}
 	return s
@@ -193,7 +191,7 @@ func (d *Data) systemRows() section {
 		head:  []string{"system", "", "rate", "range", "ratio", "range"},
 	}
 	for _, k := range d.kv("rate") {
-		r := rangeOf(k.Rates)
+		r := figures.Of(k.Rates)
 		middle, span := "", ""
 		if len(k.Ratios) > 0 {
 			middle, span = ratio(k.Ratios)
@@ -221,16 +219,12 @@ func (d *Data) brokerRows() section {
 	}
 	var ours []float64
 	for _, c := range d.Brokers {
-		r := rangeOf(c.Rates)
+		r := figures.Of(c.Rates)
 		row := []string{fmt.Sprint(c.Workers), c.Broker, si(r.Median) + "/s", si(r.Min) + "–" + si(r.Max), median(c.Processor, ""), "", ""}
 		if c.Broker == "clustermap" {
 			ours = c.Rates
 		} else {
-			var ratios []float64
-			for i := range min(len(ours), len(c.Rates)) {
-				ratios = append(ratios, ours[i]/c.Rates[i])
-			}
-			row[5], row[6] = ratio(ratios)
+			row[5], row[6] = ratio(figures.Ratios(ours, c.Rates))
 		}
 		s.rows = append(s.rows, row)
 	}
@@ -322,7 +316,7 @@ func (d *Data) rateRows() section {
 	for i := range d.Go {
 		g := &d.Go[i]
 		r := g.one("msgs/s")
-		if r == (Range{}) {
+		if r == (figures.Summary{}) {
 			continue
 		}
 		var parts []string

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math"
 	"runtime"
-	"slices"
 
+	"clustermap/internal/bench/figures"
 	"clustermap/internal/bench/pipeline"
 	"clustermap/internal/bench/workload"
 )
@@ -195,26 +195,23 @@ func (r *Result) conclude() {
 // has them.
 func (r *Result) medianLatency() *Latency {
 	var l Latency
-	for _, p := range []struct {
-		to *float64
-		of func(*Latency) *float64
-	}{
-		{&l.P50, func(l *Latency) *float64 { return &l.P50 }},
-		{&l.P90, func(l *Latency) *float64 { return &l.P90 }},
-		{&l.P99, func(l *Latency) *float64 { return &l.P99 }},
-		{&l.P999, func(l *Latency) *float64 { return &l.P999 }},
-		{&l.Max, func(l *Latency) *float64 { return &l.Max }},
+	for _, of := range []func(*Latency) *float64{
+		func(l *Latency) *float64 { return &l.P50 },
+		func(l *Latency) *float64 { return &l.P90 },
+		func(l *Latency) *float64 { return &l.P99 },
+		func(l *Latency) *float64 { return &l.P999 },
+		func(l *Latency) *float64 { return &l.Max },
 	} {
 		m := r.median(func(round *Round) *float64 {
 			if round.CHP.LatencyUS == nil {
 				return nil
 			}
-			return p.of(round.CHP.LatencyUS)
+			return of(round.CHP.LatencyUS)
 		})
 		if m == nil {
 			return nil
 		}
-		*p.to = *m
+		*of(&l) = *m
 	}
 	return &l
 }
@@ -230,7 +227,7 @@ func (r *Result) median(of func(*Round) *float64) *float64 {
 	if len(list) == 0 {
 		return nil
 	}
-	m := median(list)
+	m := figures.Median(list)
 	return &m
 }
 
@@ -251,10 +248,4 @@ func (r *Result) faults() error {
 		}
 	}
 	return errors.Join(list...)
-}
-
-func median(list []float64) float64 {
-	slices.Sort(list)
-	n := len(list)
-	return (list[(n-1)/2] + list[n/2]) / 2
 }
