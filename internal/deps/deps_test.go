@@ -111,7 +111,7 @@ var rules = []struct {
 	},
 	{
 		path: "internal/command",
-		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/lograte", "internal/option", "internal/peerlog", "internal/visible", "internal/wake", "zmtp", "sockets"},
+		own:  []string{"internal/buf", "internal/closed", "internal/fifo", "internal/invariants", "internal/ipcpath", "internal/lograte", "internal/option", "internal/peerlog", "internal/visible", "internal/wake", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out: []string{
 			"golang.org/x/sys", "golang.org/x/term", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid",
@@ -120,49 +120,49 @@ var rules = []struct {
 	},
 	{
 		path: "internal/queue",
-		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/wake", "zmtp"},
+		own:  []string{"internal/buf", "internal/closed", "internal/fifo", "internal/invariants", "internal/wake", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
 	{
 		path: "internal/bounds",
-		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "internal/wake", "zmtp"},
+		own:  []string{"internal/buf", "internal/closed", "internal/fifo", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "internal/wake", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
 	{
 		path: "internal/connection",
-		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "internal/wake", "zmtp"},
+		own:  []string{"internal/buf", "internal/closed", "internal/fifo", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "internal/wake", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
 	{
 		path: "internal/engine",
-		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/connection", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "internal/wake", "zmtp"},
+		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/connection", "internal/fifo", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "internal/wake", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
 	{
 		path: "internal/route",
-		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/connection", "internal/engine", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "internal/wake", "zmtp"},
+		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/connection", "internal/engine", "internal/fifo", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "internal/wake", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
 	{
 		path: "internal/subscriber",
-		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/connection", "internal/engine", "internal/fanout", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "internal/topic", "internal/wake", "zmtp"},
+		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/connection", "internal/engine", "internal/fanout", "internal/fifo", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "internal/topic", "internal/wake", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
 	{
 		path: "internal/fanout",
-		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/queue", "internal/topic", "internal/wake", "zmtp"},
+		own:  []string{"internal/buf", "internal/closed", "internal/fifo", "internal/invariants", "internal/queue", "internal/topic", "internal/wake", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
 	{
 		path: "internal/peerlog",
-		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/lograte", "internal/option", "internal/wake", "zmtp", "sockets"},
+		own:  []string{"internal/buf", "internal/closed", "internal/fifo", "internal/invariants", "internal/ipcpath", "internal/lograte", "internal/option", "internal/wake", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
 	},

@@ -9,11 +9,15 @@ import (
 	"clustermap/internal/buf"
 	"clustermap/internal/engine"
 	"clustermap/internal/queue"
+	"clustermap/zmtp"
 )
 
 // Batch is a sockets.Batch, with access to its bytes. The pointers to the two convert into one
 // another.
 type Batch = engine.Batch
+
+// Frames copies the frames of a message, with two allocations however many there are.
+func Frames(m zmtp.WireMessage) [][]byte { return engine.Own(m, nil) }
 
 // Owner counts the references to bytes that were passed to a function of this package without
 // copying. Both methods must be safe for concurrent use.

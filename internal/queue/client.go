@@ -3,6 +3,8 @@ package queue
 import (
 	"iter"
 	"sync"
+
+	"clustermap/internal/fifo"
 )
 
 // Client stands for whoever is behind some queues of an inbox: a key, a user, or an
@@ -16,11 +18,11 @@ type Client struct {
 }
 
 // lane is the queues of one client in a ring of turns.
-type lane struct{ queues Ring[*Inqueue] }
+type lane struct{ queues fifo.Queue[*Inqueue] }
 
 // turns is a ring of the clients that have queues in it, and their queues.
 type turns struct {
-	lanes Ring[*lane]
+	lanes fifo.Queue[*lane]
 	count int // of queues
 }
 
@@ -66,7 +68,7 @@ func (t *turns) remove(l *lane, q *Inqueue) {
 }
 
 // remove removes one item, and leaves the others in their order.
-func remove[T comparable](r *Ring[T], v T) {
+func remove[T comparable](r *fifo.Queue[T], v T) {
 	for range r.Len() {
 		if other := r.Pop(); other != v {
 			r.Push(other)

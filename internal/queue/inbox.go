@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"clustermap/internal/fifo"
 	"clustermap/internal/invariants"
 )
 
@@ -39,7 +40,7 @@ type Inbox struct {
 // Inqueue holds messages received from one peer and not yet by the application. Inbox.mu
 // guards all of it.
 type Inqueue struct {
-	batches Ring[inbatch]
+	batches fifo.Queue[inbatch]
 	size    HWM
 	state   inState
 	listed  bool // in Inbox.ready

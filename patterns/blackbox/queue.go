@@ -1,6 +1,10 @@
 package blackbox
 
-import "sync"
+import (
+	"sync"
+
+	"clustermap/internal/fifo"
+)
 
 // queue is a worker's queue. It bounds the batches that the worker has.
 type queue struct {
@@ -10,9 +14,7 @@ type queue struct {
 	mu     sync.Mutex
 	ready  sync.Cond // the worker waits here for a batch
 	room   sync.Cond // the shard waits here for room
-	ring   []*Batch  // the queued batches
-	first  int       // index of the first one
-	queued int
+	queued fifo.Queue[*Batch]
 	held   int // batches that are queued, in Handle or kept
 	size   int // their bytes
 	closed bool
@@ -25,7 +27,6 @@ type queue struct {
 func (q *queue) init(o *Options) {
 	q.policy, q.batches, q.bytes = o.Policy, o.QueueBatches, o.QueueBytes
 	q.ready.L, q.room.L = &q.mu, &q.mu
-	q.ring = make([]*Batch, q.batches)
 }
 
 // full reports whether there is no room for another batch. mu must be held.
@@ -66,12 +67,7 @@ func (q *queue) push(b *Batch) bool {
 	if !q.reserve(b) {
 		return false
 	}
-	at := q.first + q.queued
-	if at >= len(q.ring) {
-		at -= len(q.ring)
-	}
-	q.ring[at] = b
-	q.queued++
+	q.queued.Push(b)
 	q.ready.Signal()
 	return true
 }
@@ -80,24 +76,13 @@ func (q *queue) push(b *Batch) bool {
 func (q *queue) pop() *Batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for q.queued == 0 && !q.closed {
+	for q.queued.Len() == 0 && !q.closed {
 		q.ready.Wait()
 	}
 	if q.closed {
 		return nil
 	}
-	return q.popFirst()
-}
-
-// popFirst removes and returns the first batch. mu must be held.
-func (q *queue) popFirst() *Batch {
-	b := q.ring[q.first]
-	q.ring[q.first] = nil
-	if q.first++; q.first == len(q.ring) {
-		q.first = 0
-	}
-	q.queued--
-	return b
+	return q.queued.Pop()
 }
 
 // release removes a batch of the given size from the held ones.
@@ -122,11 +107,11 @@ func (q *queue) close() {
 func (q *queue) discard() {
 	for {
 		q.mu.Lock()
-		if q.queued == 0 {
+		if q.queued.Len() == 0 {
 			q.mu.Unlock()
 			return
 		}
-		b := q.popFirst()
+		b := q.queued.Pop()
 		q.given -= uint64(b.Len())
 		q.dropped += uint64(b.Len())
 		q.mu.Unlock()

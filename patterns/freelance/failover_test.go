@@ -12,6 +12,7 @@ import (
 
 	"clustermap/internal/loopback"
 	"clustermap/internal/testenv"
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
 
@@ -481,7 +482,7 @@ func TestFullQueue(t *testing.T) {
 	}
 	l := c.links[0]
 	eventually(t, "the queue is full", func() bool {
-		return c.Servers()[0].Waiting == 3 && l.router.SendTo(noWait, l.peer, ping) == context.Canceled
+		return c.Servers()[0].Waiting == 3 && l.router.SendTo(wake.Ended, l.peer, ping) == context.Canceled
 	})
 	reply, err := c.Request(within(t, 4*time.Second), []byte("x"))
 	must(t, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"clustermap/internal/hooks"
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -104,14 +105,7 @@ func (l *link) observe(e sockets.Event) {
 }
 
 // ping sends a PING unless the queue is full.
-func (l *link) ping(peer *sockets.Peer) { _ = l.router.SendTo(noWait, peer, ping) }
-
-// noWait is a cancelled context: a message sent with it is queued at once or not at all.
-var noWait = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}()
+func (l *link) ping(peer *sockets.Peer) { _ = l.router.SendTo(wake.Ended, peer, ping) }
 
 // receive handles the messages of the server.
 func (l *link) receive(b *hooks.Batch) {
@@ -131,7 +125,7 @@ func (l *link) receive(b *hooks.Batch) {
 		m := &l.matched[i]
 		k := m.call
 		if k.err = m.err; m.err == nil {
-			k.reply = Reply{Body: frames(m.body), Server: l.endpoint}
+			k.reply = Reply{Body: hooks.Frames(m.body), Server: l.endpoint}
 		}
 		k.replied <- struct{}{}
 		*m = match{}

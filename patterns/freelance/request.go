@@ -391,7 +391,7 @@ func (c *Client) allRefused(k *call) bool {
 // send sends the request, and reports whether it waited for room in the queue. It
 // returns an error only if the request must not go to another server.
 func (c *Client) send(ctx context.Context, k *call, s step) (waited bool, err error) {
-	err = s.link.router.SendTo(noWait, s.peer, k.message...)
+	err = s.link.router.SendTo(wake.Ended, s.peer, k.message...)
 	if errors.Is(err, context.Canceled) {
 		waited = true
 		// The queue is full. Wait for room during the server's share of the time.

@@ -11,7 +11,9 @@ import (
 	"syscall"
 	"time"
 
+	"clustermap/internal/fifo"
 	"clustermap/internal/hooks"
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -34,7 +36,8 @@ type Server struct {
 	workers  int           // workers that were started
 	free     int           // workers that wait and were not woken
 	active   int           // handlers that run
-	waiting  queue
+	waiting  fifo.Queue[request]
+	bytes    int // of the messages in waiting
 	stats    ServerStats
 }
 
@@ -176,7 +179,7 @@ func (s *Server) prepare(b *hooks.Batch) {
 	b.SetSpans(b.Spans()[:0])
 	in.refused = s.admit(in.requests, in.refused, pings, malformed)
 	for range pings {
-		_ = s.router.SendTo(noWait, peer, pong) // a client that does not read needs no answer
+		_ = s.router.SendTo(wake.Ended, peer, pong) // a client that does not read needs no answer
 	}
 	for i := range in.refused {
 		s.refuse(&in.refused[i], reasonBusy, "")
@@ -198,7 +201,7 @@ func (in *intake) release() {
 
 // request makes a request of a message, which it copies.
 func (s *Server) request(peer *sockets.Peer, m zmtp.WireMessage, now time.Time) request {
-	all := frames(m)
+	all := hooks.Frames(m)
 	r := request{peer: peer, control: all[0], body: all[1:], arrived: now, bytes: len(m)}
 	if s.opts.SkipDelimiter && len(r.body) > 1 && len(r.body[0]) == 0 {
 		r.body = r.body[1:]
@@ -222,7 +225,8 @@ func (s *Server) admit(requests, refused []request, pings, malformed int) []requ
 			refused = append(refused, r)
 			continue
 		}
-		s.waiting.push(r)
+		s.waiting.Push(r)
+		s.bytes += r.bytes
 		switch {
 		case s.free > 0:
 			s.free--
@@ -238,18 +242,25 @@ func (s *Server) admit(requests, refused []request, pings, malformed int) []requ
 // full reports whether there is no room for another request. Requests for which a
 // handler is free do not count. mu must be held.
 func (s *Server) full() bool {
-	wait := s.waiting.len() - (s.opts.Concurrency - s.active)
-	return wait >= s.opts.MaxWaiting || wait >= 0 && s.waiting.bytes >= s.opts.MaxWaitingBytes
+	wait := s.waiting.Len() - (s.opts.Concurrency - s.active)
+	return wait >= s.opts.MaxWaiting || wait >= 0 && s.bytes >= s.opts.MaxWaitingBytes
 }
 
 // expire removes the requests that have waited too long, and appends them to refused.
 // mu must be held.
 func (s *Server) expire(refused []request, now time.Time) []request {
-	for s.waiting.len() > 0 && now.Sub(s.waiting.first().arrived) >= s.opts.MaxWait {
+	for s.waiting.Len() > 0 && now.Sub(s.waiting.At(0).arrived) >= s.opts.MaxWait {
 		s.stats.Expired++
-		refused = append(refused, s.waiting.pop())
+		refused = append(refused, s.pop())
 	}
 	return refused
+}
+
+// pop removes the request that has waited longest. mu must be held.
+func (s *Server) pop() request {
+	r := s.waiting.Pop()
+	s.bytes -= r.bytes
+	return r
 }
 
 // serve executes requests, one after the other.
@@ -277,15 +288,15 @@ func (s *Server) serve() {
 func (s *Server) next(refused []request) (r request, expired []request, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.waiting.len() == 0 {
+	for s.waiting.Len() == 0 {
 		if s.closed {
 			return r, nil, false
 		}
 		s.free++
 		s.work.Wait() // admit has decremented s.free
 	}
-	if refused = s.expire(refused, time.Now()); s.waiting.len() > 0 {
-		r = s.waiting.pop()
+	if refused = s.expire(refused, time.Now()); s.waiting.Len() > 0 {
+		r = s.pop()
 		s.active++
 	} else {
 		s.settled()
@@ -311,7 +322,7 @@ func (s *Server) finished(outcome error) {
 
 // settled wakes Shutdown when no request is left. mu must be held.
 func (s *Server) settled() {
-	if s.idle != nil && s.active == 0 && s.waiting.len() == 0 {
+	if s.idle != nil && s.active == 0 && s.waiting.Len() == 0 {
 		close(s.idle)
 		s.idle = nil
 	}
@@ -335,7 +346,7 @@ func (s *Server) execute(r *request, message *[][]byte) error {
 	if len(reply) == 0 {
 		all = append(all, nil)
 	}
-	err = s.router.SendTo(noWait, r.peer, all...)
+	err = s.router.SendTo(wake.Ended, r.peer, all...)
 	clear(all)
 	*message = all
 	if errors.Is(err, sockets.ErrTooLarge) {
@@ -351,7 +362,7 @@ func (s *Server) refuse(r *request, reason []byte, text string) {
 	if _, ours := r.peer.Property(property); !ours {
 		return
 	}
-	_ = s.router.SendTo(noWait, r.peer, refused, r.control, reason, []byte(text[:min(len(text), maxErrorText)]))
+	_ = s.router.SendTo(wake.Ended, r.peer, refused, r.control, reason, []byte(text[:min(len(text), maxErrorText)]))
 }
 
 // Stats returns the current counters.
@@ -359,7 +370,7 @@ func (s *Server) Stats() ServerStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stats := s.stats
-	stats.Waiting, stats.Active = s.waiting.len(), s.active
+	stats.Waiting, stats.Active = s.waiting.Len(), s.active
 	return stats
 }
 
@@ -371,7 +382,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining = true
 	var idle chan struct{}
-	if s.active > 0 || s.waiting.len() > 0 {
+	if s.active > 0 || s.waiting.Len() > 0 {
 		if s.idle == nil {
 			s.idle = make(chan struct{})
 		}
@@ -395,7 +406,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	s.waiting.clear()
+	s.waiting, s.bytes = fifo.Queue[request]{}, 0
 	s.settled()
 	s.work.Broadcast()
 	s.mu.Unlock()

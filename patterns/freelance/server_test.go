@@ -132,7 +132,7 @@ func TestMaxWait(t *testing.T) {
 		eventually(t, "it waits", func() bool { return s.Stats().Waiting == 1 })
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		first := s.waiting.first()
+		first := s.waiting.At(0)
 		first.arrived = first.arrived.Add(-hang)
 	}
 	c.send("2", "makes room for the next")
@@ -335,31 +335,6 @@ func TestServerOptions(t *testing.T) {
 	s := startServer(t, ServerOptions{})
 	if _, err := NewServer(testContext(t), ServerOptions{Bind: s.Endpoint(), Handler: echo}); err == nil {
 		t.Error("two servers have the same endpoint")
-	}
-}
-
-// TestQueue: the queue keeps its order while it grows and wraps around.
-func TestQueue(t *testing.T) {
-	t.Parallel()
-	var q queue
-	next, last := 0, 0
-	push := func() { last++; q.push(request{bytes: last}) }
-	pop := func() {
-		next++
-		if q.first().bytes != next || q.pop().bytes != next {
-			t.Fatalf("request %d is out of order", next)
-		}
-	}
-	for range 3000 {
-		push()
-		push()
-		pop()
-	}
-	for q.len() > 0 {
-		pop()
-	}
-	if next != last || q.bytes != 0 {
-		t.Errorf("%d of %d requests, %d bytes left", next, last, q.bytes)
 	}
 }
 

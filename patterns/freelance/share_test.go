@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"clustermap/internal/wake"
 )
 
 // fullQueue returns a client of two servers. The first one is suspended and its queue
@@ -24,7 +26,7 @@ func fullQueue(t *testing.T) *Client {
 	}
 	l := c.links[0]
 	eventually(t, "the queue is full", func() bool {
-		return c.Servers()[0].Waiting == 3 && l.router.SendTo(noWait, l.peer, ping) == context.Canceled
+		return c.Servers()[0].Waiting == 3 && l.router.SendTo(wake.Ended, l.peer, ping) == context.Canceled
 	})
 	t.Cleanup(func() {
 		c.Close()

@@ -1,10 +1,6 @@
 package freelance
 
-import (
-	"strconv"
-
-	"clustermap/zmtp"
-)
+import "strconv"
 
 // property identifies clients and servers of this package to each other: both
 // announce it in their handshake.
@@ -55,19 +51,4 @@ func parseControl(frame []byte) (number uint64) {
 		number = number*10 + d
 	}
 	return number
-}
-
-// frames copies the frames of a message. It allocates twice, regardless of the number
-// of frames.
-func frames(m zmtp.WireMessage) [][]byte {
-	all := make([][]byte, 0, m.Len())
-	bytes := make([]byte, 0, len(m))
-	for len(m) > 0 {
-		var body []byte
-		body, m = m.Next()
-		at := len(bytes)
-		bytes = append(bytes, body...)
-		all = append(all, bytes[at:len(bytes):len(bytes)])
-	}
-	return all
 }

@@ -144,16 +144,7 @@ func (c *Cache) Get(topic string) (sockets.Message, bool) {
 	c.values.expire(c.now())
 	wire := zmtp.WireMessage(c.values.append(nil, []byte(topic)))
 	c.mu.Unlock()
-	if len(wire) == 0 {
-		return nil, false
-	}
-	m := make(sockets.Message, 0, wire.Len())
-	for len(wire) > 0 {
-		var body []byte
-		body, wire = wire.Next()
-		m = append(m, body)
-	}
-	return m, true
+	return wire.AppendFrames(nil), len(wire) > 0
 }
 
 // Stats has the counters of a Cache.

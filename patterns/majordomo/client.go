@@ -49,12 +49,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &o.Socket
-	if s.HeartbeatInterval == 0 {
-		s.HeartbeatInterval, s.HeartbeatTimeout = DefaultHeartbeat, DefaultHeartbeat*DefaultLiveness
-	}
-	setConnecting(s, o.Reconnect, o.ReconnectMax)
-	announce(s, nil)
+	setConnecting(&o.Socket, o.Reconnect, o.ReconnectMax, DefaultHeartbeat, DefaultLiveness, nil)
 	c := &Client{opts: o, changed: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.dialing = 1
@@ -205,9 +200,9 @@ func (c *Client) acquire(ctx context.Context) (*link, error) {
 		for _, l := range c.links {
 			switch {
 			case l.ctx.Err() != nil: // about to end
-			case l.peer.Load() == nil:
+			case !l.made():
 				pending = true
-			case l.ours:
+			case l.ours():
 				c.mu.Unlock()
 				return l, nil
 			case !l.busy:

@@ -15,5 +15,6 @@
 // the requests and their queues, service.go the choice of workers, roster.go the workers,
 // mmi.go the broker's management services. worker.go keeps a worker connected;
 // session.go is one of its connections. client.go sends requests until there is a reply;
-// link.go is one of its connections. extension.go has the extensions of this package.
+// link.go is one of its connections. connection.go is what both connections have in
+// common. extension.go has the extensions of this package.
 package majordomo

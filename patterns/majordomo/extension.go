@@ -1,6 +1,7 @@
 package majordomo
 
 import (
+	"maps"
 	"strconv"
 
 	"clustermap/sockets"
@@ -34,9 +35,6 @@ const maxAhead = 1024
 
 // isOurs reports whether a peer is of this package.
 func isOurs(p *sockets.Peer) bool {
-	if p == nil {
-		return false
-	}
 	_, ok := p.Property(propertyMDP)
 	return ok
 }
@@ -54,11 +52,7 @@ func aheadOf(p *sockets.Peer) int {
 // announce adds properties to those of a socket.
 func announce(o *sockets.Options, properties map[string]string) {
 	all := map[string]string{propertyMDP: valueMDP}
-	for name, value := range o.Metadata {
-		all[name] = value
-	}
-	for name, value := range properties {
-		all[name] = value
-	}
+	maps.Copy(all, o.Metadata)
+	maps.Copy(all, properties)
 	o.Metadata = all
 }

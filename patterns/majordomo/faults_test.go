@@ -634,7 +634,7 @@ func TestOptions(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	_, err = NewWorker("", nil, WorkerOptions{Version: 9, Concurrency: -1, Ahead: maxAhead + 1, Reconnect: 2, ReconnectMax: 1})
-	if got := fields(err); !slices.Equal(got, []string{"Broker", "Version", "Concurrency", "Ahead", "ReconnectMax", "Handler"}) || !errors.Is(err, ErrService) {
+	if got := fields(err); !slices.Equal(got, []string{"Broker", "Version", "ReconnectMax", "Concurrency", "Ahead", "Handler"}) || !errors.Is(err, ErrService) {
 		t.Errorf("%q, %v", got, err)
 	}
 	_, err = NewClient(ClientOptions{Version: 9, Attempts: -1, Connections: -1, MaxReply: -1})

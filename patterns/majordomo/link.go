@@ -7,23 +7,19 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"clustermap/internal/hooks"
 	"clustermap/internal/wake"
 	"clustermap/sockets"
-	"clustermap/zmtp"
 )
 
-// link is one connection of a client, with its own socket.
+// link is one connection of a client. A broker of this package returns request numbers;
+// with others it carries one request at a time.
 type link struct {
-	c      *Client
-	dealer *sockets.Dealer
-	ctx    context.Context // ends with the link
-	cancel context.CancelCauseFunc
-	peer   atomic.Pointer[sockets.Peer] // the broker, once the handshake has succeeded
-	ours   bool                         // the broker returns request numbers; set before peer
-	busy   bool                         // in use, if it carries one request at a time; guarded by c.mu
+	connection
+	c    *Client
+	busy bool // in use, if it carries one request at a time; guarded by c.mu
 
 	mu    sync.Mutex
 	over  bool
@@ -47,40 +43,12 @@ type call struct {
 // dial makes a link that connects to the broker.
 func (c *Client) dial() (*link, error) {
 	l := &link{c: c, calls: map[uint64]*call{}}
-	l.ctx, l.cancel = context.WithCancelCause(c.ctx)
-	o := c.opts.Socket
-	monitor := o.Monitor
-	o.Monitor = func(e sockets.Event) {
-		switch e.Kind {
-		case sockets.EventHandshakeSucceeded:
-			if l.peer.Load() != nil {
-				l.cancel(errLost) // a second connection of this socket
-				break
-			}
-			l.ours = isOurs(e.Peer)
-			l.peer.Store(e.Peer)
-			c.mu.Lock()
-			c.notify()
-			c.mu.Unlock()
-		case sockets.EventDisconnected:
-			l.cancel(errLost)
-		}
-		if monitor != nil {
-			monitor(e)
-		}
-	}
-	var err error
-	if l.dealer, err = sockets.NewDealer(o); err == nil {
-		err = l.dealer.Connect(c.opts.Broker)
-	}
-	if err != nil {
-		l.cancel(err)
-		if l.dealer != nil {
-			_ = l.dealer.Close()
-		}
-		return nil, err
-	}
-	return l, nil
+	err := l.open(c.ctx, c.opts.Broker, c.opts.Socket, func() {
+		c.mu.Lock()
+		c.notify()
+		c.mu.Unlock()
+	})
+	return l, err
 }
 
 // run receives replies until the link ends.
@@ -97,7 +65,7 @@ func (l *link) run() {
 			if l.c.ctx.Err() != nil {
 				call.err = ErrClosed
 			}
-			call.wakeUp()
+			wake.Signal(call.wake)
 		}
 	}
 	l.mu.Unlock()
@@ -133,16 +101,17 @@ const lastBatches = 4096
 // deliver passes replies to their calls.
 func (l *link) deliver(batch *sockets.Batch) error {
 	var p packet
+	ours := l.ours()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range batch.Len() {
 		if !p.parse(batch.Message(i), false) || p.worker || p.command == notice || p.version != l.c.opts.Version ||
-			l.ours && len(p.number) != 8 || !l.ours && p.number != nil {
+			ours && len(p.number) != 8 || !ours && p.number != nil {
 			l.c.malformed.Add(1)
 			return errLost
 		}
 		var number uint64
-		if l.ours {
+		if ours {
 			number = binary.BigEndian.Uint64(p.number)
 		}
 		call := l.calls[number]
@@ -153,7 +122,7 @@ func (l *link) deliver(batch *sockets.Batch) error {
 			l.c.malformed.Add(1)
 			return errLost
 		}
-		frames := ownFrames(p.body)
+		frames := hooks.Frames(p.body)
 		if p.command == partial {
 			call.bytes += len(p.body) + partCost + frameCost*len(frames)
 			if call.bytes > l.c.opts.MaxReply {
@@ -167,7 +136,7 @@ func (l *link) deliver(batch *sockets.Batch) error {
 			call.final, call.done = frames, true
 			delete(l.calls, number)
 		}
-		call.wakeUp()
+		wake.Signal(call.wake)
 	}
 	return nil
 }
@@ -178,20 +147,12 @@ const (
 	frameCost = 24
 )
 
-// ownFrames copies a body.
-func ownFrames(body zmtp.WireMessage) [][]byte {
-	return zmtp.WireMessage(slices.Clone(body)).AppendFrames(make([][]byte, 0, body.Len()))
-}
-
-func (c *call) wakeUp() {
-	wake.Signal(c.wake)
-}
-
 // do sends a request and waits for its reply. It returns errLost if the request may be
 // repeated. parts is the number of calls of part. If streams is set, parts that were
 // delivered do not count for MaxReply.
 func (l *link) do(ctx context.Context, service string, body [][]byte, part func([][]byte) error, streams bool) (last [][]byte, parts int, err error) {
-	if !l.ours {
+	ours := l.ours()
+	if !ours {
 		defer func() { l.release(err) }()
 	}
 	call := &call{service: service, wake: make(chan struct{}, 1)}
@@ -201,7 +162,7 @@ func (l *link) do(ctx context.Context, service string, body [][]byte, part func(
 		l.mu.Unlock()
 		return nil, 0, l.endError()
 	}
-	if l.ours {
+	if ours {
 		l.last++
 		number = l.last
 	}
@@ -219,7 +180,7 @@ func (l *link) do(ctx context.Context, service string, body [][]byte, part func(
 		return nil, 0, fmt.Errorf("majordomo: %w", err)
 	}
 	var expired <-chan time.Time
-	if !l.ours && l.c.opts.Timeout > 0 {
+	if !ours && l.c.opts.Timeout > 0 {
 		timer := time.NewTimer(l.c.opts.Timeout)
 		defer timer.Stop()
 		expired = timer.C
@@ -253,10 +214,11 @@ func (l *link) do(ctx context.Context, service string, body [][]byte, part func(
 
 func (l *link) send(ctx context.Context, number uint64, service string, body [][]byte) error {
 	frames := make([][]byte, 0, 5+len(body))
-	if l.ours {
+	ours := l.ours()
+	if ours {
 		frames = append(frames, binary.BigEndian.AppendUint64(nil, number))
 	}
-	if l.ours || l.c.opts.Version == Version01 {
+	if ours || l.c.opts.Version == Version01 {
 		frames = append(frames, emptyFrame)
 	}
 	if l.c.opts.Version == Version01 {

@@ -1,6 +1,7 @@
 package majordomo
 
 import (
+	"cmp"
 	"log/slog"
 	"math"
 	"strconv"
@@ -127,8 +128,13 @@ func (c *checker) exchange(s *sockets.Options) {
 	c.decided("SendTimeout", s.SendTimeout != 0)
 }
 
-// connecting checks the options of a DEALER.
-func (c *checker) connecting(s *sockets.Options) {
+// connecting checks what a worker and a client have in common.
+func (c *checker) connecting(broker string, v Version, reconnect, most *time.Duration, s *sockets.Options) {
+	c.If(broker == "", "Broker", "is empty")
+	c.If(v > Version02, "Version", "is neither Version01 nor Version02")
+	option.Default(&c.Checker, "Reconnect", reconnect, DefaultReconnect)
+	option.Default(&c.Checker, "ReconnectMax", most, max(DefaultReconnectMax, *reconnect))
+	c.If(*most < *reconnect, "ReconnectMax", "is shorter than Reconnect")
 	c.exchange(s)
 	c.decided("Conflate", s.Conflate)
 	c.decided("HiccupMessage", s.HiccupMessage != nil)
@@ -140,9 +146,7 @@ func (c *checker) connecting(s *sockets.Options) {
 func (o BrokerOptions) withDefaults() (BrokerOptions, error) {
 	c := newChecker()
 	c.beats(&o.Heartbeat, &o.Liveness)
-	if o.Expiry == 0 {
-		o.Expiry = DefaultExpiry
-	}
+	o.Expiry = cmp.Or(o.Expiry, DefaultExpiry)
 	option.Default(&c.Checker, "MaxDeliveries", &o.MaxDeliveries, DefaultMaxDeliveries)
 	option.Default(&c.Checker, "MaxServices", &o.MaxServices, DefaultMaxServices)
 	option.Default(&c.Checker, "MaxWorkers", &o.MaxWorkers, DefaultMaxWorkers)
@@ -152,27 +156,17 @@ func (o BrokerOptions) withDefaults() (BrokerOptions, error) {
 	if o.AllowWorker == nil {
 		o.AllowWorker = AllowWorkers(o.Socket)
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	s := &o.Socket
 	c.decided("Notify", s.Notify != 0 && s.Notify != sockets.NotifyDisconnect)
 	c.decided("Mandatory", s.Mandatory)
 	c.decided("DisconnectMessage", s.DisconnectMessage != nil)
 	c.exchange(s)
 	s.Notify = sockets.NotifyDisconnect
-	if s.SendHWM == 0 {
-		s.SendHWM = 65536
-	}
-	if s.RecvHWM == 0 {
-		s.RecvHWM = 4096
-	}
-	if s.SendTotalBytes == 0 {
-		s.SendTotalBytes = sockets.DefaultSendTotal
-	}
-	if s.Linger == 0 {
-		s.Linger = 500 * time.Millisecond
-	}
+	s.SendHWM = cmp.Or(s.SendHWM, 65536)
+	s.RecvHWM = cmp.Or(s.RecvHWM, 4096)
+	s.SendTotalBytes = cmp.Or(s.SendTotalBytes, sockets.DefaultSendTotal)
+	s.Linger = cmp.Or(s.Linger, 500*time.Millisecond)
 	announce(s, nil)
 	return o, c.Err()
 }
@@ -228,17 +222,12 @@ type WorkerOptions struct {
 
 func (o WorkerOptions) withDefaults() (WorkerOptions, error) {
 	c := newChecker()
-	c.If(o.Broker == "", "Broker", "is empty")
-	c.If(o.Version > Version02, "Version", "is neither Version01 nor Version02")
+	c.connecting(o.Broker, o.Version, &o.Reconnect, &o.ReconnectMax, &o.Socket)
 	option.Default(&c.Checker, "Concurrency", &o.Concurrency, DefaultConcurrency)
 	c.If(o.Concurrency > MaxConcurrency, "Concurrency", "is above "+strconv.Itoa(MaxConcurrency))
 	c.beats(&o.Heartbeat, &o.Liveness)
 	option.Default(&c.Checker, "Ahead", &o.Ahead, DefaultAhead)
 	c.If(o.Ahead > maxAhead, "Ahead", "is above "+strconv.Itoa(maxAhead))
-	option.Default(&c.Checker, "Reconnect", &o.Reconnect, DefaultReconnect)
-	option.Default(&c.Checker, "ReconnectMax", &o.ReconnectMax, max(DefaultReconnectMax, o.Reconnect))
-	c.If(o.ReconnectMax < o.Reconnect, "ReconnectMax", "is shorter than Reconnect")
-	c.connecting(&o.Socket)
 	return o, c.Err()
 }
 
@@ -285,17 +274,10 @@ type ClientOptions struct {
 
 func (o ClientOptions) withDefaults() (ClientOptions, error) {
 	c := newChecker()
-	c.If(o.Broker == "", "Broker", "is empty")
-	c.If(o.Version > Version02, "Version", "is neither Version01 nor Version02")
+	c.connecting(o.Broker, o.Version, &o.Reconnect, &o.ReconnectMax, &o.Socket)
 	option.Default(&c.Checker, "Attempts", &o.Attempts, DefaultAttempts)
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	option.Default(&c.Checker, "Connections", &o.Connections, DefaultConnections)
 	option.Default(&c.Checker, "MaxReply", &o.MaxReply, DefaultMaxReply)
-	option.Default(&c.Checker, "Reconnect", &o.Reconnect, DefaultReconnect)
-	option.Default(&c.Checker, "ReconnectMax", &o.ReconnectMax, max(DefaultReconnectMax, o.Reconnect))
-	c.If(o.ReconnectMax < o.Reconnect, "ReconnectMax", "is shorter than Reconnect")
-	c.connecting(&o.Socket)
 	return o, c.Err()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"clustermap/internal/hooks"
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
 
@@ -56,13 +57,6 @@ const (
 	maxSpareStages = 256
 )
 
-// noWait is a cancelled context: messages are queued at once or not at all.
-var noWait = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}()
-
 // flush sends the staged messages.
 func (o *outgoing) flush(now int64) {
 	for i, c := range o.touched {
@@ -77,7 +71,7 @@ func (o *outgoing) send(c *conn, now int64) {
 		w.lastSent = now
 	}
 	// The queue is full only if the peer does not read.
-	if err := hooks.SendWireTo(noWait, o.router, c.peer, c.stage, c.messages, nil); errors.Is(err, context.Canceled) {
+	if err := hooks.SendWireTo(wake.Ended, o.router, c.peer, c.stage, c.messages, nil); errors.Is(err, context.Canceled) {
 		c.peer.Disconnect(sockets.ErrSlowPeer)
 	}
 	if cap(c.stage) <= maxStage && len(o.spareStages) < maxSpareStages {

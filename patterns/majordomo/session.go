@@ -8,33 +8,29 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/fifo"
 	"clustermap/internal/hooks"
 	"clustermap/internal/wake"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
 
-// session is one connection of a worker, with its own socket (RFC 7: a worker that was
-// sent DISCONNECT opens a new socket).
+// session is one connection of a worker.
 type session struct {
+	connection
 	w       *Worker
-	dealer  *sockets.Dealer
-	ctx     context.Context // ends with the session
-	cancel  context.CancelCauseFunc
 	settled bool // has registered
 
-	peer     atomic.Pointer[sockets.Peer] // the broker, once the handshake has succeeded
-	heard    atomic.Int64                 // when the broker was last heard, in nanoseconds since began
-	lastSent atomic.Int64                 // when a message was last sent
+	heard    atomic.Int64 // when the broker was last heard, in nanoseconds since began
+	lastSent atomic.Int64 // when a message was last sent
 	began    time.Time
 
 	mu    sync.Mutex
-	queue []task        // requests that wait for the handler
-	next  int           // index of the first one
-	busy  bool          // the handler runs
-	since int64         // when it was called
-	wake  chan struct{} // queue is not empty any more; capacity 1
-	armed bool          // slow is running
+	queue fifo.Queue[task] // requests that wait for the handler
+	busy  bool             // the handler runs
+	since int64            // when it was called
+	wake  chan struct{}    // queue is not empty any more; capacity 1
+	armed bool             // slow is running
 
 	slow *time.Timer // when to call giveBack
 }
@@ -54,41 +50,14 @@ var (
 	errSessionOver = errors.New("majordomo: the session has ended")
 )
 
-// open makes a socket that connects to the broker.
+// open makes a session, which connects to the broker. It returns nil after an error.
 func (w *Worker) open() (*session, error) {
 	s := &session{w: w, began: time.Now(), wake: make(chan struct{}, 1), slow: time.NewTimer(time.Hour)}
 	s.slow.Stop()
-	s.ctx, s.cancel = context.WithCancelCause(w.ctx)
-	o := w.opts.Socket
-	monitor := o.Monitor
-	o.Monitor = func(e sockets.Event) {
-		switch e.Kind {
-		case sockets.EventHandshakeSucceeded:
-			if !s.peer.CompareAndSwap(nil, e.Peer) {
-				s.cancel(errLost) // a second connection of this socket
-			}
-		case sockets.EventDisconnected:
-			s.cancel(errLost)
-		}
-		if monitor != nil {
-			monitor(e)
-		}
-	}
-	var err error
-	if s.dealer, err = sockets.NewDealer(o); err != nil {
-		s.cancel(err)
-		return nil, err
-	}
-	if err = s.dealer.Connect(w.opts.Broker); err != nil {
-		s.close()
+	if err := s.connection.open(w.ctx, w.opts.Broker, w.opts.Socket, func() {}); err != nil {
 		return nil, err
 	}
 	return s, nil
-}
-
-func (s *session) close() {
-	s.cancel(errSessionOver)
-	_ = s.dealer.Close()
 }
 
 func (s *session) now() int64 { return int64(time.Since(s.began)) }
@@ -96,7 +65,7 @@ func (s *session) now() int64 { return int64(time.Since(s.began)) }
 // run registers and handles requests. It returns when the session has ended and the
 // handler has returned.
 func (s *session) run() {
-	defer s.close()
+	defer s.close(errSessionOver)
 	w := s.w
 	v := w.opts.Version
 	hello := append(appendWorkerHeader(nil, v, ready, true), 0, byte(len(w.service)))
@@ -119,7 +88,7 @@ func (s *session) run() {
 	parts.Wait()
 	if context.Cause(s.ctx) != errDismissed {
 		// Without this, the broker would wait for the worker's liveness.
-		_ = hooks.SendWire(noWait, s.dealer, appendWorkerHeader(nil, v, disconnect, false), 1, nil)
+		_ = hooks.SendWire(wake.Ended, s.dealer, appendWorkerHeader(nil, v, disconnect, false), 1, nil)
 	}
 }
 
@@ -168,15 +137,11 @@ func (s *session) push(p *packet) bool {
 	t := task{data[:n:n], body.AppendFrames(make([][]byte, 0, body.Len()))}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	waiting := len(s.queue) - s.next
+	waiting := s.queue.Len()
 	if waiting >= s.w.opts.Ahead {
 		return false
 	}
-	if s.next > 0 && len(s.queue) == cap(s.queue) {
-		s.queue = s.queue[:copy(s.queue, s.queue[s.next:])]
-		s.next = 0
-	}
-	s.queue = append(s.queue, t)
+	s.queue.Push(t)
 	switch {
 	case waiting == 0 && !s.busy:
 		wake.Signal(s.wake)
@@ -191,27 +156,19 @@ func (s *session) push(p *packet) bool {
 func (s *session) pop() (task, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.next == len(s.queue) {
-		s.queue, s.next = s.queue[:0], 0
+	for s.queue.Len() == 0 && s.ctx.Err() == nil {
 		s.mu.Unlock()
 		select {
 		case <-s.wake:
 		case <-s.ctx.Done():
 		}
 		s.mu.Lock()
-		if s.ctx.Err() != nil {
-			return task{}, false
-		}
 	}
 	if s.ctx.Err() != nil {
 		return task{}, false
 	}
-	t := s.queue[s.next]
-	s.queue[s.next] = task{}
-	s.next++
-	s.busy = true
-	s.since = s.now()
-	return t, true
+	s.busy, s.since = true, s.now()
+	return s.queue.Pop(), true
 }
 
 // handle calls the handler for the requests, one after the other.
@@ -307,7 +264,7 @@ func (s *session) beat() {
 			s.heard.Add(late)
 		}
 		s.mu.Lock()
-		counts := !s.busy || isOurs(s.peer.Load())
+		counts := !s.busy || s.ours()
 		s.mu.Unlock()
 		if !counts {
 			s.heard.Store(now)
@@ -318,7 +275,7 @@ func (s *session) beat() {
 			return
 		}
 		if now-s.lastSent.Load() >= int64(interval)*7/8 {
-			_ = hooks.SendWire(noWait, s.dealer, beat, 1, nil)
+			_ = hooks.SendWire(wake.Ended, s.dealer, beat, 1, nil)
 			s.lastSent.Store(now)
 		}
 	}
@@ -333,8 +290,8 @@ func (s *session) giveBack() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.armed = false
-	n := len(s.queue) - s.next
-	if n == 0 || !isOurs(s.peer.Load()) {
+	n := s.queue.Len()
+	if n == 0 || !s.ours() {
 		return
 	}
 	if left := giveBackTime - time.Duration(s.now()-s.since); !s.busy || left > 0 {
@@ -347,11 +304,10 @@ func (s *session) giveBack() {
 	wire = append(append(wire, 0, byte(len(count))), count...)
 	// The broker counts from the request that is being handled. The reply to that is
 	// sent after this, since busy is first cleared under the same mutex.
-	if hooks.SendWire(noWait, s.dealer, wire, 1, nil) != nil {
+	if hooks.SendWire(wake.Ended, s.dealer, wire, 1, nil) != nil {
 		return
 	}
-	clear(s.queue)
-	s.queue, s.next = s.queue[:0], 0
+	s.queue = fifo.Queue[task]{}
 	s.w.returned.Add(uint64(n))
 }
 

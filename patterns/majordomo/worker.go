@@ -1,6 +1,7 @@
 package majordomo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"clustermap/internal/backoff"
 	"clustermap/internal/option"
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
 
@@ -75,18 +77,14 @@ func NewWorker(service string, h Handler, o WorkerOptions) (*Worker, error) {
 		return nil, err
 	}
 	w := &Worker{service: service, handler: h, opts: o, first: make(chan struct{})}
-	s := &w.opts.Socket
-	if s.HeartbeatInterval == 0 {
-		s.HeartbeatInterval, s.HeartbeatTimeout = o.Heartbeat, o.Heartbeat*time.Duration(o.Liveness)
-	}
-	setConnecting(s, o.Reconnect, o.ReconnectMax)
-	announce(s, map[string]string{propertyAhead: strconv.Itoa(o.Ahead), propertyInstance: newInstance()})
+	setConnecting(&w.opts.Socket, o.Reconnect, o.ReconnectMax, o.Heartbeat, o.Liveness,
+		map[string]string{propertyAhead: strconv.Itoa(o.Ahead), propertyInstance: newInstance()})
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	first := make([]*session, o.Concurrency)
 	for i := range first {
 		if first[i], err = w.open(); err != nil {
 			for _, s := range first[:i] {
-				s.close()
+				s.close(err)
 			}
 			w.cancel()
 			return nil, err
@@ -99,13 +97,15 @@ func NewWorker(service string, h Handler, o WorkerOptions) (*Worker, error) {
 }
 
 // setConnecting sets the options of a DEALER with one connection that is tried until it
-// succeeds.
-func setConnecting(o *sockets.Options, first, last time.Duration) {
+// succeeds, and announces properties.
+func setConnecting(o *sockets.Options, first, last, heartbeat time.Duration, liveness int, properties map[string]string) {
 	o.Immediate = true
 	o.ReconnectInterval, o.ReconnectIntervalMax = first, last
-	if o.Linger == 0 {
-		o.Linger = 250 * time.Millisecond
+	o.Linger = cmp.Or(o.Linger, 250*time.Millisecond)
+	if o.HeartbeatInterval == 0 {
+		o.HeartbeatInterval, o.HeartbeatTimeout = heartbeat, heartbeat*time.Duration(liveness)
 	}
+	announce(o, properties)
 }
 
 // Close ends the worker: it cancels the handlers' contexts, sends DISCONNECT to the
@@ -144,23 +144,12 @@ func (w *Worker) run(s *session) {
 	for {
 		began := time.Now()
 		s.run()
-		if w.ctx.Err() != nil {
-			return
-		}
 		if s.settled && time.Since(began) > w.opts.Heartbeat {
 			wait.Reset()
 		}
-		for {
-			timer := time.NewTimer(wait.Next())
-			select {
-			case <-timer.C:
-			case <-w.ctx.Done():
-				timer.Stop()
+		for s = nil; s == nil; s, _ = w.open() {
+			if !wake.Pause(w.ctx, wait.Next()) {
 				return
-			}
-			var err error
-			if s, err = w.open(); err == nil {
-				break
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"clustermap/internal/hooks"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -101,14 +102,7 @@ func (s *Subscriber) Recv(ctx context.Context) (sockets.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	bytes := append([]byte(nil), view...)
-	m := make(sockets.Message, 0, view.Len())
-	for rest := zmtp.WireMessage(bytes); len(rest) > 0; {
-		var body []byte
-		body, rest = rest.Next()
-		m = append(m, body)
-	}
-	return m, nil
+	return hooks.Frames(view), nil
 }
 
 // Next is like Recv, but does not copy the message, and also returns its lag. The

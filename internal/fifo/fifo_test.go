@@ -1,4 +1,4 @@
-package queue
+package fifo
 
 import (
 	"math/rand/v2"
@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// TestRing compares random operations with a slice.
-func TestRing(t *testing.T) {
+// TestQueue compares random operations with a slice.
+func TestQueue(t *testing.T) {
 	t.Parallel()
-	var r Ring[int]
+	var r Queue[int]
 	var model []int
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range 100_000 {
-		// In turns it tends to grow, beyond the buffer that an empty ring keeps, and to
+		// In turns it tends to grow, beyond the buffer that an empty queue keeps, and to
 		// shrink.
 		grow := i/5000%2 == 0
 		if len(model) > 0 && rng.IntN(4) > 0 != grow {
@@ -43,11 +43,11 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// TestRingLetsGo: a popped item is not kept alive, and an empty ring keeps no
+// TestQueueLetsGo: a popped item is not kept alive, and an empty queue keeps no
 // large buffer.
-func TestRingLetsGo(t *testing.T) {
+func TestQueueLetsGo(t *testing.T) {
 	t.Parallel()
-	var r Ring[*int]
+	var r Queue[*int]
 	for range 4 {
 		r.Push(new(int))
 	}
@@ -55,14 +55,14 @@ func TestRingLetsGo(t *testing.T) {
 	if r.items[0] != nil {
 		t.Error("a popped item is still there")
 	}
-	for range keepRing {
+	for range keep {
 		r.Push(new(int))
 	}
 	for r.Len() > 0 {
 		r.Pop()
 	}
-	if len(r.items) > keepRing {
-		t.Errorf("an empty ring keeps room for %d items", len(r.items))
+	if len(r.items) > keep {
+		t.Errorf("an empty queue keeps room for %d items", len(r.items))
 	}
 	r.Push(new(int)) // and works on
 	if r.Pop() == nil {

@@ -1,29 +1,30 @@
-package queue
+// Package fifo is a queue in a circular buffer.
+package fifo
 
-// Ring is a first-in, first-out queue in a circular buffer, which grows as
+// Queue is a first-in, first-out queue in a circular buffer, which grows as
 // needed and is reused without allocation, unless it has grown large. The zero
-// Ring is empty and ready for use.
-type Ring[T any] struct {
+// Queue is empty and ready for use.
+type Queue[T any] struct {
 	items []T // its length is zero or a power of two
 	head  int
 	count int
 }
 
-// keepRing is the largest buffer that an empty ring keeps, in items.
-const keepRing = 256
+// keep is the largest buffer that an empty queue keeps, in items.
+const keep = 256
 
 // Len returns the number of items.
-func (r *Ring[T]) Len() int { return r.count }
+func (r *Queue[T]) Len() int { return r.count }
 
 // At returns item i in place, counted from the oldest. The pointer is valid until
 // the next Push or Pop.
-func (r *Ring[T]) At(i int) *T { return &r.items[(r.head+i)&(len(r.items)-1)] }
+func (r *Queue[T]) At(i int) *T { return &r.items[(r.head+i)&(len(r.items)-1)] }
 
 // Front returns the oldest item; there must be one.
-func (r *Ring[T]) Front() T { return *r.At(0) }
+func (r *Queue[T]) Front() T { return *r.At(0) }
 
 // Push adds an item behind the others.
-func (r *Ring[T]) Push(v T) {
+func (r *Queue[T]) Push(v T) {
 	if r.count == len(r.items) {
 		r.grow()
 	}
@@ -32,7 +33,7 @@ func (r *Ring[T]) Push(v T) {
 }
 
 // PushFront adds an item before the others, where Pop takes it next.
-func (r *Ring[T]) PushFront(v T) {
+func (r *Queue[T]) PushFront(v T) {
 	if r.count == len(r.items) {
 		r.grow()
 	}
@@ -41,7 +42,7 @@ func (r *Ring[T]) PushFront(v T) {
 	*r.At(0) = v
 }
 
-func (r *Ring[T]) grow() {
+func (r *Queue[T]) grow() {
 	grown := make([]T, max(4, 2*len(r.items)))
 	for i := range r.count {
 		grown[i] = *r.At(i)
@@ -50,14 +51,14 @@ func (r *Ring[T]) grow() {
 }
 
 // Pop removes and returns the oldest item; there must be one.
-func (r *Ring[T]) Pop() T {
+func (r *Queue[T]) Pop() T {
 	p := r.At(0)
 	v := *p
 	var zero T
 	*p = zero
 	r.head = (r.head + 1) & (len(r.items) - 1)
 	r.count--
-	if r.count == 0 && len(r.items) > keepRing {
+	if r.count == 0 && len(r.items) > keep {
 		r.items, r.head = nil, 0
 	}
 	return v

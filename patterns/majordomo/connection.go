@@ -1,0 +1,71 @@
+package majordomo
+
+import (
+	"context"
+	"sync/atomic"
+
+	"clustermap/sockets"
+)
+
+// connection is one connection to a broker, with its own socket: a worker or a client
+// makes a new one when it has ended, since the broker forgets a peer with its connection
+// (RFC 7: a worker that was sent DISCONNECT opens a new socket).
+type connection struct {
+	dealer *sockets.Dealer
+	ctx    context.Context // ends with the connection
+	cancel context.CancelCauseFunc
+	broker atomic.Uint32 // what the handshake has shown
+}
+
+// Values of connection.broker.
+const (
+	brokerUnknown uint32 = iota // no handshake has succeeded yet
+	brokerForeign               // of another implementation
+	brokerOurs
+)
+
+// open connects to the broker in the background, until ctx ends. It calls ready when the
+// handshake has succeeded. After an error nothing is left.
+func (c *connection) open(ctx context.Context, broker string, o sockets.Options, ready func()) (err error) {
+	c.ctx, c.cancel = context.WithCancelCause(ctx)
+	monitor := o.Monitor
+	o.Monitor = func(e sockets.Event) {
+		switch e.Kind {
+		case sockets.EventHandshakeSucceeded:
+			kind := brokerForeign
+			if isOurs(e.Peer) {
+				kind = brokerOurs
+			}
+			if !c.broker.CompareAndSwap(brokerUnknown, kind) {
+				c.cancel(errLost) // a second connection of this socket
+				break
+			}
+			ready()
+		case sockets.EventDisconnected:
+			c.cancel(errLost)
+		}
+		if monitor != nil {
+			monitor(e)
+		}
+	}
+	if c.dealer, err = sockets.NewDealer(o); err != nil {
+		c.cancel(err)
+		return err
+	}
+	if err = c.dealer.Connect(broker); err != nil {
+		c.close(err)
+	}
+	return err
+}
+
+// close ends the connection.
+func (c *connection) close(why error) {
+	c.cancel(why)
+	_ = c.dealer.Close()
+}
+
+// made reports whether the handshake has succeeded.
+func (c *connection) made() bool { return c.broker.Load() != brokerUnknown }
+
+// ours reports whether the broker is known to be of this package.
+func (c *connection) ours() bool { return c.broker.Load() == brokerOurs }
