@@ -1,15 +1,5 @@
 package zmtp
 
-// Status codes of an authentication, as passed to [Handshake.Deny] (RFC 27,
-// section "The ZAP Reply"). The peer receives an ERROR with the code, except
-// for StatusTemporary.
-const (
-	StatusAccepted  = "200" // the peer is accepted; see Handshake.Accept
-	StatusTemporary = "300" // temporary failure: no ERROR is sent, and the peer may try again
-	StatusDenied    = "400" // the credentials are rejected
-	StatusFailed    = "500" // the authenticator has failed
-)
-
 // Credentials are the credentials with which a peer authenticates itself. The caller of a
 // [Handshake] checks them.
 type Credentials struct {

@@ -2,7 +2,6 @@ package zmtp
 
 import (
 	"cmp"
-	"strconv"
 	"strings"
 )
 
@@ -66,19 +65,4 @@ func (e *ProtocolError) malformedCode() uint32 {
 var malformedCodes = map[string]uint32{
 	commandHello: CodeMalformedHello, commandWelcome: CodeMalformedWelcome, commandInitiate: CodeMalformedInitiate,
 	CommandReady: CodeMalformedReady, CommandError: CodeMalformedError, commandMessage: CodeMalformedMessage,
-}
-
-// Status returns the status code of a failed authentication, 300, 400 or 500:
-// if we have denied the peer (ErrDenied), or if the peer has denied us and has
-// sent the code (ErrRefused). Otherwise it returns 0.
-func (e *ProtocolError) Status() int {
-	if e.Err != ErrDenied && e.Err != ErrRefused {
-		return 0
-	}
-	switch e.Reason {
-	case StatusTemporary, StatusDenied, StatusFailed:
-		code, _ := strconv.Atoi(e.Reason)
-		return code
-	}
-	return 0
 }

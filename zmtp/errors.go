@@ -70,13 +70,6 @@ func (e *ProtocolError) Error() string {
 	return text + ": " + reason + statusMeanings[e.Status()]
 }
 
-// statusMeanings says what the result of ProtocolError.Status means.
-var statusMeanings = map[int]string{
-	300: ", nobody can be authenticated at the moment",
-	400: ", these credentials are not accepted",
-	500: ", the authentication itself failed",
-}
-
 // Unwrap returns Err.
 func (e *ProtocolError) Unwrap() error { return e.Err }
 
