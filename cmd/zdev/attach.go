@@ -144,3 +144,6 @@ func monitor(ctx context.Context, cmd *cobra.Command, port string, connected ...
 
 // String returns the text for the line that reports that a device is ready.
 func (s *side) String() string { return s.flag + " " + strings.Join(s.actual, " ") }
+
+// curve holds zdev's names for texts about keys.
+var curve = command.Keys{Program: "zdev", Server: "the device there"}

@@ -40,6 +40,3 @@ Exit codes: 0 success, 1 not found or refused, 2 usage error, 3 no answer in tim
 	)
 	return root
 }
-
-// curve holds zdev's names for texts about keys.
-var curve = command.Keys{Program: "zdev", Server: "the device there"}
