@@ -3,9 +3,9 @@ package chp
 import (
 	"errors"
 	"log/slog"
-	"net"
 	"strings"
 
+	"clustermap/chp/internal/ports"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -25,7 +25,7 @@ var (
 )
 
 func newAdmins(o *ServerOptions) *admins {
-	a := &admins{curve: o.Security.CurveServer, keys: map[zmtp.PublicKey]bool{}, anywhere: o.AdminAnywhere, local: thisMachine}
+	a := &admins{curve: o.Security.CurveServer, keys: map[zmtp.PublicKey]bool{}, anywhere: o.AdminAnywhere, local: ports.Local}
 	for _, key := range o.Admins {
 		a.keys[key] = true
 	}
@@ -57,16 +57,6 @@ func (a *admins) check(peer *sockets.Peer) error {
 func (a *admins) here(peer *sockets.Peer) bool {
 	endpoint := peer.Stats().Endpoint
 	return strings.HasPrefix(endpoint, "inproc://") || strings.HasPrefix(endpoint, "ipc://") || a.local(peer.RemoteAddr())
-}
-
-// thisMachine reports whether a network address, with a port, is one of this machine.
-func thisMachine(remote string) bool {
-	host, _, err := net.SplitHostPort(remote)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(zoneless(host))
-	return ip != nil && (ip.IsLoopback() || isLocal(ip))
 }
 
 // who describes a peer in the log: its address and, with CURVE, its key.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/ports"
 	"clustermap/internal/loopback"
 	"clustermap/sockets"
 )
@@ -151,7 +152,7 @@ func TestWritesAgainAfterAnyFault(t *testing.T) {
 				return s, func() { must(t, s.Close()); must(t, <-served) }
 			}
 			s, stop := serve(test.right, 0)
-			port = portOf(s.Endpoints().Snapshot)
+			port = ports.Of(s.Endpoints().Snapshot)
 			var failures atomic.Int32
 			c, err := NewClient(ClientOptions{
 				Servers: []string{s.Endpoints().Snapshot}, Security: test.client,

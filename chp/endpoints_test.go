@@ -233,22 +233,22 @@ func TestListenersHandedIn(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	var asked []string
-	ports := map[string]net.Listener{}
+	listeners := map[string]net.Listener{}
 	s := startServer(t, ServerOptions{Endpoints: []string{"tcp://127.0.0.1:7000"}, Listen: func(ctx context.Context, network, address string) (net.Listener, error) {
 		var lc net.ListenConfig
 		l, err := lc.Listen(ctx, network, "127.0.0.1:0")
-		asked, ports[address] = append(asked, address), l
+		asked, listeners[address] = append(asked, address), l
 		return l, err
 	}})
 	if want := []string{"127.0.0.1:7000", "127.0.0.1:7001", "127.0.0.1:7002"}; !slices.Equal(asked, want) {
 		t.Fatalf("asked for %v, want %v", asked, want)
 	}
-	if got, want := s.Endpoints().Collector, "tcp://"+ports["127.0.0.1:7002"].Addr().String(); got != want {
+	if got, want := s.Endpoints().Collector, "tcp://"+listeners["127.0.0.1:7002"].Addr().String(); got != want {
 		t.Errorf("collector at %s, want %s", got, want)
 	}
 	c, err := NewClient(ClientOptions{Servers: []string{"tcp://127.0.0.1:7000"}, SyncTimeout: hang, Logger: quiet(), Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		var d net.Dialer
-		return d.DialContext(ctx, network, ports[address].Addr().String())
+		return d.DialContext(ctx, network, listeners[address].Addr().String())
 	}})
 	must(t, err)
 	defer c.Close()
@@ -258,7 +258,7 @@ func TestListenersHandedIn(t *testing.T) {
 	waitEqual(t, ctx, s, c)
 	must(t, c.Close())
 	must(t, s.Close())
-	for address, l := range ports {
+	for address, l := range listeners {
 		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("the listener for %s is open: %v", address, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/ports"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/loopback"
 )
@@ -25,7 +26,7 @@ func newRestartable(t *testing.T) *restartable {
 	t.Helper()
 	r := &restartable{t: t, opts: ServerOptions{Host: loopback.Own(), Logger: quiet()}}
 	r.start()
-	r.opts.Port = portOf(r.Endpoints().Snapshot)
+	r.opts.Port = ports.Of(r.Endpoints().Snapshot)
 	t.Cleanup(r.stop)
 	return r
 }

@@ -9,9 +9,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"maps"
-	"net"
 	"sync"
 
+	"clustermap/chp/internal/ports"
 	"clustermap/internal/hooks"
 	"clustermap/internal/wake"
 	"clustermap/sockets"
@@ -195,9 +195,7 @@ func (s *Server) examine(peer *sockets.Peer, c *applicant) {
 
 // sameHost reports whether a peer is at the address of the other server's state endpoint.
 func (s *Server) sameHost(link *stateLink, peer *sockets.Peer) bool {
-	a, _, err := net.SplitHostPort(link.remote)
-	b, _, errB := net.SplitHostPort(peer.RemoteAddr())
-	return link.here && s.admins.here(peer) || err == nil && errB == nil && net.ParseIP(zoneless(a)).Equal(net.ParseIP(zoneless(b)))
+	return link.here && s.admins.here(peer) || ports.SameHost(link.remote, peer.RemoteAddr())
 }
 
 // proved handles a PROOF.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"clustermap/chp/internal/collect"
 	"clustermap/chp/internal/follow"
 	"clustermap/chp/internal/order"
+	"clustermap/chp/internal/ports"
 	"clustermap/chp/internal/snapshot"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/hooks"
@@ -205,14 +207,20 @@ func (s *Server) Listen(ctx context.Context) error {
 	default:
 		return nil
 	}
-	if err := s.bind(ctx); err != nil {
-		return err
+	listener := ports.Listener{Sockets: ports.Three[ports.Socket]{s.router, s.publisher, s.collector}}
+	listener.Places[0], listener.Places[1], listener.Places[2] = s.dialect.Ports()
+	bound, at, err := listener.Bind(ctx, s.opts.sites())
+	if err != nil {
+		return &ListenError{at, err}
 	}
 	if s.pair != nil {
 		if err := s.pair.start(ctx); err != nil {
-			s.unbind()
+			listener.Unbind(bound)
 			return err
 		}
+	}
+	for _, b := range bound {
+		s.endpoints = append(s.endpoints, Endpoints{b[0], b[1], b[2]})
 	}
 	s.phase = phaseListening
 	return nil
@@ -341,6 +349,23 @@ func (s *Server) close() {
 
 // Ready returns a channel that is closed when the server begins to serve.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// Endpoints returns the endpoints on which the server listens: the first ones if it
+// listens on several. They are empty before Listen.
+func (s *Server) Endpoints() Endpoints {
+	if all := s.AllEndpoints(); len(all) > 0 {
+		return all[0]
+	}
+	return Endpoints{}
+}
+
+// AllEndpoints returns the endpoints of each element of ServerOptions.Endpoints, in the
+// same order, with the actual ports and paths. There are none before Listen.
+func (s *Server) AllEndpoints() []Endpoints {
+	s.state.Lock()
+	defer s.state.Unlock()
+	return slices.Clone(s.endpoints)
+}
 
 // Sequence returns the sequence of the last published update.
 func (s *Server) Sequence() int64 { return s.sequencer.Current().Last() }

@@ -8,7 +8,6 @@ import (
 	"math"
 	"net"
 	"slices"
-	"strings"
 	"time"
 
 	"clustermap/chp/commit"
@@ -311,12 +310,6 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 	setDefault(&o.ExpiryGrace, DefaultExpiryGrace)
 	o.Logger = loggerOr(o.Logger)
 	return o, errors.Join(errs...)
-}
-
-// zoneless returns an IPv6 address without its zone.
-func zoneless(address string) string {
-	address, _, _ = strings.Cut(address, "%")
-	return address
 }
 
 // withoutSecrets returns the options that a server keeps. Only the sockets have the

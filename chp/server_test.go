@@ -10,19 +10,20 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/ports"
 	"clustermap/sockets"
 )
 
-// ports returns P, P+1 and P+2 of a server's endpoints.
-func ports(e Endpoints) [3]int {
-	return [3]int{portOf(e.Snapshot), portOf(e.Publisher), portOf(e.Collector)}
+// portsOf returns P, P+1 and P+2 of a server's endpoints.
+func portsOf(e Endpoints) [3]int {
+	return [3]int{ports.Of(e.Snapshot), ports.Of(e.Publisher), ports.Of(e.Collector)}
 }
 
 // C1, C2, C3: the server binds ROUTER on P, PUB on P+1, SUB on P+2.
 func TestC1C2C3Ports(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{})
-	p := ports(s.Endpoints())
+	p := portsOf(s.Endpoints())
 	if p[0] == 0 || p[1] != p[0]+1 || p[2] != p[0]+2 {
 		t.Fatalf("ports are %v", p)
 	}
@@ -301,7 +302,7 @@ func TestBadUpdates(t *testing.T) {
 func TestListenInUse(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{})
-	p := ports(s.Endpoints())
+	p := portsOf(s.Endpoints())
 	for _, port := range []int{p[0], p[0] - 1, p[0] - 2} {
 		other, err := NewServer(ServerOptions{Port: port, Logger: quiet()})
 		must(t, err)

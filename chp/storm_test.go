@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"clustermap/chp/internal/follow"
+	"clustermap/chp/internal/ports"
 	"clustermap/internal/loopback"
 	"clustermap/internal/testenv"
 )
@@ -55,7 +56,7 @@ func TestStormServer(t *testing.T) {
 		cancel()
 	}()
 	must(t, s.Listen(ctx))
-	fmt.Println("port", portOf(s.Endpoints().Snapshot))
+	fmt.Println("port", ports.Of(s.Endpoints().Snapshot))
 	must(t, s.Serve(ctx))
 }
 

@@ -5,6 +5,7 @@
 //	internal/ipcpath ◀── internal/link ◀── internal/engine ◀── internal/route ◀── sockets
 //	internal/engine ◀── internal/hooks ◀── sockets, chp, patterns
 //	internal/link ◀── sockets, chp, patterns, cmd
+//	internal/link ◀── chp/internal/ports ◀── chp
 //	internal/topic ◀── internal/fanout ◀── internal/subscriber ◀── sockets
 //	internal/ipcpath ◀── chp, cmd
 //	internal/visible ◀── chp, patterns, internal/command, cmd
@@ -182,6 +183,12 @@ var rules = []struct {
 		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "chp/internal/ledger", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2"}, // zmtp's and the store's
+	},
+	{
+		path: "chp/internal/ports",
+		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/link", "internal/wake"},
+		std:  []string{"crypto", "net/http", "os/exec"},
+		out:  []string{"golang.org/x/sys"},
 	},
 	{
 		path: "chp/internal/subtree",
@@ -417,7 +424,7 @@ func TestDirection(t *testing.T) {
 var rooms = []string{module + "/internal/bounds", module + "/internal/connection", module + "/internal/engine", module + "/internal/fanout", module + "/internal/link", module + "/internal/queue", module + "/internal/route", module + "/internal/subscriber", module + "/internal/topic"}
 
 // linked lists the libraries that use the syntax of endpoints.
-var linked = []string{module + "/chp", module + "/chp/internal/follow", module + "/patterns/freelance", module + "/internal/command"}
+var linked = []string{module + "/chp", module + "/chp/internal/ports", module + "/chp/internal/follow", module + "/patterns/freelance", module + "/internal/command"}
 
 // TestRooms checks that only package sockets imports its internal packages.
 func TestRooms(t *testing.T) {

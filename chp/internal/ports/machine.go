@@ -1,39 +1,17 @@
-package chp
+package ports
 
 import (
 	"cmp"
 	"net"
 	"strconv"
+	"strings"
 
 	netlink "clustermap/internal/link"
-	"clustermap/internal/option"
 )
 
-// checkSelf returns an error for each endpoint of the other server that is one of this
-// server's own. It does not resolve names. A server that hears itself all the same logs
-// that (see pair.warnRole).
-func (o *ServerOptions) checkSelf() (errs []error) {
-	p := o.Pair
-	own := []string{p.State}
-	for _, b := range o.sites() {
-		for n := 0; n < 3 && !b.open(); n++ {
-			own = append(own, b.at(n))
-		}
-	}
-	for _, f := range []struct{ name, value string }{{"Peer", p.Peer}, {"PeerState", p.PeerState}} {
-		for _, bound := range own {
-			if leadsTo(f.value, bound) {
-				errs = append(errs, option.New("chp", "Pair."+f.name, "%q is this server's own endpoint %s, not the other server's", f.value, bound))
-				break
-			}
-		}
-	}
-	return errs
-}
-
-// leadsTo reports whether connecting to an endpoint on this machine reaches the bound
-// one, as far as can be told without a resolver.
-func leadsTo(connect, bound string) bool {
+// Lead reports whether connecting to an endpoint on this machine reaches the bound one, as
+// far as can be told without a resolver.
+func Lead(connect, bound string) bool {
 	if connect == bound {
 		return true
 	}
@@ -47,7 +25,7 @@ func leadsTo(connect, bound string) bool {
 	case host:
 		return true
 	case "*", "0.0.0.0", "::":
-		return ip != nil && (ip.IsLoopback() || isLocal(ip))
+		return ip != nil && isLocal(ip)
 	}
 	return ip != nil && ip.Equal(addressOf(at))
 }
@@ -63,11 +41,36 @@ func addressOf(host string) net.IP {
 	if host == "localhost" {
 		return net.IPv4(127, 0, 0, 1)
 	}
-	return net.ParseIP(zoneless(host))
+	host, _, _ = strings.Cut(host, "%") // the zone of an IPv6 address
+	return net.ParseIP(host)
+}
+
+// remoteIP returns the address of a network address with a port, or nil.
+func remoteIP(remote string) net.IP {
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil || host == "localhost" {
+		return nil
+	}
+	return addressOf(host)
+}
+
+// SameHost reports whether two network addresses, with ports, are of one machine.
+func SameHost(a, b string) bool {
+	ip := remoteIP(a)
+	return ip != nil && ip.Equal(remoteIP(b))
+}
+
+// Local reports whether a network address, with a port, is one of this machine.
+func Local(remote string) bool {
+	ip := remoteIP(remote)
+	return ip != nil && isLocal(ip)
 }
 
 // isLocal reports whether an address belongs to this machine.
 func isLocal(ip net.IP) bool {
+	if ip.IsLoopback() {
+		return true
+	}
 	all, err := net.InterfaceAddrs()
 	if err != nil {
 		return false
