@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"clustermap/chp/durable/internal/file"
 	"errors"
 	"fmt"
 	"os"
@@ -79,9 +80,9 @@ func (l *Log) Reserve() (int, error) {
 		l.mu.Lock()
 		switch {
 		case next.err == nil, l.w == nil || l.w.next != next:
-		case !errors.Is(classify(next.err), commit.ErrFull) && l.w.extend(): // the segment goes on
+		case !errors.Is(file.Classify(next.err), commit.ErrFull) && l.w.extend(): // the segment goes on
 		case try == tries:
-			return int(max(n, 0)), fmt.Errorf("log: %w", classify(next.err))
+			return int(max(n, 0)), fmt.Errorf("log: %w", file.Classify(next.err))
 		default:
 			l.w.retry()
 		}
@@ -135,7 +136,7 @@ func (l *Log) sync() error {
 	l.mu.Unlock()
 	var err error
 	for _, f := range files {
-		if err = l.disk.data(f); err != nil {
+		if err = l.disk.Data(f); err != nil {
 			break
 		}
 	}
@@ -144,7 +145,7 @@ func (l *Log) sync() error {
 	case !unnamed:
 		err = l.end.write(flushed)
 	default:
-		if err = l.logNames.flush(l.disk); err == nil {
+		if err = l.logNames.Flush(l.disk); err == nil {
 			err = l.end.flush(flushed)
 		}
 	}

@@ -2,6 +2,7 @@ package durable
 
 import (
 	"bytes"
+	"clustermap/chp/durable/internal/file"
 	"os"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 
 // TestAppendAllocs: an entry costs no allocation.
 func TestAppendAllocs(t *testing.T) {
-	l, _, err := tryOpen(t.TempDir(), disk{data: func(*os.File) error { return nil }, dir: realDisk.dir})
+	l, _, err := tryOpen(t.TempDir(), file.Disk{Data: func(*os.File) error { return nil }, Dir: file.Real.Dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +42,7 @@ func TestAppendAllocs(t *testing.T) {
 func TestParts(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	l, _, err := tryOpen(dir, realDisk)
+	l, _, err := tryOpen(dir, file.Real)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,7 @@ func TestParts(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l, r, err := tryOpen(dir, realDisk)
+	l, r, err := tryOpen(dir, file.Real)
 	if err != nil || r.Last != n {
 		t.Fatal(r, err)
 	}

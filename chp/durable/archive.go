@@ -2,6 +2,7 @@ package durable
 
 import (
 	"bufio"
+	"clustermap/chp/durable/internal/file"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -117,7 +118,7 @@ func (m *form) open(path string) (_ *archive, err error) {
 	damaged := func(err error) error { return &commit.CorruptError{File: path, Reason: err} }
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, cannotRead(err)
+		return nil, file.CannotRead(err)
 	}
 	defer func() {
 		if err != nil {
@@ -127,7 +128,7 @@ func (m *form) open(path string) (_ *archive, err error) {
 	var b [archiveHeader]byte
 	if n, err := io.ReadFull(f, b[:]); err != nil {
 		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil, cannotRead(err)
+			return nil, file.CannotRead(err)
 		}
 		if n >= len(m.magic) && string(b[:len(m.magic)]) == m.magic {
 			return nil, damaged(io.ErrUnexpectedEOF)
@@ -170,7 +171,7 @@ func (a *archive) read(fn func(commit.Entry) error) error {
 		var system *os.PathError
 		switch {
 		case errors.As(err, &system):
-			return cannotRead(err) // the disk's error
+			return file.CannotRead(err) // the disk's error
 		case errors.Is(err, io.EOF):
 			err = io.ErrUnexpectedEOF
 		}

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"clustermap/chp/durable/internal/file"
 	"context"
 	"errors"
 	"fmt"
@@ -48,7 +49,7 @@ func lastSequence(e *commit.Entry) uint64 { return e.First + uint64(e.Count) - 1
 // file.
 type BackupWriter struct {
 	path    string // without symbolic links
-	disk    disk
+	disk    file.Disk
 	f       *os.File
 	content *archiveWriter
 	info    BackupInfo
@@ -64,14 +65,14 @@ var _ commit.Checkpoint = (*BackupWriter)(nil)
 // processes that were killed are removed first. Commit replaces a file at path. Where path
 // is a symbolic link, all this is about the file that it leads to.
 func NewBackup(path string, epoch, sequence uint64) (*BackupWriter, error) {
-	b, err := newBackup(path, realDisk, BackupInfo{Epoch: epoch, Checkpoint: 1, Last: 1, Sequence: sequence})
+	b, err := newBackup(path, file.Real, BackupInfo{Epoch: epoch, Checkpoint: 1, Last: 1, Sequence: sequence})
 	if err != nil {
-		return nil, fmt.Errorf("backup: %w", classify(err))
+		return nil, fmt.Errorf("backup: %w", file.Classify(err))
 	}
 	return b, nil
 }
 
-func newBackup(path string, disk disk, info BackupInfo) (*BackupWriter, error) {
+func newBackup(path string, disk file.Disk, info BackupInfo) (*BackupWriter, error) {
 	target, err := symlink.Target(path)
 	if err != nil {
 		return nil, err
@@ -79,7 +80,7 @@ func newBackup(path string, disk disk, info BackupInfo) (*BackupWriter, error) {
 	if st, err := os.Stat(target); err == nil && !st.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s exists and is not a regular file", path)
 	}
-	f, err := createUnfinished(target)
+	f, err := file.CreateUnfinished(target)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +102,7 @@ func (b *BackupWriter) append(e commit.Entry) error {
 		return commit.ErrClosed
 	}
 	if err := b.content.append(&e); err != nil {
-		return fmt.Errorf("backup: %w", classify(err))
+		return fmt.Errorf("backup: %w", file.Classify(err))
 	}
 	b.info.note(&e)
 	return nil
@@ -116,7 +117,7 @@ func (b *BackupWriter) Commit() error {
 	defer b.Abort()
 	err := b.content.finish()
 	if err == nil {
-		err = b.disk.data(b.f)
+		err = b.disk.Data(b.f)
 	}
 	if err == nil {
 		var st os.FileInfo
@@ -142,11 +143,11 @@ func (b *BackupWriter) Commit() error {
 		}
 		b.f = nil
 		if err == nil {
-			err = b.disk.flushDir(filepath.Dir(b.path))
+			err = b.disk.FlushDir(filepath.Dir(b.path))
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("backup: %w", classify(err))
+		return fmt.Errorf("backup: %w", file.Classify(err))
 	}
 	return nil
 }
@@ -178,7 +179,7 @@ func (b *BackupWriter) Info() BackupInfo { return b.info }
 func Backup(ctx context.Context, dir, path string) (BackupInfo, error) {
 	var info BackupInfo
 	err := steady(func() (err error) {
-		info, err = backup(ctx, dir, path, realDisk)
+		info, err = backup(ctx, dir, path, file.Real)
 		return err
 	})
 	if err != nil {
@@ -187,7 +188,7 @@ func Backup(ctx context.Context, dir, path string) (BackupInfo, error) {
 	return info, nil
 }
 
-func backup(ctx context.Context, dir, path string, disk disk) (BackupInfo, error) {
+func backup(ctx context.Context, dir, path string, disk file.Disk) (BackupInfo, error) {
 	s, err := openSource(dir)
 	if err != nil {
 		return BackupInfo{}, err
@@ -199,7 +200,7 @@ func backup(ctx context.Context, dir, path string, disk disk) (BackupInfo, error
 	}
 	b, err := newBackup(path, disk, info)
 	if err != nil {
-		return BackupInfo{}, classify(err)
+		return BackupInfo{}, file.Classify(err)
 	}
 	defer b.Abort()
 	err = s.read(func(e commit.Entry) error {
@@ -254,14 +255,14 @@ var errUnfinished = errors.New("a restore was interrupted; run it again")
 // of the backup with new indexes. If Restore is interrupted, there is no log in the
 // directory, and Restore can be called again.
 func Restore(ctx context.Context, path, dir string) (BackupInfo, error) {
-	info, err := restore(ctx, path, dir, realDisk)
+	info, err := restore(ctx, path, dir, file.Real)
 	if err != nil {
-		return BackupInfo{}, fmt.Errorf("log %s: %w", dir, classify(err))
+		return BackupInfo{}, fmt.Errorf("log %s: %w", dir, file.Classify(err))
 	}
 	return info, nil
 }
 
-func restore(ctx context.Context, path, dir string, disk disk) (info BackupInfo, err error) {
+func restore(ctx context.Context, path, dir string, disk file.Disk) (info BackupInfo, err error) {
 	// Check the file before creating a directory.
 	a, err := backupForm.open(path)
 	if err != nil {
@@ -401,7 +402,7 @@ func (e hasLog) Is(target error) bool { return target == fs.ErrExist }
 
 // install moves a complete log from one directory to another. It moves the metadata
 // last: they mark the log as complete.
-func install(from, to string, disk disk) error {
+func install(from, to string, disk file.Disk) error {
 	entries, err := os.ReadDir(from)
 	if err != nil {
 		return err
@@ -414,17 +415,17 @@ func install(from, to string, disk disk) error {
 			}
 		}
 	}
-	if err := disk.flushDir(to); err != nil {
+	if err := disk.FlushDir(to); err != nil {
 		return err
 	}
 	if err := os.Rename(filepath.Join(from, metaName), filepath.Join(to, metaName)); err != nil {
 		return err
 	}
-	if err := disk.flushDir(to); err != nil {
+	if err := disk.FlushDir(to); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(from); err != nil {
 		return err
 	}
-	return disk.flushDir(filepath.Dir(filepath.Clean(to)))
+	return disk.FlushDir(filepath.Dir(filepath.Clean(to)))
 }

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"clustermap/chp/durable/internal/file"
 	"context"
 	"errors"
 	"os"
@@ -56,7 +57,7 @@ func TestBackupReadOnlyDisk(t *testing.T) {
 	t.Parallel()
 	root := tmpfs.Mount(t, "size=1m")
 	dir := filepath.Join(root, "log")
-	l, _, err := tryOpen(dir, realDisk)
+	l, _, err := tryOpen(dir, file.Real)
 	if err != nil {
 		t.Fatal(err)
 	}

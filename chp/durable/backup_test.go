@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
 	"clustermap/internal/testenv"
 )
 
@@ -257,21 +258,21 @@ func TestBackupFlushes(t *testing.T) {
 	dir, out := t.TempDir(), t.TempDir()
 	l, _ := mustOpen(t, dir)
 	fill(t, l, 100, 3) // not flushed
-	file := filepath.Join(out, "b")
+	path := filepath.Join(out, "b")
 	var flushed []string
-	d := realDisk
-	d.data = func(f *os.File) error {
-		if _, err := os.Stat(file); err == nil {
+	d := file.Real
+	d.Data = func(f *os.File) error {
+		if _, err := os.Stat(path); err == nil {
 			t.Error("flushed too late:", f.Name())
 		}
 		flushed = append(flushed, filepath.Base(f.Name()))
-		return realDisk.data(f)
+		return file.Real.Data(f)
 	}
-	d.dir = func(d *os.File) error {
+	d.Dir = func(d *os.File) error {
 		flushed = append(flushed, d.Name())
-		return realDisk.dir(d)
+		return file.Real.Dir(d)
 	}
-	if _, err := backup(context.Background(), dir, file, d); err != nil {
+	if _, err := backup(context.Background(), dir, path, d); err != nil {
 		t.Fatal(err)
 	}
 	all, _ := segments(filepath.Join(dir, logName))
@@ -290,27 +291,27 @@ func TestBackupStopped(t *testing.T) {
 	fill(t, l, 50, 3)
 	flush(t, l)
 	closeLog(t, l)
-	file := filepath.Join(out, "b")
-	if err := os.WriteFile(file, []byte("before"), 0o600); err != nil {
+	path := filepath.Join(out, "b")
+	if err := os.WriteFile(path, []byte("before"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	unchanged := func() {
 		t.Helper()
-		if b, err := os.ReadFile(file); string(b) != "before" {
+		if b, err := os.ReadFile(path); string(b) != "before" {
 			t.Errorf("%q %v", b, err)
 		}
 	}
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Backup(gone, dir, file); !errors.Is(err, context.Canceled) {
+	if _, err := Backup(gone, dir, path); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	unchanged()
 	only(t, out, "b")
 	broken := errors.New("broken")
-	d := realDisk
+	d := file.Real
 	calls := 0
-	d.data = func(f *os.File) error {
+	d.Data = func(f *os.File) error {
 		calls++
 		unchanged() // a process that is killed here leaves it
 		if strings.HasSuffix(f.Name(), ".tmp") {
@@ -318,15 +319,15 @@ func TestBackupStopped(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := backup(context.Background(), dir, file, d); !errors.Is(err, broken) || calls < 2 {
+	if _, err := backup(context.Background(), dir, path, d); !errors.Is(err, broken) || calls < 2 {
 		t.Error(err, calls)
 	}
 	unchanged()
 	only(t, out, "b")
-	if _, err := Backup(context.Background(), filepath.Join(dir, "none"), file); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Backup(context.Background(), filepath.Join(dir, "none"), path); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
-	if _, err := Backup(context.Background(), out, file); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "there is no log") {
+	if _, err := Backup(context.Background(), out, path); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "there is no log") {
 		t.Error(err)
 	}
 	if _, err := Backup(context.Background(), dir, out); err == nil || !strings.Contains(err.Error(), "not a regular file") {
@@ -518,7 +519,7 @@ func TestRestoreRefuses(t *testing.T) {
 // then has no log, and says so, or the whole one; and a restore can be made anew.
 func TestRestoreKilled(t *testing.T) {
 	t.Parallel()
-	file, want := smallBackup(t)
+	path, want := smallBackup(t)
 	dir := filepath.Join(t.TempDir(), "data")
 	var images []string
 	keep := func() {
@@ -526,11 +527,11 @@ func TestRestoreKilled(t *testing.T) {
 			images = append(images, copyDir(t, dir))
 		}
 	}
-	d := disk{
-		data: func(f *os.File) error { keep(); err := realDisk.data(f); keep(); return err },
-		dir:  func(f *os.File) error { keep(); err := realDisk.dir(f); keep(); return err },
+	d := file.Disk{
+		Data: func(f *os.File) error { keep(); err := file.Real.Data(f); keep(); return err },
+		Dir:  func(f *os.File) error { keep(); err := file.Real.Dir(f); keep(); return err },
 	}
-	if _, err := restore(context.Background(), file, dir, d); err != nil {
+	if _, err := restore(context.Background(), path, dir, d); err != nil {
 		t.Fatal(err)
 	}
 	complete := 0
@@ -542,7 +543,7 @@ func TestRestoreKilled(t *testing.T) {
 		} else if !errors.Is(err, errUnfinished) {
 			t.Errorf("image %d of %d: %v", i, len(images), err)
 			continue
-		} else if _, err := Restore(context.Background(), file, image); err != nil {
+		} else if _, err := Restore(context.Background(), path, image); err != nil {
 			t.Errorf("image %d of %d, a second restore: %v", i, len(images), err)
 			continue
 		}

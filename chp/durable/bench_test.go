@@ -2,6 +2,7 @@ package durable
 
 import (
 	"bytes"
+	"clustermap/chp/durable/internal/file"
 	"context"
 	"fmt"
 	"os"
@@ -44,7 +45,7 @@ func BenchmarkAppend(b *testing.B) {
 		{"never", commit.Never(), false},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			l, _, err := tryOpen(benchDir(b), realDisk)
+			l, _, err := tryOpen(benchDir(b), file.Real)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -102,7 +103,7 @@ func BenchmarkReplay(b *testing.B) {
 		batches = (updates + batch - 1) / batch
 	)
 	dir := benchDir(b)
-	l, _, err := tryOpen(dir, realDisk)
+	l, _, err := tryOpen(dir, file.Real)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -143,7 +144,7 @@ func BenchmarkReplay(b *testing.B) {
 
 // BenchmarkCheckpoint writes and reads back a checkpoint of 100 MB.
 func BenchmarkCheckpoint(b *testing.B) {
-	l, _, err := tryOpen(benchDir(b), realDisk)
+	l, _, err := tryOpen(benchDir(b), file.Real)
 	if err != nil {
 		b.Fatal(err)
 	}

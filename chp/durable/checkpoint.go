@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"clustermap/chp/durable/internal/file"
 	"cmp"
 	"errors"
 	"fmt"
@@ -31,7 +32,7 @@ func checkpointName(index uint64) string { return fmt.Sprintf("%s%016x", checkpo
 func checkpoints(dir string) ([]uint64, error) {
 	all, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, cannotRead(err)
+		return nil, file.CannotRead(err)
 	}
 	var found []uint64 // os.ReadDir sorts
 	for _, d := range all {
@@ -84,7 +85,7 @@ func (l *Log) Checkpoint(index, sequence uint64) (commit.Checkpoint, error) {
 	}
 	f, err := os.OpenFile(info.File+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("log: %w", classify(err))
+		return nil, fmt.Errorf("log: %w", file.Classify(err))
 	}
 	l.checkpointing = true
 	return &checkpointWriter{log: l, info: info, f: f, content: checkpointForm.write(f, l.meta.Identity, info)}, nil
@@ -96,7 +97,7 @@ func (c *checkpointWriter) Append(e commit.Entry) error {
 	}
 	e.Index = c.info.Index
 	if err := c.content.append(&e); err != nil {
-		return fmt.Errorf("log: checkpoint: %w", classify(err))
+		return fmt.Errorf("log: checkpoint: %w", file.Classify(err))
 	}
 	return nil
 }
@@ -110,13 +111,13 @@ func (c *checkpointWriter) Commit() error {
 	defer c.Abort()
 	err := c.content.finish()
 	if err == nil {
-		err = c.log.disk.data(c.f)
+		err = c.log.disk.Data(c.f)
 	}
 	if err == nil {
 		c.info.Bytes, err = c.f.Seek(0, io.SeekEnd)
 	}
 	if err != nil {
-		return fmt.Errorf("log: checkpoint: %w", classify(err))
+		return fmt.Errorf("log: checkpoint: %w", file.Classify(err))
 	}
 	// The entries up to the checkpoint must be on disk before it becomes current.
 	if err := c.log.Sync(); err != nil {
@@ -150,9 +151,9 @@ func (l *Log) adopt(c *checkpointWriter) error {
 		return fmt.Errorf("%w: the log was cut back to %d under a checkpoint at %d", commit.ErrOrder, l.last, c.info.Index)
 	}
 	if err := os.Rename(c.info.File+".tmp", c.info.File); err != nil {
-		return fmt.Errorf("log: checkpoint: %w", classify(err))
+		return fmt.Errorf("log: checkpoint: %w", file.Classify(err))
 	}
-	if err := l.dirNames.flush(l.disk); err != nil {
+	if err := l.dirNames.Flush(l.disk); err != nil {
 		// It is unknown which of the two checkpoints a restart would find.
 		return l.fail(fmt.Errorf("checkpoint: %w", err))
 	}

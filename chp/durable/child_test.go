@@ -2,6 +2,7 @@ package durable
 
 import (
 	"bufio"
+	"clustermap/chp/durable/internal/file"
 	"context"
 	"errors"
 	"flag"
@@ -43,7 +44,7 @@ func child() bool {
 
 // hold has the log open until it is killed or its input ends.
 func hold(dir string) error {
-	l, _, err := tryOpen(dir, realDisk)
+	l, _, err := tryOpen(dir, file.Real)
 	if err != nil {
 		return err
 	}
@@ -55,7 +56,7 @@ func hold(dir string) error {
 // write appends, and prints each index that is on the disk, until it is killed.
 // Now and then it makes a checkpoint.
 func write(dir string) error {
-	l, _, err := tryOpen(dir, realDisk)
+	l, _, err := tryOpen(dir, file.Real)
 	if err != nil {
 		return err
 	}
@@ -160,7 +161,7 @@ func TestKill(t *testing.T) {
 		if err != nil || report.Defect != nil {
 			t.Fatalf("round %d: %v\n%v", round, err, report)
 		}
-		l, r, err := tryOpen(dir, realDisk)
+		l, r, err := tryOpen(dir, file.Real)
 		if err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}

@@ -2,6 +2,7 @@ package durable
 
 import (
 	"bytes"
+	"clustermap/chp/durable/internal/file"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -40,9 +41,9 @@ func list(dir string) map[string]uint64 {
 }
 
 // flushing returns a disk that flushes into m.
-func (m *memory) flushing() disk {
-	return disk{
-		data: func(f *os.File) error {
+func (m *memory) flushing() file.Disk {
+	return file.Disk{
+		Data: func(f *os.File) error {
 			st, err := f.Stat()
 			if err != nil {
 				return err
@@ -55,7 +56,7 @@ func (m *memory) flushing() disk {
 			m.content[inode(st)] = b
 			return nil
 		},
-		dir: func(d *os.File) error {
+		Dir: func(d *os.File) error {
 			m.names[filepath.Clean(d.Name())] = list(d.Name())
 			return nil
 		},
@@ -156,7 +157,7 @@ func mix(flushed, current []byte, kept func() bool, r *rand.Rand) []byte {
 // written, and no crash is taken for damage.
 func TestCrash(t *testing.T) {
 	t.Parallel()
-	nothing := disk{data: func(*os.File) error { return nil }, dir: func(*os.File) error { return nil }}
+	nothing := file.Disk{Data: func(*os.File) error { return nil }, Dir: func(*os.File) error { return nil }}
 	for seed := range *crashSeeds {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
@@ -192,9 +193,9 @@ func TestCrash(t *testing.T) {
 				closeLog(t, l2)
 				os.RemoveAll(image)
 			}
-			real := d.data
+			real := d.Data
 			beside := false // entries may be appended beside the flush
-			d.data = func(f *os.File) error {
+			d.Data = func(f *os.File) error {
 				more := func() {
 					if beside && r.IntN(3) == 0 {
 						n := 1 + r.IntN(30)

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"clustermap/chp/durable/internal/file"
 	"errors"
 	"fmt"
 	"math"
@@ -18,7 +19,7 @@ func (l *Log) cutFront() error {
 	}
 	defer l.files.Unlock()
 	all, err := segments(l.logs)
-	if scarce(err) {
+	if file.Scarce(err) {
 		return nil // the next checkpoint does it
 	}
 	if err != nil {
@@ -28,7 +29,7 @@ func (l *Log) cutFront() error {
 	l.first = needed[0].first()
 	for _, s := range all[:len(all)-len(needed)] {
 		if err := os.Remove(s.path); err != nil {
-			return fmt.Errorf("log: %w", classify(err))
+			return fmt.Errorf("log: %w", file.Classify(err))
 		}
 	}
 	return nil
@@ -115,7 +116,7 @@ func (l *Log) truncate(all []segment, at int, offset int64, keep bool) error {
 			return err
 		}
 	}
-	if err := l.logNames.flush(l.disk); err != nil {
+	if err := l.logNames.Flush(l.disk); err != nil {
 		return err
 	}
 	if !keep {
@@ -127,7 +128,7 @@ func (l *Log) truncate(all []segment, at int, offset int64, keep bool) error {
 	}
 	err = f.Truncate(offset)
 	if err == nil {
-		err = l.disk.data(f)
+		err = l.disk.Data(f)
 	}
 	return errors.Join(err, f.Close())
 }

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"clustermap/chp/durable/internal/file"
 	"errors"
 	"fmt"
 	"io"
@@ -43,7 +44,7 @@ func withoutDescriptors(dir string) error {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
 		return err
 	}
-	l, _, err := tryOpen(dir, realDisk)
+	l, _, err := tryOpen(dir, file.Real)
 	if err != nil {
 		return err
 	}

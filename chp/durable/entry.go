@@ -53,3 +53,12 @@ func parseRaft(e *raftpb.Entry, data []byte) (commit.Entry, error) {
 	}
 	return parseEntry(e.Index, e.Term, e.Data)
 }
+
+// located adds a place to damage that the function of a reader has found in an entry.
+func located(err error, file string, offset int64, lastGood uint64) error {
+	var corrupt *commit.CorruptError
+	if errors.As(err, &corrupt) && corrupt.File == "" {
+		corrupt.File, corrupt.Offset, corrupt.LastGood = file, offset, lastGood
+	}
+	return err
+}

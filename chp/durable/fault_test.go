@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"clustermap/chp/durable/internal/file"
 	"errors"
 	"os"
 	"path/filepath"
@@ -21,13 +22,13 @@ func TestFailingFlush(t *testing.T) {
 	broken := errors.New("broken")
 	var failing atomic.Bool
 	var calls atomic.Int32
-	d := realDisk
-	d.data = func(f *os.File) error {
+	d := file.Real
+	d.Data = func(f *os.File) error {
 		calls.Add(1)
 		if failing.Swap(false) { // once: as the system reports it
 			return broken
 		}
-		return realDisk.data(f)
+		return file.Real.Data(f)
 	}
 	l, _, err := tryOpen(dir, d)
 	if err != nil {
@@ -70,14 +71,14 @@ func TestFailingFlush(t *testing.T) {
 func TestFailingFlushOfGroup(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []commit.Policy{commit.Always(), commit.Interval(1e6)} {
-		d := realDisk
+		d := file.Real
 		var after atomic.Int32
 		after.Store(1000)
-		d.data = func(f *os.File) error {
+		d.Data = func(f *os.File) error {
 			if after.Add(-1) < 0 {
 				return syscall.EIO
 			}
-			return realDisk.data(f)
+			return file.Real.Data(f)
 		}
 		l, _, err := tryOpen(t.TempDir(), d)
 		if err != nil {
@@ -115,12 +116,12 @@ func TestFailingFlushOfGroup(t *testing.T) {
 func TestFailingCheckpoint(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	d := realDisk
-	d.data = func(f *os.File) error {
+	d := file.Real
+	d.Data = func(f *os.File) error {
 		if strings.HasPrefix(filepath.Base(f.Name()), checkpointPrefix) {
 			return syscall.EIO
 		}
-		return realDisk.data(f)
+		return file.Real.Data(f)
 	}
 	l, _, err := tryOpen(dir, d)
 	if err != nil {

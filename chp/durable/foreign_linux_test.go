@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"clustermap/chp/durable/internal/file"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -35,7 +36,7 @@ func replace(l *Log, sequence uint64) error {
 
 // holds tells which state a log has: false for that before replace, true for that
 // after it. Anything else fails the test.
-func holds(t *testing.T, dir string, d disk, before []commit.Entry, sequence uint64) (after bool) {
+func holds(t *testing.T, dir string, d file.Disk, before []commit.Entry, sequence uint64) (after bool) {
 	t.Helper()
 	l, err := open(dir, Options{}, d)
 	if err != nil {
@@ -72,7 +73,7 @@ func holds(t *testing.T, dir string, d disk, before []commit.Entry, sequence uin
 // although they do not add up to it, and a crash leaves the one or the other.
 func TestForeignState(t *testing.T) {
 	t.Parallel()
-	nothing := disk{data: func(*os.File) error { return nil }, dir: func(*os.File) error { return nil }}
+	nothing := file.Disk{Data: func(*os.File) error { return nil }, Dir: func(*os.File) error { return nil }}
 	for _, c := range []struct{ last, checkpoint uint64 }{{1, 0}, {90, 0}, {90, 40}, {90, 90}} {
 		t.Run(fmt.Sprintf("%d entries, checkpoint at %d", c.last, c.checkpoint), func(t *testing.T) {
 			t.Parallel()
@@ -90,9 +91,9 @@ func TestForeignState(t *testing.T) {
 					os.RemoveAll(image)
 				}
 			}
-			data, names := d.data, d.dir
-			d.data = func(f *os.File) error { crash(); err := data(f); crash(); return err }
-			d.dir = func(f *os.File) error { crash(); err := names(f); crash(); return err }
+			data, names := d.Data, d.Dir
+			d.Data = func(f *os.File) error { crash(); err := data(f); crash(); return err }
+			d.Dir = func(f *os.File) error { crash(); err := names(f); crash(); return err }
 			l, _, err := tryOpen(dir, d)
 			if err != nil {
 				t.Fatal(err)

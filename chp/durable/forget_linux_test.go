@@ -2,6 +2,7 @@ package durable
 
 import (
 	"bytes"
+	"clustermap/chp/durable/internal/file"
 	"errors"
 	"os"
 	"path/filepath"
@@ -21,16 +22,16 @@ type forgetful struct {
 	pages  map[uint64]map[int]bool
 }
 
-func (d *forgetful) disk() disk {
+func (d *forgetful) disk() file.Disk {
 	real := d.flushing()
-	return disk{dir: real.dir, data: func(f *os.File) error {
+	return file.Disk{Dir: real.Dir, Data: func(f *os.File) error {
 		st, err := f.Stat()
 		if err != nil {
 			return err
 		}
 		file := inode(st)
 		before := d.content[file]
-		if err := real.data(f); err != nil {
+		if err := real.Data(f); err != nil {
 			return err
 		}
 		const page = 4096
@@ -95,7 +96,7 @@ func TestFlushThatFailedIsNotTrusted(t *testing.T) {
 			fill(t, l, r.Last+100, 1)
 			flush(t, l)
 			image := d.left(t, dir, func() bool { return false }, nil) // the machine stops
-			again, r, err := tryOpen(image, realDisk)
+			again, r, err := tryOpen(image, file.Real)
 			if err != nil {
 				t.Fatalf("%d entries were flushed: %v", l.Last(), err)
 			}

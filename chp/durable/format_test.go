@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"clustermap/chp/durable/internal/file"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -39,7 +40,7 @@ func TestNewerFormat(t *testing.T) {
 	meta := l.Meta()
 	closeLog(t, l)
 	open := func(dir string) error {
-		l, _, err := tryOpen(dir, realDisk)
+		l, _, err := tryOpen(dir, file.Real)
 		if err == nil {
 			closeLog(t, l)
 		}

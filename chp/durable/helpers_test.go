@@ -2,6 +2,7 @@ package durable
 
 import (
 	"bytes"
+	"clustermap/chp/durable/internal/file"
 	"encoding/binary"
 	"errors"
 	"flag"
@@ -76,7 +77,7 @@ func same(e commit.Entry) error {
 // the result.
 func mustOpen(t testing.TB, dir string) (*Log, commit.Replayed) {
 	t.Helper()
-	l, r, err := tryOpen(dir, realDisk)
+	l, r, err := tryOpen(dir, file.Real)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func mustOpen(t testing.TB, dir string) (*Log, commit.Replayed) {
 	return l, r
 }
 
-func tryOpen(dir string, disk disk) (*Log, commit.Replayed, error) {
+func tryOpen(dir string, disk file.Disk) (*Log, commit.Replayed, error) {
 	l, err := open(dir, Options{}, disk)
 	if err != nil {
 		return nil, commit.Replayed{}, err

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"clustermap/chp/durable/internal/file"
 	"errors"
 	"fmt"
 	"os"
@@ -28,10 +29,10 @@ func init() { wal.SegmentSizeBytes = segmentBytes }
 type Log struct {
 	dir  string
 	logs string // the directory of the segments
-	disk disk
+	disk file.Disk
 	lock *fileutil.LockedFile
 
-	dirNames, logNames directory // of dir and logs
+	dirNames, logNames file.Directory // of dir and logs
 
 	// Lock order: files, syncing, mu.
 	files   sync.RWMutex // read-locked while segments are read, write-locked while they are removed or truncated
@@ -129,8 +130,8 @@ func (l *Log) SetEpoch(epoch uint64) error {
 	}
 	m := l.meta
 	m.Epoch = epoch
-	if err := l.disk.replaceFile(&l.dirNames, metaName, m.encode()); err != nil {
-		return fmt.Errorf("log: epoch: %w", classify(err))
+	if err := l.disk.ReplaceFile(&l.dirNames, metaName, m.encode()); err != nil {
+		return fmt.Errorf("log: epoch: %w", file.Classify(err))
 	}
 	l.meta = m
 	return nil
@@ -152,7 +153,7 @@ func (l *Log) ready() error {
 		return l.err
 	case l.w == nil:
 		return commit.ErrNotReplayed
-	case unlinked(l.lock.File):
+	case file.Unlinked(l.lock.File):
 		return l.owned()
 	}
 	return nil
@@ -164,7 +165,7 @@ func (l *Log) ready() error {
 // or removed by its name, owned must be called, too, because the whole directory may have been
 // moved. The caller holds l.mu.
 func (l *Log) owned() error {
-	if path := filepath.Join(l.dir, lockName); !isFile(l.lock.File, path) {
+	if path := filepath.Join(l.dir, lockName); !file.IsFile(l.lock.File, path) {
 		return l.fail(fmt.Errorf("%s was removed or replaced while the log was open", path))
 	}
 	return nil
@@ -173,7 +174,7 @@ func (l *Log) owned() error {
 // fail makes an error permanent: later calls return it too. The caller holds l.mu.
 func (l *Log) fail(err error) error {
 	if l.err == nil {
-		l.err = fmt.Errorf("%w: %w", commit.ErrFailed, classify(err))
+		l.err = fmt.Errorf("%w: %w", commit.ErrFailed, file.Classify(err))
 	}
 	return l.err
 }
@@ -211,8 +212,8 @@ func (l *Log) Close() error {
 	}
 	l.closeFiles()
 	l.end.close()
-	l.dirNames.close()
-	l.logNames.close()
+	l.dirNames.Close()
+	l.logNames.Close()
 	return errors.Join(err, l.lock.Close())
 }
 
@@ -227,7 +228,7 @@ func (l *Log) saveLastState() error {
 		err = l.w.flush()
 	}
 	if err == nil {
-		err = l.disk.data(l.w.f)
+		err = l.disk.Data(l.w.f)
 	}
 	if err != nil {
 		return l.fail(err)

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"clustermap/chp/durable/internal/file"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -62,7 +63,7 @@ func readMark(dir string, identity [16]byte) (m mark, err error) {
 		return m, nil
 	}
 	if err != nil {
-		return m, cannotRead(err)
+		return m, file.CannotRead(err)
 	}
 	for ; len(b) >= markBytes; b = b[min(markSlot, len(b)):] {
 		sum := binary.BigEndian.Uint32(b[markBytes-4:])
@@ -107,7 +108,7 @@ func (m *mark) missing(last uint64) error {
 // A markFile is the file with the mark of a log that is open. The caller serializes the
 // methods.
 type markFile struct {
-	disk     disk
+	disk     file.Disk
 	f        *os.File
 	identity [16]byte
 	mark     mark // the last one that was written
@@ -116,12 +117,12 @@ type markFile struct {
 }
 
 // open replaces the file by one with a mark.
-func (k *markFile) open(dir *directory, identity [16]byte, m mark) error {
+func (k *markFile) open(dir *file.Directory, identity [16]byte, m mark) error {
 	content := append(m.append(nil, identity), make([]byte, 2*markSlot-markBytes)...)
-	if err := k.disk.replaceFile(dir, endName, content); err != nil {
+	if err := k.disk.ReplaceFile(dir, endName, content); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(filepath.Join(dir.path, endName), os.O_RDWR, 0)
+	f, err := os.OpenFile(filepath.Join(dir.Path, endName), os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
@@ -150,7 +151,7 @@ func (k *markFile) flush(m mark) error {
 func (k *markFile) put(m mark, offset int64, flush bool) error {
 	_, err := k.f.WriteAt(m.append(k.scratch[:0], k.identity), offset)
 	if err == nil && flush {
-		err = k.disk.data(k.f)
+		err = k.disk.Data(k.f)
 	}
 	if err != nil {
 		return fmt.Errorf("end of the log: %w", err)

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"clustermap/chp/durable/internal/file"
 	"errors"
 	"fmt"
 	"os"
@@ -50,7 +51,7 @@ func TestShorterLogSaysSo(t *testing.T) {
 }
 
 // noFlush is a disk for tests that make no crash.
-var noFlush = disk{data: func(*os.File) error { return nil }, dir: func(*os.File) error { return nil }}
+var noFlush = file.Disk{Data: func(*os.File) error { return nil }, Dir: func(*os.File) error { return nil }}
 
 // shorten tries all faults on copies of a log.
 func shorten(t *testing.T, dir string, last, checkpoint uint64) {
@@ -267,22 +268,22 @@ func TestLogOfOlderProgramBetween(t *testing.T) {
 func TestMarkOfCutLog(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	d, images := realDisk, 0
+	d, images := file.Real, 0
 	watching := false
 	look := func() {
 		if !watching {
 			return
 		}
 		images++
-		l, r, err := tryOpen(copyDir(t, dir), realDisk)
+		l, r, err := tryOpen(copyDir(t, dir), file.Real)
 		if err != nil || r.Last < 40 {
 			t.Errorf("%+v %v", r, err)
 			return
 		}
 		closeLog(t, l)
 	}
-	d.data = func(f *os.File) error { look(); err := realDisk.data(f); look(); return err }
-	d.dir = func(f *os.File) error { look(); err := realDisk.dir(f); look(); return err }
+	d.Data = func(f *os.File) error { look(); err := file.Real.Data(f); look(); return err }
+	d.Dir = func(f *os.File) error { look(); err := file.Real.Dir(f); look(); return err }
 	l, _, err := tryOpen(dir, d)
 	testenv.Must(t, err)
 	defer l.Close()

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"clustermap/chp/durable/internal/file"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -87,7 +88,7 @@ func readMeta(dir string) (Meta, error) {
 	path := filepath.Join(dir, metaName)
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return Meta{}, cannotRead(err)
+		return Meta{}, file.CannotRead(err)
 	}
 	damaged := func(err error) (Meta, error) {
 		return Meta{}, &commit.CorruptError{File: path, Reason: err}

@@ -2,6 +2,7 @@ package durable
 
 import (
 	"bytes"
+	"clustermap/chp/durable/internal/file"
 	"errors"
 	"fmt"
 	"os"
@@ -30,7 +31,7 @@ func TestFullDisk(t *testing.T) {
 	if err := os.WriteFile(filler, make([]byte, 512<<10), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l, _, err := tryOpen(dir, realDisk)
+	l, _, err := tryOpen(dir, file.Real)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,7 @@ func TestFullDisk(t *testing.T) {
 		t.Error("Close of a full log:", err)
 	}
 	// Still full.
-	l2, _, err := tryOpen(dir, realDisk)
+	l2, _, err := tryOpen(dir, file.Real)
 	if err == nil {
 		l2.Close()
 	} else if !errors.Is(err, commit.ErrFull) {
@@ -72,7 +73,7 @@ func TestFullDisk(t *testing.T) {
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	l, r, err := tryOpen(dir, realDisk)
+	l, r, err := tryOpen(dir, file.Real)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +90,7 @@ func TestFullDisk(t *testing.T) {
 func TestFullDiskForCheckpoint(t *testing.T) {
 	t.Parallel()
 	dir := tmpfs.Mount(t, "size=512k")
-	l, _, err := tryOpen(dir, realDisk)
+	l, _, err := tryOpen(dir, file.Real)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +118,7 @@ func TestFullDiskForCheckpoint(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l, r, err := tryOpen(dir, realDisk)
+	l, r, err := tryOpen(dir, file.Real)
 	if err != nil || r.Last != 20 || r.Checkpoint != 15 {
 		t.Fatalf("%+v %v", r, err)
 	}
@@ -130,7 +131,7 @@ func TestFullDiskForNext(t *testing.T) {
 	t.Parallel()
 	root := tmpfs.Mount(t, fmt.Sprintf("size=%d", 7*smallSegment/2))
 	dir := filepath.Join(root, "log")
-	l, _, err := tryOpen(dir, realDisk)
+	l, _, err := tryOpen(dir, file.Real)
 	testenv.Must(t, err)
 	segment := func() uint64 { l.mu.Lock(); defer l.mu.Unlock(); return l.w.seq }
 	n := uint64(0)
@@ -153,7 +154,7 @@ func TestFullDiskForNext(t *testing.T) {
 	begin()
 	flush(t, l)
 	testenv.Must(t, l.Close())
-	l, r, err := tryOpen(dir, realDisk)
+	l, r, err := tryOpen(dir, file.Real)
 	if err != nil || r.Last != n {
 		t.Fatalf("%+v %v, want %d entries", r, err, n)
 	}
@@ -170,11 +171,11 @@ func TestFullDiskForNew(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(root, "log")
-	if _, _, err := tryOpen(dir, realDisk); !errors.Is(err, commit.ErrFull) {
+	if _, _, err := tryOpen(dir, file.Real); !errors.Is(err, commit.ErrFull) {
 		t.Error(err)
 	}
 	os.Remove(filler)
-	l, _, err := tryOpen(dir, realDisk)
+	l, _, err := tryOpen(dir, file.Real)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,17 +189,17 @@ func TestReadOnlyDisk(t *testing.T) {
 	t.Parallel()
 	root := tmpfs.Mount(t, "size=1m")
 	dir := filepath.Join(root, "log")
-	l, _, err := tryOpen(dir, realDisk)
+	l, _, err := tryOpen(dir, file.Real)
 	if err != nil {
 		t.Fatal(err)
 	}
 	fill(t, l, 10, 1)
 	closeLog(t, l)
 	remountReadOnly(t, root)
-	if _, _, err := tryOpen(dir, realDisk); !errors.Is(err, commit.ErrReadOnly) {
+	if _, _, err := tryOpen(dir, file.Real); !errors.Is(err, commit.ErrReadOnly) {
 		t.Error("Open:", err)
 	}
-	if _, _, err := tryOpen(filepath.Join(root, "new"), realDisk); !errors.Is(err, commit.ErrReadOnly) {
+	if _, _, err := tryOpen(filepath.Join(root, "new"), file.Real); !errors.Is(err, commit.ErrReadOnly) {
 		t.Error("Open of a new one:", err)
 	}
 	if report, err := Check(dir, nil); err != nil || report.Defect != nil || report.Last != 10 {
@@ -231,7 +232,7 @@ func TestFullDiskKeepsWhatWasAccepted(t *testing.T) {
 				t.Parallel()
 				root := tmpfs.Mount(t, fmt.Sprintf("size=%d", pages*4096))
 				dir := filepath.Join(root, "log")
-				l, _, err := tryOpen(dir, realDisk)
+				l, _, err := tryOpen(dir, file.Real)
 				testenv.Must(t, err)
 				ctx := testenv.Context(t)
 				g := commit.NewGroup(l, commit.GroupOptions{Policy: policy})
@@ -263,7 +264,7 @@ func TestFullDiskKeepsWhatWasAccepted(t *testing.T) {
 				}
 				// With more room it goes on.
 				tmpfs.Remount(t, root, "size=4m")
-				l, r, err := tryOpen(dir, realDisk)
+				l, r, err := tryOpen(dir, file.Real)
 				if err != nil || r.Last != accepted {
 					t.Fatalf("%d entries were accepted: %+v %v", accepted, r, err)
 				}

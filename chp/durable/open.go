@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"clustermap/chp/durable/internal/file"
 	"cmp"
 	"crypto/rand"
 	"encoding/binary"
@@ -30,13 +31,13 @@ type Options struct {
 // Other errors are [commit.ErrReadOnly], [commit.ErrFull], [commit.ErrFormat] and
 // [*commit.CorruptError].
 func Open(dir string, options Options) (*Log, error) {
-	return open(dir, options, realDisk)
+	return open(dir, options, file.Real)
 }
 
-func open(dir string, options Options, disk disk) (_ *Log, err error) {
+func open(dir string, options Options, disk file.Disk) (_ *Log, err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("log %s: %w", dir, classify(err))
+			err = fmt.Errorf("log %s: %w", dir, file.Classify(err))
 		}
 	}()
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
@@ -46,7 +47,7 @@ func open(dir string, options Options, disk disk) (_ *Log, err error) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}
-		if err := disk.flushDir(filepath.Dir(filepath.Clean(dir))); err != nil {
+		if err := disk.FlushDir(filepath.Dir(filepath.Clean(dir))); err != nil {
 			return nil, err
 		}
 	}
@@ -60,9 +61,9 @@ func open(dir string, options Options, disk disk) (_ *Log, err error) {
 		return nil, err
 	}
 	l := &Log{dir: dir, logs: filepath.Join(dir, logName), disk: disk, lock: lock}
-	l.dirNames.path, l.logNames.path = l.dir, l.logs
+	l.dirNames.Path, l.logNames.Path = l.dir, l.logs
 	if err := l.open(); err != nil {
-		l.dirNames.close()
+		l.dirNames.Close()
 		lock.Close()
 		return nil, err
 	}
@@ -132,15 +133,15 @@ func (l *Log) create() (Meta, error) {
 	m.token = binary.BigEndian.Uint64(token[:])
 	err := emptyDir(l.logs)
 	if err == nil {
-		err = l.disk.firstSegment(&l.logNames, segmentMetadata(&m))
+		err = firstSegment(l.disk, &l.logNames, segmentMetadata(&m))
 	}
 	if err == nil {
-		err = l.dirNames.flush(l.disk)
+		err = l.dirNames.Flush(l.disk)
 	}
 	if err != nil {
 		return Meta{}, err
 	}
-	return m, l.disk.replaceFile(&l.dirNames, metaName, m.encode())
+	return m, l.disk.ReplaceFile(&l.dirNames, metaName, m.encode())
 }
 
 // emptyDir creates a directory, or removes what an interrupted creation has left there. The
@@ -175,7 +176,7 @@ func neverComplete(dir string) error {
 		return nil
 	}
 	if err != nil {
-		return cannotRead(err)
+		return file.CannotRead(err)
 	}
 	found, err := segments(logs)
 	if err != nil {

@@ -2,6 +2,7 @@ package durable
 
 import (
 	"bufio"
+	"clustermap/chp/durable/internal/file"
 	"errors"
 	"fmt"
 	"os"
@@ -26,7 +27,7 @@ func openAsNobody(dir string) error {
 			return err
 		}
 	}
-	l, _, err := tryOpen(dir, realDisk)
+	l, _, err := tryOpen(dir, file.Real)
 	if err == nil {
 		err = l.Append(entry(l.Last() + 1))
 		err = errors.Join(err, l.Close())

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"clustermap/chp/durable/internal/file"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +21,7 @@ func (l *Log) Replay(fn func(commit.Entry) error) (commit.Replayed, error) {
 	defer l.mu.Unlock()
 	r, err := l.replay(fn)
 	if err != nil {
-		err = fmt.Errorf("log %s: %w", l.dir, classify(err))
+		err = fmt.Errorf("log %s: %w", l.dir, file.Classify(err))
 	}
 	return r, err
 }
@@ -97,7 +98,7 @@ func (l *Log) replay(fn func(commit.Entry) error) (r commit.Replayed, err error)
 	// later must not be ready now. Room for the next segment may come until it is needed.
 	err = l.end.open(&l.dirNames, l.meta.Identity, mark{last: l.last, checkpoint: l.checkpoint.Index, segment: l.w.seq, offset: l.w.end})
 	if err == nil {
-		if <-l.w.next.done; !errors.Is(classify(l.w.next.err), commit.ErrFull) {
+		if <-l.w.next.done; !errors.Is(file.Classify(l.w.next.err), commit.ErrFull) {
 			err = l.w.next.err
 		}
 	}
@@ -177,7 +178,7 @@ func (l *Log) copySegment(path string, size int64) error {
 		return err
 	}
 	if err = copyInto(f, path, size); err == nil {
-		err = l.disk.data(f)
+		err = l.disk.Data(f)
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), path)
@@ -192,7 +193,7 @@ func (l *Log) copySegment(path string, size int64) error {
 func copyInto(f *os.File, path string, size int64) error {
 	from, err := os.Open(path)
 	if err != nil {
-		return cannotRead(err)
+		return file.CannotRead(err)
 	}
 	defer from.Close()
 	// Not by the system, which may let both files share what the disk has.
@@ -224,7 +225,7 @@ func (l *Log) openTail(first uint64) error {
 	for _, s := range all {
 		f, err := openSegment(s.path)
 		if err == nil {
-			err = l.disk.data(f)
+			err = l.disk.Data(f)
 			if s != tail || err != nil {
 				err = errors.Join(err, f.Close())
 			} else {
@@ -235,7 +236,7 @@ func (l *Log) openTail(first uint64) error {
 			return err
 		}
 	}
-	if err := l.logNames.flush(l.disk); err != nil {
+	if err := l.logNames.Flush(l.disk); err != nil {
 		l.closeFiles()
 		return err
 	}

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"clustermap/chp/durable/internal/file"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -35,7 +36,7 @@ func (s *segment) first() uint64 { return max(s.index, 1) }
 func segments(dir string) ([]segment, error) {
 	all, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, cannotRead(err)
+		return nil, file.CannotRead(err)
 	}
 	var found []segment
 	for _, d := range all {
@@ -129,7 +130,7 @@ func (w *walk) segment(s *segment, fn func(commit.Entry, int64) error) error {
 	}
 	f, err := open(s.path)
 	if err != nil {
-		return cannotRead(err)
+		return file.CannotRead(err)
 	}
 	if w.open == nil {
 		defer f.Close()
@@ -148,7 +149,7 @@ func (w *walk) segment(s *segment, fn func(commit.Entry, int64) error) error {
 			// The end of the file or of the data.
 			end, err := dataEnd(f, w.offset)
 			if err != nil {
-				return cannotRead(err)
+				return file.CannotRead(err)
 			}
 			if end > w.offset {
 				w.reason = errors.New("data after the end")
@@ -160,7 +161,7 @@ func (w *walk) segment(s *segment, fn func(commit.Entry, int64) error) error {
 		}
 		var system *os.PathError
 		if errors.As(err, &system) {
-			return cannotRead(err) // the disk's error
+			return file.CannotRead(err) // the disk's error
 		}
 		if err == nil {
 			err = w.record(decoder, &record, first, fn)
@@ -337,16 +338,16 @@ func lastNonzero(b []byte) int {
 func readFrom(path string, start int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, cannotRead(err)
+		return nil, file.CannotRead(err)
 	}
 	defer f.Close()
 	end, err := dataEnd(f, start)
 	if err != nil {
-		return nil, cannotRead(err)
+		return nil, file.CannotRead(err)
 	}
 	b := make([]byte, end-start)
 	_, err = f.ReadAt(b, start)
-	return b, cannotRead(err)
+	return b, file.CannotRead(err)
 }
 
 // vouched returns the highest index that a state record after damage reports as

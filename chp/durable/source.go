@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"clustermap/chp/durable/internal/file"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -65,11 +66,11 @@ func openSource(dir string) (_ *source, err error) {
 	}
 	for _, segment := range s.segments {
 		f, err := openSegment(segment.path)
-		if errors.Is(classify(err), commit.ErrReadOnly) {
+		if errors.Is(file.Classify(err), commit.ErrReadOnly) {
 			f, err = os.Open(segment.path)
 		}
 		if err != nil {
-			return nil, cannotRead(err)
+			return nil, file.CannotRead(err)
 		}
 		s.files[segment.path] = f
 	}
@@ -114,10 +115,10 @@ func (s *source) read(fn func(commit.Entry) error) error {
 	return err
 }
 
-func (s *source) flush(disk disk) error {
+func (s *source) flush(disk file.Disk) error {
 	for _, segment := range s.segments {
-		if err := disk.data(s.files[segment.path]); err != nil {
-			return fmt.Errorf("flush: %w", classify(err))
+		if err := disk.Data(s.files[segment.path]); err != nil {
+			return fmt.Errorf("flush: %w", file.Classify(err))
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package durable
 
 import (
 	"bytes"
+	"clustermap/chp/durable/internal/file"
 	"errors"
 	"math/rand/v2"
 	"os"
@@ -125,7 +126,7 @@ func TestTornTail(t *testing.T) {
 				if p%11 != 0 {
 					continue
 				}
-				l, r, err := tryOpen(dir, realDisk)
+				l, r, err := tryOpen(dir, file.Real)
 				if err != nil {
 					t.Fatalf("torn at %d: %v", p, err)
 				}
@@ -138,7 +139,7 @@ func TestTornTail(t *testing.T) {
 				if p%33 == 0 {
 					fill(t, l, 35, 1)
 					closeLog(t, l)
-					if l, r, err = tryOpen(dir, realDisk); err != nil || r.Last != 35 || r.Torn != nil {
+					if l, r, err = tryOpen(dir, file.Real); err != nil || r.Last != 35 || r.Torn != nil {
 						t.Fatalf("torn at %d, repaired, more: %+v %v", p, r, err)
 					}
 				}
@@ -194,7 +195,7 @@ func TestCorruptMiddle(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := fingerprint(t, dir)
-		l, _, err := tryOpen(dir, realDisk)
+		l, _, err := tryOpen(dir, file.Real)
 		if err == nil {
 			// Padding is not covered by checksums: all entries were right.
 			if l.Last() != 90 {
@@ -224,12 +225,12 @@ func TestCorruptMiddle(t *testing.T) {
 	for i := range all[:len(all)-1] {
 		dir := copyDir(t, dir)
 		os.Remove(filepath.Join(dir, logName, filepath.Base(all[i].path)))
-		if _, _, err := tryOpen(dir, realDisk); isCorrupt(err) == nil {
+		if _, _, err := tryOpen(dir, file.Real); isCorrupt(err) == nil {
 			t.Errorf("segment %d of %d missing: %v", i, len(all), err)
 		}
 	}
 	os.RemoveAll(filepath.Join(dir, logName))
-	if _, _, err := tryOpen(dir, realDisk); isCorrupt(err) == nil {
+	if _, _, err := tryOpen(dir, file.Real); isCorrupt(err) == nil {
 		t.Errorf("all segments missing: %v", err)
 	}
 }
@@ -305,7 +306,7 @@ func TestOfAnotherServer(t *testing.T) {
 	if err := os.Rename(filepath.Join(a, checkpoint), filepath.Join(b, checkpoint)); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := tryOpen(b, realDisk); isCorrupt(err) == nil {
+	if _, _, err := tryOpen(b, file.Real); isCorrupt(err) == nil {
 		t.Error("checkpoint of another server:", err)
 	}
 	os.Remove(filepath.Join(b, checkpoint))
@@ -313,7 +314,7 @@ func TestOfAnotherServer(t *testing.T) {
 	if err := os.Rename(filepath.Join(a, logName), filepath.Join(b, logName)); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := tryOpen(b, realDisk); isCorrupt(err) == nil {
+	if _, _, err := tryOpen(b, file.Real); isCorrupt(err) == nil {
 		t.Error("segments of another server:", err)
 	}
 	if _, err := os.Stat(filepath.Join(b, logName)); errors.Is(err, os.ErrNotExist) {

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"clustermap/chp/durable/internal/file"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -216,7 +217,7 @@ func (w *writer) begin() error {
 		w.retry()
 		f, err = w.next.take()
 	}
-	if scarce(err) {
+	if file.Scarce(err) {
 		return nil
 	}
 	if err == nil {
@@ -255,8 +256,8 @@ func (w *writer) begins() {
 
 // firstSegment creates the first segment of a log, and flushes it and its name. It has the
 // bytes with which etcd begins a log.
-func (d disk) firstSegment(dir *directory, metadata []byte) error {
-	next := allocate(filepath.Join(dir.path, nextName), wal.SegmentSizeBytes)
+func firstSegment(d file.Disk, dir *file.Directory, metadata []byte) error {
+	next := allocate(filepath.Join(dir.Path, nextName), wal.SegmentSizeBytes)
 	f, err := next.take()
 	if err != nil {
 		return err
@@ -269,15 +270,15 @@ func (d disk) firstSegment(dir *directory, metadata []byte) error {
 		err = cmp.Or(w.record(wal.SnapshotType, none, nil), w.flush())
 	}
 	if err == nil {
-		err = d.data(f)
+		err = d.Data(f)
 	}
 	if err == nil {
-		f, err = rename(f, filepath.Join(dir.path, segmentName(0, 0)))
+		f, err = rename(f, filepath.Join(dir.Path, segmentName(0, 0)))
 	}
 	if err != nil {
 		return err
 	}
-	return dir.flush(d)
+	return dir.Flush(d)
 }
 
 // rename renames a file that is open, and returns it open.
@@ -309,7 +310,7 @@ func (w *writer) retry() {
 // close ends the preparation of the next segment. It writes nothing.
 func (w *writer) close() {
 	if f, err := w.next.take(); err == nil {
-		mine := isFile(f, f.Name())
+		mine := file.IsFile(f, f.Name())
 		f.Close() // first: Windows removes no open file
 		if mine {
 			os.Remove(f.Name())
@@ -354,7 +355,7 @@ func (a *allocation) ready() bool {
 func (a *allocation) full() bool {
 	select {
 	case <-a.done:
-		return errors.Is(classify(a.err), commit.ErrFull)
+		return errors.Is(file.Classify(a.err), commit.ErrFull)
 	default:
 		return false
 	}

@@ -2,6 +2,7 @@ package durable
 
 import (
 	"bytes"
+	"clustermap/chp/durable/internal/file"
 	"errors"
 	"fmt"
 	"math"
@@ -57,19 +58,19 @@ func TestFirstSegmentLikeEtcd(t *testing.T) {
 	etcd, err := wal.Create(zap.NewNop(), theirs, metadata)
 	testenv.Must(t, err)
 	testenv.Must(t, etcd.Close())
-	ours := directory{path: t.TempDir()}
-	defer ours.close()
-	testenv.Must(t, realDisk.firstSegment(&ours, metadata))
-	if want, got := contents(t, theirs), contents(t, ours.path); !equal(want, got) {
+	ours := file.Directory{Path: t.TempDir()}
+	defer ours.Close()
+	testenv.Must(t, firstSegment(file.Real, &ours, metadata))
+	if want, got := contents(t, theirs), contents(t, ours.Path); !equal(want, got) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	only(t, ours.path, segmentName(0, 0))
+	only(t, ours.Path, segmentName(0, 0))
 
-	failing := directory{path: t.TempDir()}
-	defer failing.close()
-	broken := disk{data: func(*os.File) error { return syscall.EIO }, dir: realDisk.dir}
-	if err := broken.firstSegment(&failing, metadata); !errors.Is(err, syscall.EIO) || len(contents(t, failing.path)) > 0 {
-		t.Errorf("a flush failed: %v, %q", err, contents(t, failing.path))
+	failing := file.Directory{Path: t.TempDir()}
+	defer failing.Close()
+	broken := file.Disk{Data: func(*os.File) error { return syscall.EIO }, Dir: file.Real.Dir}
+	if err := firstSegment(broken, &failing, metadata); !errors.Is(err, syscall.EIO) || len(contents(t, failing.Path)) > 0 {
+		t.Errorf("a flush failed: %v, %q", err, contents(t, failing.Path))
 	}
 }
 

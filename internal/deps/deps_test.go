@@ -30,6 +30,7 @@
 //	                        sockets ◀── patterns/freelance ◀── cmd
 //	                        sockets ◀── patterns/majordomo ◀── patterns/titanic
 //	               chp/commit ◀── chp/durable ◀── cmd
+//	chp/commit ◀── chp/durable/internal/file ◀── chp/durable
 //	                        sockets ◀── internal/command ◀── cmd
 //	chp, chp/durable ◀── internal/bench ◀── cmd
 //
@@ -245,6 +246,11 @@ var rules = []struct {
 		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "chp/commit", "chp/internal/journal", "chp/internal/ledger", "chp/internal/state", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2"}, // the state's
+	},
+	{
+		path: "chp/durable/internal/file",
+		own:  []string{"chp/commit"},
+		out:  []string{"go.etcd.io/etcd/client/pkg/v3", "go.uber.org/multierr", "go.uber.org/zap", "golang.org/x/sys"}, // etcd's
 	},
 	{
 		path: "chp/internal/order",

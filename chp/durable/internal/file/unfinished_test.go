@@ -1,4 +1,4 @@
-package durable
+package file
 
 import (
 	"os"
@@ -8,11 +8,22 @@ import (
 	"testing"
 )
 
-// TestUnfinishedFiles: the next backup of a name removes the unfinished files of a killed
-// process, but neither a backup that is being made nor a file of another name.
+// TestUnfinishedFiles: whoever makes a file again removes the unfinished files of a killed
+// process, but neither one that is being written nor a file of another name.
 func TestUnfinishedFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+	only := func(want ...string) {
+		t.Helper()
+		found, err := os.ReadDir(dir)
+		var have []string
+		for _, d := range found {
+			have = append(have, d.Name())
+		}
+		if err != nil || !slices.Equal(have, want) {
+			t.Fatalf("%s has %q, %v; want %q", dir, have, err, want)
+		}
+	}
 	file := filepath.Join(dir, "b")
 	kept := []string{"b", "b.1.tmp2", "b.1x.tmp", "b.tmp", "b.x.tmp", "bb.1.tmp"}
 	for _, name := range append([]string{"b.1.tmp", "b.23.tmp"}, kept...) {
@@ -20,36 +31,36 @@ func TestUnfinishedFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	first, err := createUnfinished(file)
+	first, err := CreateUnfinished(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := createUnfinished(file)
+	second, err := CreateUnfinished(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	names := append([]string{filepath.Base(first.Name()), filepath.Base(second.Name())}, kept...)
 	slices.Sort(names)
-	only(t, dir, names...)
+	only(names...)
 	for _, f := range []*os.File{first, second} {
 		if err := f.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	sweepUnfinished(file)
-	only(t, dir, kept...)
+	only(kept...)
 
 	// Many at once do not take each other's files away.
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
 			for range 50 {
-				f, err := createUnfinished(file)
+				f, err := CreateUnfinished(file)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				if !isFile(f, f.Name()) {
+				if !IsFile(f, f.Name()) {
 					t.Error("a file that is being written was removed")
 				}
 				if err := f.Close(); err != nil {
@@ -60,5 +71,5 @@ func TestUnfinishedFiles(t *testing.T) {
 	}
 	all.Wait()
 	sweepUnfinished(file)
-	only(t, dir, kept...)
+	only(kept...)
 }

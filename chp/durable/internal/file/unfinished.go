@@ -1,4 +1,4 @@
-package durable
+package file
 
 import (
 	"errors"
@@ -16,9 +16,9 @@ import (
 // and is locked. The lock distinguishes it from a file of a process that was killed.
 const unfinishedSuffix = ".tmp"
 
-// createUnfinished creates the file that will be renamed to path, readable by its owner
+// CreateUnfinished creates the file that will be renamed to path, readable by its owner
 // only, and removes unfinished files of processes that were killed.
-func createUnfinished(path string) (*os.File, error) {
+func CreateUnfinished(path string) (*os.File, error) {
 	sweepUnfinished(path)
 	for {
 		name := fmt.Sprintf("%s.%d%s", path, rand.Uint32(), unfinishedSuffix)
@@ -31,7 +31,7 @@ func createUnfinished(path string) (*os.File, error) {
 			_ = os.Remove(name)
 			return os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*-unlocked"+unfinishedSuffix)
 		}
-		if isFile(locked.File, name) {
+		if IsFile(locked.File, name) {
 			return locked.File, nil
 		}
 		_ = locked.Close() // another process removed it before it was locked
@@ -58,8 +58,8 @@ func sweepUnfinished(path string) {
 	}
 }
 
-// isFile reports whether name is the name of an open file.
-func isFile(f *os.File, name string) bool {
+// IsFile reports whether name is the name of an open file.
+func IsFile(f *os.File, name string) bool {
 	opened, err := f.Stat()
 	if err != nil {
 		return false
