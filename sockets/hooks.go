@@ -5,10 +5,12 @@ import (
 
 	"clustermap/internal/buf"
 	"clustermap/internal/hooks"
+	"clustermap/zmtp"
 )
 
 // What only packages of this module can do; see package hooks.
 func init() {
+	hooks.Kind = func(socket any) zmtp.SocketType { return socket.(Socket).engine().Kind() }
 	hooks.Prepare = func(socket any, f func(*hooks.Batch)) { socket.(Socket).engine().SetPrepare(f) }
 	hooks.Scan = func(socket any, f func([]byte) (int, uint64)) { socket.(Socket).engine().SetScan(f) }
 	hooks.SendWire = func(ctx context.Context, socket any, wire []byte, messages int, owner hooks.Owner) error {

@@ -320,7 +320,7 @@ var rules = []struct {
 		path: "patterns/titanic",
 		own:  []string{"zmtp", "sockets", "patterns/majordomo"},
 		std:  []string{"net/http"},
-		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid", "go.etcd.io/bbolt"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/btree", "github.com/google/uuid", "go.etcd.io/bbolt"},
 	},
 }
 

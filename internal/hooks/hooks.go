@@ -27,6 +27,9 @@ func Frames(m zmtp.WireMessage) [][]byte { return engine.Own(m, nil) }
 // that it has received over inproc.
 type Owner = queue.Owner
 
+// Kind returns the type of a socket.
+var Kind func(socket any) zmtp.SocketType
+
 // Prepare sets a function of a socket that receives, before it is bound or connected. It is called
 // with each received batch before the batch is queued, in the goroutine that reads the connection,
 // so batches of different peers are prepared concurrently. Over inproc, that is the goroutine that

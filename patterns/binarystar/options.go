@@ -1,6 +1,7 @@
 package binarystar
 
 import (
+	"cmp"
 	"time"
 
 	"clustermap/internal/option"
@@ -99,9 +100,7 @@ func (o Options) withDefaults() (Options, error) {
 	c.If(o.Bind == "", "Bind", "is empty")
 	c.If(o.Peer == "", "Peer", "is empty")
 	option.Default(&c, "Interval", &o.Interval, DefaultInterval)
-	if o.Timeout == 0 {
-		o.Timeout = 2 * o.Interval
-	}
+	o.Timeout = cmp.Or(o.Timeout, 2*o.Interval)
 	c.If(o.Timeout <= o.Interval, "Timeout", "is not longer than Interval")
 	if o.Valid == nil {
 		o.Valid = func([]byte) bool { return true }

@@ -144,17 +144,13 @@ func (o Options) withDefaults() (Options, error) {
 	if o.QueueBatches < 0 || o.QueueBatches > MaxQueueBatches {
 		c.Bad("QueueBatches", "%d is not from 0 to %d", o.QueueBatches, MaxQueueBatches)
 	}
-	if o.QueueBatches == 0 {
-		o.QueueBatches = DefaultQueueBatches
-	}
+	o.QueueBatches = cmp.Or(o.QueueBatches, DefaultQueueBatches)
 	option.Default(&c, "QueueBytes", &o.QueueBytes, DefaultQueueBytes)
 	c.If(o.Policy > PolicyDrop, "Policy", "is neither PolicyBlock nor PolicyDrop")
 	checkCores(&c, o.Cores)
 	c.If(o.Socket.RecvTimeout != 0, "Socket.RecvTimeout", "must not be set")
 	c.If(o.Socket.InvertMatching, "Socket.InvertMatching", "must not be set")
-	if o.Socket.RecvHWM == 0 {
-		o.Socket.RecvHWM = sockets.Unlimited
-	}
+	o.Socket.RecvHWM = cmp.Or(o.Socket.RecvHWM, sockets.Unlimited)
 	return o, c.Err()
 }
 

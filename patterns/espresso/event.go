@@ -1,6 +1,7 @@
 package espresso
 
 import (
+	"slices"
 	"time"
 
 	"clustermap/zmtp"
@@ -159,10 +160,7 @@ func (f *Filter) Pass(e *Event) bool {
 		return true
 	}
 	topic := e.Topic()
-	for _, prefix := range f.Topics {
-		if len(topic) >= len(prefix) && string(topic[:len(prefix)]) == prefix {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.Topics, func(prefix string) bool {
+		return len(topic) >= len(prefix) && string(topic[:len(prefix)]) == prefix
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 
 	"clustermap/internal/wake"
@@ -58,18 +59,13 @@ func (o *Observer) Stats() ObserverStats {
 func (o *Observer) Close() {
 	o.tap.mu.Lock()
 	o.tap.change(func(all []*Observer) []*Observer {
-		for i := range all {
-			if all[i] == o {
-				return append(all[:i], all[i+1:]...)
-			}
-		}
-		return all
+		return slices.DeleteFunc(all, func(other *Observer) bool { return other == o })
 	})
 	o.tap.mu.Unlock()
 	o.mu.Lock()
 	o.closed, o.stage = true, nil
 	o.mu.Unlock()
-	o.wakeUp()
+	wake.Signal(o.wake)
 }
 
 // end is called when the tap has ended.
@@ -77,10 +73,6 @@ func (o *Observer) end() {
 	o.mu.Lock()
 	o.ended = true
 	o.mu.Unlock()
-	o.wakeUp()
-}
-
-func (o *Observer) wakeUp() {
 	wake.Signal(o.wake)
 }
 
@@ -126,7 +118,7 @@ func (o *Observer) offer(seen sockets.Observed, from Direction, now int64) {
 	}
 	o.last = now
 	if len(o.stage) > 0 || o.lost > 0 {
-		o.wakeUp()
+		wake.Signal(o.wake)
 	}
 }
 

@@ -1,6 +1,7 @@
 package espresso
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -8,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/hooks"
 	"clustermap/internal/option"
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -59,14 +61,15 @@ type Tap struct {
 // services, PULL and PUSH in a pipeline. The caller binds, connects and closes the
 // sockets. The tap forwards nothing before Run.
 func NewTap(frontend, backend sockets.Socket, o Options) (*Tap, error) {
-	if o.Queue == 0 {
-		o.Queue = DefaultQueue
-	}
+	o.Queue = cmp.Or(o.Queue, DefaultQueue)
 	if o.Queue < minQueue || o.Queue > math.MaxInt32 {
 		return nil, option.New("espresso", "Queue", "is not from %d to %d", minQueue, math.MaxInt32)
 	}
-	t := &Tap{ends: Ends{typeOf(frontend), typeOf(backend)}, queue: o.Queue, begun: time.Now()}
-	if t.ends.Frontend == zmtp.TypeUnknown || t.ends.Backend == zmtp.TypeUnknown {
+	if frontend == nil || backend == nil {
+		return nil, ErrSockets
+	}
+	t := &Tap{ends: Ends{hooks.Kind(frontend), hooks.Kind(backend)}, queue: o.Queue, begun: time.Now()}
+	if t.ends.Frontend == zmtp.TypeStream || t.ends.Backend == zmtp.TypeStream {
 		return nil, ErrSockets
 	}
 	t.observers.Store(new([]*Observer))
@@ -134,32 +137,4 @@ func (t *Tap) distribute(seen sockets.Observed) {
 	for _, o := range all {
 		o.offer(seen, from, now)
 	}
-}
-
-func typeOf(s sockets.Socket) zmtp.SocketType {
-	switch s.(type) {
-	case *sockets.Pair:
-		return zmtp.TypePair
-	case *sockets.Pub:
-		return zmtp.TypePub
-	case *sockets.Sub:
-		return zmtp.TypeSub
-	case *sockets.Req:
-		return zmtp.TypeReq
-	case *sockets.Rep:
-		return zmtp.TypeRep
-	case *sockets.Dealer:
-		return zmtp.TypeDealer
-	case *sockets.Router:
-		return zmtp.TypeRouter
-	case *sockets.Pull:
-		return zmtp.TypePull
-	case *sockets.Push:
-		return zmtp.TypePush
-	case *sockets.XPub:
-		return zmtp.TypeXPub
-	case *sockets.XSub:
-		return zmtp.TypeXSub
-	}
-	return zmtp.TypeUnknown
 }

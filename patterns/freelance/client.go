@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
 
@@ -118,7 +119,7 @@ func (c *Client) lost(l *link) {
 func (c *Client) wakeWaiting(peer *sockets.Peer) {
 	for _, k := range c.pending {
 		if peer != nil && k.waitsFor() == peer {
-			k.wakeUp()
+			wake.Signal(k.wake)
 		}
 	}
 }
@@ -133,7 +134,7 @@ func (c *Client) gained(l *link) {
 func (c *Client) wakeUnsent() {
 	for _, k := range c.pending {
 		if k.current == none {
-			k.wakeUp()
+			wake.Signal(k.wake)
 		}
 	}
 }

@@ -179,7 +179,7 @@ func (l *link) refusal(peer *sockets.Peer, m zmtp.WireMessage) {
 	c.stats.Refused++
 	k.tries[i].refused = true
 	if k.current == i {
-		k.wakeUp()
+		wake.Signal(k.wake)
 	}
 }
 

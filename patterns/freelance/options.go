@@ -1,6 +1,7 @@
 package freelance
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"strings"
@@ -87,9 +88,7 @@ func (o ClientOptions) withDefaults() (ClientOptions, error) {
 	option.Default(&c, "Timeout", &o.Timeout, DefaultTimeout)
 	option.Default(&c, "PingInterval", &o.PingInterval, DefaultPingInterval)
 	option.Default(&c, "Hedge", &o.Hedge, 0)
-	if o.ServerTTL == 0 {
-		o.ServerTTL = 3 * o.PingInterval
-	}
+	o.ServerTTL = cmp.Or(o.ServerTTL, 3*o.PingInterval)
 	c.If(o.ServerTTL <= o.PingInterval, "ServerTTL", "is not longer than PingInterval")
 	option.Default(&c, "MaxRequests", &o.MaxRequests, DefaultMaxRequests)
 	option.Default(&c, "MaxQueuedBytes", &o.MaxQueuedBytes, 0)

@@ -22,7 +22,7 @@ type call struct {
 	number  uint64 // key in Client.pending
 	control control
 	message [][]byte      // control frame and body
-	wake    chan struct{} // tells Do to call plan again; capacity 1
+	wake    chan struct{} // tells Do to call plan again, with Client.mu held and while the call is pending; capacity 1
 	timer   *time.Timer
 
 	// The reply or the server's error. The goroutine that removes the call from
@@ -71,12 +71,6 @@ func (k *call) release() {
 	k.message, k.tries = k.message[:0], k.tries[:0]
 	k.reply, k.err = Reply{}, nil
 	calls.Put(k)
-}
-
-// wakeUp makes the call's goroutine call plan again. Client.mu must be held, and the
-// call must be pending.
-func (k *call) wakeUp() {
-	wake.Signal(k.wake)
 }
 
 // waitsFor returns the connection over which a reply is expected, or nil.

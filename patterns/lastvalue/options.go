@@ -1,6 +1,7 @@
 package lastvalue
 
 import (
+	"cmp"
 	"time"
 
 	"clustermap/internal/option"
@@ -52,25 +53,17 @@ type OptionError = option.Error
 // withDefaults returns o with its defaults. The error reports all invalid fields.
 func (o Options) withDefaults() (Options, error) {
 	c := option.Checker{Package: "lastvalue"}
-	c.If(o.MaxTopics < 0, "MaxTopics", "is negative")
+	option.Default(&c, "MaxTopics", &o.MaxTopics, DefaultMaxTopics)
 	c.If(o.MaxTopics > maxEntries, "MaxTopics", "is above 2147483646")
-	c.If(o.MaxBytes < 0, "MaxBytes", "is negative")
-	c.If(o.Expiry < 0, "Expiry", "is negative")
+	option.Default(&c, "MaxBytes", &o.MaxBytes, DefaultMaxBytes)
+	option.Default(&c, "Expiry", &o.Expiry, 0)
 	c.If(o.Publisher.Conflate, "Publisher.Conflate", "would lose last values")
 	c.If(o.Publisher.InvertMatching, "Publisher.InvertMatching", "is not supported")
 	c.If(o.Subscribers.InvertMatching, "Subscribers.InvertMatching", "is not supported")
 	c.If(o.Subscribers.WaitSubscriber, "Subscribers.WaitSubscriber", "is not supported")
 	c.If(o.Subscribers.FullPolicy == sockets.PolicyBlock, "Subscribers.FullPolicy", "is PolicyBlock: one slow subscriber would stop all others")
-	if o.MaxTopics == 0 {
-		o.MaxTopics = DefaultMaxTopics
-	}
-	if o.MaxBytes == 0 {
-		o.MaxBytes = DefaultMaxBytes
-	}
 	s := &o.Subscribers
-	if s.SendHWM == 0 {
-		s.SendHWM = sockets.Unlimited
-	}
+	s.SendHWM = cmp.Or(s.SendHWM, sockets.Unlimited)
 	s.FullPolicy = sockets.PolicyDisconnect
 	s.XPubManual, s.XPubManualLastValue = true, false
 	return o, c.Err()

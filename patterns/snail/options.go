@@ -1,6 +1,7 @@
 package snail
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -138,22 +139,14 @@ func (o Options) withDefaults() (Options, error) {
 	c.If(o.Policy > PolicyResubscribe, "Policy", "is not PolicyStop, PolicyReport or PolicyResubscribe")
 	c.If(o.Policy == PolicyReport && o.OnLag == nil, "OnLag", "is not set; PolicyReport requires it")
 	c.If(o.Clocks > ClocksUnsynchronised, "Clocks", "is neither ClocksSynchronised nor ClocksUnsynchronised")
-	c.If(o.MaxDrift < 0, "MaxDrift", "is negative")
+	option.Default(&c, "MaxDrift", &o.MaxDrift, DefaultMaxDrift)
 	c.If(o.MaxDrift >= time.Second, "MaxDrift", "is one second per second or more")
-	c.If(o.Pause < 0, "Pause", "is negative")
+	option.Default(&c, "Pause", &o.Pause, DefaultPause)
 	c.If(len(o.Endpoints) > 1 && o.Sequence, "Sequence", "requires a single publisher")
 	c.If(len(o.Endpoints) > 1 && o.Clocks == ClocksUnsynchronised, "Clocks", "is ClocksUnsynchronised, which requires a single publisher")
 	c.If(o.MaxDelay < 0 && !o.Sequence, "MaxDelay", "is negative and Sequence is not set: nothing would be checked")
 	c.If(o.Socket.Conflate, "Socket.Conflate", "would hide delays")
-	if o.MaxDelay == 0 {
-		o.MaxDelay = DefaultMaxDelay
-	}
-	if o.MaxDrift == 0 {
-		o.MaxDrift = DefaultMaxDrift
-	}
-	if o.Pause == 0 {
-		o.Pause = DefaultPause
-	}
+	o.MaxDelay = cmp.Or(o.MaxDelay, DefaultMaxDelay)
 	if len(o.Topics) == 0 {
 		o.Topics = []string{""}
 	}

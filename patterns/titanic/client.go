@@ -7,9 +7,9 @@ import (
 	"io"
 	"net"
 	"strconv"
-	"time"
 
 	"clustermap/internal/backoff"
+	"clustermap/internal/wake"
 	"clustermap/patterns/majordomo"
 )
 
@@ -81,11 +81,7 @@ func (c *Client) Wait(ctx context.Context, id UUID) (reply [][]byte, err error) 
 		default:
 			return reply, err
 		}
-		timer := time.NewTimer(poll.Next())
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !wake.Pause(ctx, poll.Next()) {
 			return nil, errors.Join(ctx.Err(), err)
 		}
 	}

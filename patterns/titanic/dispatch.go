@@ -1,7 +1,6 @@
 package titanic
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"sync"
@@ -10,6 +9,8 @@ import (
 	"clustermap/internal/backoff"
 	"clustermap/internal/list"
 	"clustermap/internal/wake"
+
+	"github.com/google/btree"
 )
 
 // A broker executes requests. It is the dispatcher's view of Majordomo.
@@ -32,9 +33,9 @@ var errHeld = errors.New("titanic: too many replies wait for the disk")
 // A dispatcher executes the stored requests. Each service with requests has its own
 // goroutine, queue and limit, so none waits for another.
 type dispatcher struct {
-	options dispatcherOptions
-	store   *store
-	broker  broker
+	options Options
+	store   *store // set before requests are added
+	broker  broker // set before requests are added
 	began   time.Time
 	ctx     context.Context // ends with the dispatcher
 	stop    context.CancelFunc
@@ -48,16 +49,6 @@ type dispatcher struct {
 	counts   dispatchCounts
 }
 
-type dispatcherOptions struct {
-	perService         int           // requests of one service at once
-	attempt            time.Duration // time limit of an attempt
-	retryMin, retryMax time.Duration
-	maxServices        int
-	maxReply           int   // bytes of a reply
-	maxReplies         int64 // bytes of stored replies, beyond which nothing is executed
-	maxHeld            int   // bytes of replies that wait for the disk
-}
-
 type dispatchCounts struct {
 	running                    int
 	attempts, retries, refused uint64
@@ -69,39 +60,18 @@ type service struct {
 	wake chan struct{} // serve has to check the fields below; capacity 1
 
 	// Guarded by dispatcher.mu.
-	ready   list.List[entry] // oldest first
-	delayed delayHeap        // failed requests, until they are tried again
+	ready   list.List[entry]      // oldest first
+	delayed *btree.BTreeG[*entry] // failed requests, until they are tried again; the first one due first
 	running int
 	lost    bool // an attempt found the service unavailable
 	served  bool // an attempt had an answer
 }
 
-// delayHeap has the entry that is due first on top (container/heap).
-type delayHeap []*entry
+// dueBefore is the order of service.delayed.
+func dueBefore(a, b *entry) bool { return a.due < b.due || a.due == b.due && a.key < b.key }
 
-func (h delayHeap) Len() int           { return len(h) }
-func (h delayHeap) Less(i, j int) bool { return h[i].due < h[j].due }
-func (h delayHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].place, h[j].place = i, j
-}
-
-func (h *delayHeap) Push(x any) {
-	e := x.(*entry)
-	e.place = len(*h)
-	*h = append(*h, e)
-}
-
-func (h *delayHeap) Pop() any {
-	last := len(*h) - 1
-	e := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	return e
-}
-
-func newDispatcher(o dispatcherOptions, b broker) *dispatcher {
-	d := &dispatcher{options: o, broker: b, began: time.Now(), services: make(map[string]*service), promised: make(map[string]int)}
+func newDispatcher(o Options) *dispatcher {
+	d := &dispatcher{options: o, began: time.Now(), services: make(map[string]*service), promised: make(map[string]int)}
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	return d
 }
@@ -119,7 +89,7 @@ func (d *dispatcher) admit(name string) bool {
 				n++
 			}
 		}
-		if n >= d.options.maxServices {
+		if n >= d.options.MaxServices {
 			return false
 		}
 	}
@@ -145,14 +115,14 @@ func (d *dispatcher) add(e *entry) {
 	}
 	s := d.services[e.service]
 	if s == nil {
-		s = &service{name: e.service, wake: make(chan struct{}, 1)}
+		s = &service{name: e.service, wake: make(chan struct{}, 1), delayed: btree.NewG(16, dueBefore)}
 		d.services[s.name] = s
 		d.running.Go(func() { d.serve(s) })
 	}
 	e.service = s.name // one copy of a name for all its requests
 	e.state = stateReady
 	s.ready.PushBack(&e.queue)
-	s.wakeUp()
+	wake.Signal(s.wake)
 }
 
 // drop removes an entry that has a reply or was deleted, and cancels a running attempt.
@@ -164,18 +134,13 @@ func (d *dispatcher) drop(e *entry) {
 	case stateReady:
 		e.queue.Remove()
 	case stateDelayed:
-		heap.Remove(&s.delayed, e.place)
+		s.delayed.Delete(e)
 	case stateRunning:
 		e.cancel()
 	case stateNone:
 		return
 	}
 	e.state, e.service, e.cancel = stateNone, "", nil // a reply is kept for long
-	s.wakeUp()
-}
-
-// wakeUp wakes serve.
-func (s *service) wakeUp() {
 	wake.Signal(s.wake)
 }
 
@@ -184,7 +149,7 @@ func (d *dispatcher) now() time.Duration { return time.Since(d.began) }
 // serve executes the requests of one service, until there are none. It asks the broker
 // for a worker before the first request, and again after a request found none.
 func (d *dispatcher) serve(s *service) {
-	retry := backoff.Backoff{Min: d.options.retryMin, Max: d.options.retryMax}
+	retry := backoff.Backoff{Min: d.options.RetryMin, Max: d.options.RetryMax}
 	available, probed := false, false
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -198,31 +163,32 @@ func (d *dispatcher) serve(s *service) {
 			available, s.lost = false, false
 		}
 		now := d.now()
-		for len(s.delayed) > 0 && s.delayed[0].due <= now {
-			e := heap.Pop(&s.delayed).(*entry)
-			e.state = stateReady
-			s.ready.PushBack(&e.queue)
+		next, delayed := s.delayed.Min()
+		for ; delayed && next.due <= now; next, delayed = s.delayed.Min() {
+			s.delayed.DeleteMin()
+			next.state = stateReady
+			s.ready.PushBack(&next.queue)
 		}
 		// Replies that are not fetched and deleted have filled the store: no more of
 		// them. Or replies wait for a disk that is slow or full.
-		crowded := d.store.repliesBytes() >= d.options.maxReplies || d.held >= d.options.maxHeld/2
-		for available && !crowded && s.running < d.options.perService && s.ready.Front() != nil {
+		crowded := d.store.repliesBytes() >= d.options.MaxBytes || d.held >= d.options.MaxHeldBytes/2
+		for available && !crowded && s.running < d.options.PerService && s.ready.Front() != nil {
 			d.start(s, s.ready.Front())
 		}
 		idle := s.ready.Front() == nil
-		if idle && len(s.delayed) == 0 && s.running == 0 {
+		if idle && !delayed && s.running == 0 {
 			delete(d.services, s.name)
 			d.mu.Unlock()
 			return
 		}
 		wait := time.Hour
-		if len(s.delayed) > 0 {
-			wait = s.delayed[0].due - now
+		if delayed {
+			wait = next.due - now
 		}
 		d.mu.Unlock()
 
 		if !idle && (!available || crowded) {
-			if probed && !d.sleep(retry.Next()) {
+			if probed && !wake.Pause(d.ctx, retry.Next()) {
 				return
 			}
 			probed = true
@@ -240,22 +206,10 @@ func (d *dispatcher) serve(s *service) {
 
 // probe asks the broker whether a service has a worker.
 func (d *dispatcher) probe(s *service) bool {
-	ctx, cancel := context.WithTimeout(d.ctx, max(d.options.retryMax, time.Second))
+	ctx, cancel := context.WithTimeout(d.ctx, max(d.options.RetryMax, time.Second))
 	defer cancel()
 	ok, err := d.broker.available(ctx, s.name)
 	return ok && err == nil
-}
-
-// sleep waits, and returns false if the dispatcher ends.
-func (d *dispatcher) sleep(wait time.Duration) bool {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-d.ctx.Done():
-		return false
-	}
 }
 
 // start starts an attempt with a request of s.ready. The caller holds d.mu.
@@ -283,7 +237,7 @@ func (d *dispatcher) ended(s *service, e *entry, err error) {
 	defer d.mu.Unlock()
 	s.running--
 	d.counts.running--
-	s.wakeUp()
+	wake.Signal(s.wake)
 	if e.state != stateRunning {
 		return // it has its reply, or was deleted
 	}
@@ -294,8 +248,8 @@ func (d *dispatcher) ended(s *service, e *entry, err error) {
 		return
 	}
 	e.state = stateDelayed
-	e.due = d.now() + backoff.Wait(d.options.retryMin, d.options.retryMax, e.attempts-1)
-	heap.Push(&s.delayed, e)
+	e.due = d.now() + backoff.Wait(d.options.RetryMin, d.options.RetryMax, e.attempts-1)
+	s.delayed.ReplaceOrInsert(e)
 }
 
 // attempt executes a request and stores the reply.
@@ -308,16 +262,13 @@ func (d *dispatcher) attempt(ctx context.Context, s *service, e *entry) error {
 	if err != nil {
 		return err
 	}
-	size := 0
-	for _, f := range reply {
-		size += len(f)
-	}
+	size := bytesOf(reply)
 	d.mu.Lock()
 	s.served = true
 	if k == kindRefused {
 		d.counts.refused++
 	}
-	if d.held > 0 && d.held+size > d.options.maxHeld {
+	if d.held > 0 && d.held+size > d.options.MaxHeldBytes {
 		d.mu.Unlock()
 		return errHeld
 	}
@@ -331,15 +282,13 @@ func (d *dispatcher) attempt(ctx context.Context, s *service, e *entry) error {
 	// The request was executed, and will be once more if the reply is lost. So it is
 	// kept here until there is room on the disk; it also occupies one of the service's
 	// places.
-	retry := backoff.Backoff{Min: d.options.retryMin, Max: d.options.retryMax}
+	retry := backoff.Backoff{Min: d.options.RetryMin, Max: d.options.RetryMax}
 	for {
 		err := d.store.finish(e, k, reply)
 		if !errors.Is(err, errFull) {
 			return err
 		}
-		select {
-		case <-time.After(retry.Next()):
-		case <-ctx.Done():
+		if !wake.Pause(ctx, retry.Next()) {
 			return ctx.Err()
 		}
 	}
@@ -354,10 +303,10 @@ func (d *dispatcher) execute(ctx context.Context, s *service, e *entry) ([][]byt
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, d.options.attempt)
+	ctx, cancel := context.WithTimeout(ctx, d.options.AttemptTimeout)
 	defer cancel()
 	reply, err := d.broker.execute(ctx, s.name, body)
-	if err == nil && !fits(reply, d.options.maxReply) {
+	if err == nil && !fits(reply, d.options.MaxReplyBytes) {
 		return nil, &RefusedError{CodeTooLarge, "the reply is too large to be stored"}
 	}
 	return reply, err
@@ -365,11 +314,14 @@ func (d *dispatcher) execute(ctx context.Context, s *service, e *entry) ([][]byt
 
 // fits reports whether frames are at most MaxFrames and together at most most bytes.
 func fits(frames [][]byte, most int) bool {
-	size := 0
+	return len(frames) <= MaxFrames && bytesOf(frames) <= most
+}
+
+func bytesOf(frames [][]byte) (n int) {
 	for _, f := range frames {
-		size += len(f)
+		n += len(f)
 	}
-	return len(frames) <= MaxFrames && size <= most
+	return n
 }
 
 // close ends all attempts and waits for the goroutines.

@@ -24,7 +24,6 @@ type entry struct {
 	queue    list.Element[entry] // in service.ready
 	attempts int                 // number of attempts
 	due      time.Duration       // when it is tried again, while it is in service.delayed
-	place    int                 // index in service.delayed
 	cancel   func()              // cancels the running attempt
 }
 

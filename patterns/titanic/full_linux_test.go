@@ -24,7 +24,7 @@ func fullServer(t *testing.T, b broker) (s *Server, dir, filler string) {
 		t.Fatal(err)
 	}
 	s = testServer(t, b, func(o *Options) { o.Dir = dir })
-	s.store.options.pause = time.Millisecond
+	s.store.pause = time.Millisecond
 	return s, dir, filler
 }
 

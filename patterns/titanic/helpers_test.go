@@ -39,13 +39,13 @@ func same(a, b [][]byte) bool {
 }
 
 // testStore returns a store with default options and no callbacks.
-func testStore(t testing.TB, dir string, change func(*storeOptions)) *store {
+func testStore(t testing.TB, dir string, change func(*Options)) *store {
 	t.Helper()
-	o := storeOptions{maxEntries: 1000, maxBytes: 64 << 20, added: func(*entry) {}, removed: func(*entry) {}}
+	o := Options{Dir: dir, MaxRequests: 1000, MaxBytes: 64 << 20}
 	if change != nil {
 		change(&o)
 	}
-	s, err := openStore(dir, o)
+	s, err := openStore(o, func(*entry) {}, func(*entry) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ type record struct {
 func (l *ledger) check(t *testing.T, dir string) (waiting, done int) {
 	t.Helper()
 	// The ledger as of the kill: workers may still execute requests of the server.
-	s := testStore(t, dir, func(o *storeOptions) { o.maxEntries = 1 << 30 })
+	s := testStore(t, dir, func(o *Options) { o.MaxRequests = 1 << 30 })
 	defer s.close()
 	agree(t, s)
 	stored := map[string]bool{}

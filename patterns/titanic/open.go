@@ -26,7 +26,8 @@ const fileName = "titanic.db"
 const lockTimeout = 250 * time.Millisecond
 
 // openStore opens the store in a directory, and creates both if they do not exist.
-func openStore(dir string, o storeOptions) (_ *store, err error) {
+func openStore(o Options, added, removed func(*entry)) (_ *store, err error) {
+	dir := o.Dir
 	defer func() {
 		if err != nil {
 			err = &StoreError{dir, err}
@@ -45,6 +46,9 @@ func openStore(dir string, o storeOptions) (_ *store, err error) {
 	}
 	s := &store{
 		options: o,
+		pause:   diskPause,
+		added:   added,
+		removed: removed,
 		began:   time.Now(),
 		wake:    make(chan struct{}, 1),
 		failed:  make(chan struct{}),

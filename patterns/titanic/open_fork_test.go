@@ -27,7 +27,7 @@ func TestOpenWhileStarting(t *testing.T) {
 		})
 	}
 	for range 100 {
-		s, err := openStore(t.TempDir(), storeOptions{})
+		s, err := openStore(Options{Dir: t.TempDir()}, nil, nil)
 		if err != nil {
 			t.Error(err)
 			break

@@ -136,12 +136,8 @@ func (o Options) withDefaults() (Options, error) {
 	option.Default(&c, "RetryMin", &o.RetryMin, min(DefaultRetryMin, cmp.Or(max(o.RetryMax, 0), DefaultRetryMin)))
 	option.Default(&c, "RetryMax", &o.RetryMax, max(DefaultRetryMax, o.RetryMin))
 	c.If(o.RetryMax < o.RetryMin, "RetryMax", "is shorter than RetryMin")
-	if o.RequestTTL == 0 {
-		o.RequestTTL = DefaultRequestTTL
-	}
-	if o.ReplyTTL == 0 {
-		o.ReplyTTL = DefaultReplyTTL
-	}
+	o.RequestTTL = cmp.Or(o.RequestTTL, DefaultRequestTTL)
+	o.ReplyTTL = cmp.Or(o.ReplyTTL, DefaultReplyTTL)
 	option.Default(&c, "MaxRequestBytes", &o.MaxRequestBytes, DefaultMaxRequestBytes)
 	option.Default(&c, "MaxReplyBytes", &o.MaxReplyBytes, DefaultMaxReplyBytes)
 	c.If(o.MaxRequestBytes > MaxMessageBytes, "MaxRequestBytes", "is above 512 MiB")

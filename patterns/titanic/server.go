@@ -60,15 +60,8 @@ func (s *Server) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "titanic
 func openServer(o Options) (*Server, error) {
 	s := &Server{options: o}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.dispatch = newDispatcher(dispatcherOptions{
-		perService: o.PerService, attempt: o.AttemptTimeout, retryMin: o.RetryMin, retryMax: o.RetryMax,
-		maxServices: o.MaxServices, maxReply: o.MaxReplyBytes, maxReplies: o.MaxBytes,
-		maxHeld: o.MaxHeldBytes,
-	}, nil)
-	st, err := openStore(o.Dir, storeOptions{
-		maxEntries: o.MaxRequests, maxBytes: o.MaxBytes, maxBatch: o.MaxBatch, pause: diskPause,
-		added: s.dispatch.add, removed: s.dispatch.drop,
-	})
+	s.dispatch = newDispatcher(o)
+	st, err := openStore(o, s.dispatch.add, s.dispatch.drop)
 	if err != nil {
 		s.stop()
 		s.dispatch.close()

@@ -30,7 +30,10 @@ import (
 // it is on disk. So everything that a client was told survives a crash, and every
 // request that the dispatcher passes to a worker is stored.
 type store struct {
-	options storeOptions
+	options Options
+	pause   time.Duration // without new requests after the disk was full
+	added   func(*entry)  // called for each request that was stored
+	removed func(*entry)  // called for each entry that has a reply or was deleted
 	db      *bolt.DB
 	update  func(func(*bolt.Tx) error) error // db.Update; replaced by tests
 	began   time.Time                        // the store's clock is the time since then
@@ -54,15 +57,6 @@ type store struct {
 	full    time.Time // until when nothing is stored because the disk was full
 
 	commits, changes, stored, executed uint64
-}
-
-type storeOptions struct {
-	maxEntries int
-	maxBytes   int64
-	maxBatch   int           // changes in one transaction; 0 is no bound
-	pause      time.Duration // without new requests after the disk was full
-	added      func(*entry)  // called for each request that was stored
-	removed    func(*entry)  // called for each entry that has a reply or was deleted
 }
 
 const (
@@ -116,7 +110,7 @@ func (s *store) put(service string, body [][]byte) (UUID, error) {
 	size := int64(len(c.value) + entryBytes)
 	s.mu.Lock()
 	if s.err == nil && !s.closed {
-		if s.entries >= s.options.maxEntries || s.bytes+size > s.options.maxBytes || now.Before(s.full) {
+		if s.entries >= s.options.MaxRequests || s.bytes+size > s.options.MaxBytes || now.Before(s.full) {
 			s.mu.Unlock()
 			return UUID{}, errFull
 		}
@@ -212,7 +206,7 @@ func (s *store) nextBatch() (batch []*change, closed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n, size := 0, 0
-	for n < len(s.queue) && size < batchBytes && (s.options.maxBatch == 0 || n < s.options.maxBatch) {
+	for n < len(s.queue) && size < batchBytes && (s.options.MaxBatch == 0 || n < s.options.MaxBatch) {
 		size += len(s.queue[n].value)
 		n++
 	}
@@ -287,7 +281,7 @@ func (s *store) settle(batch []*change, err error) {
 		return
 	}
 	s.mu.Lock()
-	s.full = time.Now().Add(s.options.pause)
+	s.full = time.Now().Add(s.pause)
 	s.mu.Unlock()
 	if s.reserved && slices.ContainsFunc(batch, func(c *change) bool { return c.do == remove }) {
 		s.release()
@@ -343,21 +337,19 @@ func (s *store) apply(batch []*change) {
 			s.account(e, -1)
 			s.entries--
 			delete(s.index, e.id)
+			e.age.Remove()
 			if e.kind == kindRequest {
-				e.age.Remove()
 				removed = append(removed, e)
-			} else {
-				e.age.Remove()
 			}
 		}
 	}
 	s.mu.Unlock()
 	// No request is added and deleted in one batch, since no client knew its UUID.
 	for _, e := range added {
-		s.options.added(e)
+		s.added(e)
 	}
 	for _, e := range removed {
-		s.options.removed(e)
+		s.removed(e)
 	}
 	for _, c := range batch {
 		close(c.done)

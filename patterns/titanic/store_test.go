@@ -100,7 +100,7 @@ func TestStoreLocked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := testStore(t, dir, nil)
-	if _, err := openStore(dir, storeOptions{}); !errors.Is(err, ErrLocked) || err.Error() != "titanic: store "+dir+": another process has the store open" {
+	if _, err := openStore(Options{Dir: dir}, nil, nil); !errors.Is(err, ErrLocked) || err.Error() != "titanic: store "+dir+": another process has the store open" {
 		t.Error(err)
 	}
 	if err := s.close(); err != nil {
@@ -116,7 +116,7 @@ func TestGroupCommit(t *testing.T) {
 	for _, batch := range []int{0, 1} {
 		t.Run(fmt.Sprint("batch=", batch), func(t *testing.T) {
 			t.Parallel()
-			s := testStore(t, t.TempDir(), func(o *storeOptions) { o.maxBatch = batch })
+			s := testStore(t, t.TempDir(), func(o *Options) { o.MaxBatch = batch })
 			const callers, each = 32, 4
 			// While the test has a transaction open, all of them wait.
 			blocker, err := s.db.Begin(true)
@@ -166,7 +166,7 @@ func TestGroupCommit(t *testing.T) {
 // TestStoreBounds: requests beyond the bounds are not stored, and freed room is reused.
 func TestStoreBounds(t *testing.T) {
 	t.Parallel()
-	s := testStore(t, t.TempDir(), func(o *storeOptions) { o.maxEntries, o.maxBytes = 3, 10_000 })
+	s := testStore(t, t.TempDir(), func(o *Options) { o.MaxRequests, o.MaxBytes = 3, 10_000 })
 	var ids []UUID
 	for range 3 {
 		ids = append(ids, mustPut(t, s, "echo", "x"))
@@ -338,7 +338,7 @@ func TestCorruptStore(t *testing.T) {
 			if err := os.WriteFile(databaseOf(dir), damage(append([]byte(nil), content...)), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := openStore(dir, storeOptions{}); !errors.Is(err, ErrCorrupt) {
+			if _, err := openStore(Options{Dir: dir}, nil, nil); !errors.Is(err, ErrCorrupt) {
 				t.Error(err)
 			}
 		})
@@ -349,7 +349,7 @@ func TestCorruptStore(t *testing.T) {
 		if err := os.WriteFile(databaseOf(dir), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := openStore(dir, storeOptions{}); !errors.Is(err, ErrCorrupt) {
+		if _, err := openStore(Options{Dir: dir}, nil, nil); !errors.Is(err, ErrCorrupt) {
 			t.Error(err)
 		}
 	})

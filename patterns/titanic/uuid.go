@@ -1,9 +1,10 @@
 package titanic
 
 import (
-	"crypto/rand"
 	"encoding/hex"
 	"errors"
+
+	"github.com/google/uuid"
 )
 
 // A UUID identifies a stored request and its reply. Anyone who has it can read the reply
@@ -27,12 +28,7 @@ func parseUUID(text []byte) (u UUID, err error) {
 }
 
 // newUUID returns a random UUID (RFC 9562, version 4).
-func newUUID() (u UUID) {
-	rand.Read(u[:]) // never fails
-	u[6] = u[6]&0x0f | 0x40
-	u[8] = u[8]&0x3f | 0x80
-	return u
-}
+func newUUID() UUID { return UUID(uuid.New()) }
 
 // String returns the 32 characters, in lower case.
 func (u UUID) String() string { return hex.EncodeToString(u[:]) }
