@@ -59,14 +59,7 @@ verifies.`,
 			}
 			return report(cmd, "saved %s up to sequence %d from %s to %s%s", command.Count(info.Records, "update"), info.Sequence, args[0], file, replaced)
 		}
-		servers, err := n.servers()
-		if err != nil {
-			return err
-		}
-		if err := n.needSnapshots(); err != nil {
-			return err
-		}
-		c, err := n.open(ctx, chp.ClientOptions{Servers: servers})
+		c, err := n.read(ctx, chp.ClientOptions{})
 		if err != nil {
 			return err
 		}

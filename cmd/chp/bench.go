@@ -167,7 +167,7 @@ func (n *connection) benchServer(ctx context.Context, c *bench.Config) error {
 	}
 	c.Server, c.Security = servers[0], n.security
 	// A client that holds one key checks that the server can be reached.
-	probe, err := n.open(ctx, chp.ClientOptions{Servers: servers, Subtrees: []string{"/bench"}})
+	probe, err := n.open(ctx, chp.ClientOptions{Subtrees: []string{"/bench"}})
 	if err != nil {
 		return err
 	}

@@ -57,13 +57,12 @@ func (n *connection) keysFor(ctx context.Context, word string) []cobra.Completio
 		}
 	}
 	n.flags = flags
-	servers, err := n.servers()
-	if err != nil || n.needSnapshots() != nil {
+	if n.model == 1 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()
-	c, err := n.start(chp.ClientOptions{Servers: servers, Subtrees: treeOf(word)})
+	c, err := n.start(chp.ClientOptions{Subtrees: treeOf(word)})
 	if err != nil {
 		return nil
 	}

@@ -30,10 +30,15 @@ type client struct {
 	refuse, miss sync.Once // close the two
 }
 
-// start returns a client that connects. The caller closes it.
+// start returns a client that connects to the servers. The caller closes it.
 func (n *connection) start(o chp.ClientOptions) (*client, error) {
+	servers, err := n.servers()
+	if err != nil {
+		return nil, err
+	}
+	o.Servers = servers
 	c := &client{
-		connection: n, servers: o.Servers,
+		connection: n, servers: servers,
 		connected: make(chan struct{}), gone: make(chan struct{}), refused: make(chan struct{}), nobody: make(chan struct{}),
 	}
 	o.Security, o.Model = n.security, chp.Model(n.model)
@@ -73,7 +78,6 @@ func (n *connection) start(o chp.ClientOptions) (*client, error) {
 		}
 		active = state == chp.StateActive
 	}
-	var err error
 	c.Client, err = chp.NewClient(o)
 	if option := (*chp.OptionError)(nil); errors.As(err, &option) && option.Field == "Subtrees" {
 		return nil, fail(exitUsage, "subtree %s", option.Reason)

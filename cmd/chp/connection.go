@@ -38,7 +38,8 @@ type connection struct {
 	given   func() bool // reports whether --timeout was on the command line
 	stderr  io.Writer
 
-	security sockets.Security // set by servers
+	list     []string         // of servers, set by that
+	security sockets.Security // likewise
 	news     chan string      // if not nil, receives a line when a server is lost, and when the client follows one again
 }
 
@@ -82,6 +83,9 @@ func (o errorOutput) Write(b []byte) (int, error) { return o.cmd.ErrOrStderr().W
 // servers returns the valid list of servers in order of preference. It also reads the
 // keys. See useContext for where they come from.
 func (n *connection) servers() ([]string, error) {
+	if n.list != nil {
+		return n.list, nil
+	}
 	if n.timeout <= 0 {
 		return nil, fail(exitUsage, "--timeout %v: must be positive", n.timeout)
 	}
@@ -107,8 +111,11 @@ func (n *connection) servers() ([]string, error) {
 		return nil, err
 	}
 	var err error
-	n.security, err = n.curve.Security()
-	return list, err
+	if n.security, err = n.curve.Security(); err != nil {
+		return nil, err
+	}
+	n.list = list
+	return list, nil
 }
 
 // complete returns the servers of a list as endpoints: HOST:PORT stands for
@@ -151,20 +158,23 @@ func checkServer(s string) error {
 	return fail(exitUsage, "%q is not a server%s; want tcp://HOST:PORT or HOST:PORT, with PORT from 1 to %d, such as %s, or ipc://PATH", s, reason, maxPort, defaultServer)
 }
 
-// needSnapshots returns an error if servers of the model send no snapshots.
-func (n *connection) needSnapshots() error {
-	if n.model == 1 {
-		return fail(exitUsage, "--server-model 1: servers of this model have no snapshots; use chp watch to see updates")
+// read is like open for a command that needs a snapshot.
+func (n *connection) read(ctx context.Context, o chp.ClientOptions) (*client, error) {
+	if _, err := n.servers(); err != nil {
+		return nil, err
 	}
-	return nil
+	if n.model == 1 {
+		return nil, fail(exitUsage, "--server-model 1: servers of this model have no snapshots; use chp watch to see updates")
+	}
+	return n.open(ctx, o)
 }
 
 // fewKeys is the number of keys up to which openKeys copies only these: a client has a
 // limited number of subtrees.
 const fewKeys = 4096
 
-// openKeys is like open for a client that holds keys.
-func (n *connection) openKeys(ctx context.Context, servers []string, keys ...string) (*client, error) {
+// openKeys calls open, which is that of n or read, for a client that holds keys.
+func (n *connection) openKeys(ctx context.Context, open func(context.Context, chp.ClientOptions) (*client, error), keys ...string) (*client, error) {
 	var subtrees []string
 	for _, key := range keys {
 		subtree, err := subtreeOf(key)
@@ -176,7 +186,7 @@ func (n *connection) openKeys(ctx context.Context, servers []string, keys ...str
 	if len(keys) > fewKeys {
 		subtrees = nil
 	}
-	c, err := n.open(ctx, chp.ClientOptions{Servers: servers, Subtrees: subtrees})
+	c, err := open(ctx, chp.ClientOptions{Subtrees: subtrees})
 	if err == nil {
 		n.warnOutside(keys...)
 	}

@@ -90,11 +90,7 @@ keys.`,
 
 // deleteKeys deletes keys one after the other.
 func (f *delFlags) deleteKeys(ctx context.Context, cmd *cobra.Command, keys []string) error {
-	servers, err := f.servers()
-	if err != nil {
-		return err
-	}
-	c, err := f.openKeys(ctx, servers, keys...)
+	c, err := f.openKeys(ctx, f.open, keys...)
 	if err != nil {
 		return err
 	}
@@ -188,7 +184,7 @@ const manyKeys = 1000
 // ask returns an error if the user does not want to delete so many keys.
 func (f *delFlags) ask(ctx context.Context, cmd *cobra.Command, c *client, prefix string) error {
 	count := 0
-	for range c.Sorted(prefix) {
+	for range c.Prefix(prefix) {
 		count++
 	}
 	if count <= manyKeys || f.yes || f.dry {

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"io"
-	"slices"
+	"iter"
 	"strings"
 	"time"
 
@@ -38,29 +35,17 @@ exit code is 1 if there is no such key.`,
 	n.registerModel(cmd)
 	n.completeKeys(cmd, 1)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-		servers, err := n.servers()
-		if err != nil {
-			return err
-		}
-		if err := n.needSnapshots(); err != nil {
-			return err
-		}
-		c, err := n.open(ctx, chp.ClientOptions{Servers: servers, Subtrees: args})
+		c, err := n.read(ctx, chp.ClientOptions{Subtrees: args})
 		if err != nil {
 			return err
 		}
 		n.warnOutside(args...)
-		var content pairs
-		for e := range c.All() {
-			content.add(e)
+		defer c.Close()
+		lines, err := printEntries(ctx, cmd.OutOrStdout(), "", c.closing(c.Sorted("")), appendDump)
+		if err == nil && lines == 0 && len(args) == 1 && !strings.HasSuffix(args[0], "/") && args[0] != "" {
+			return noKey(args[0], c.Server())
 		}
-		// Close the client first, because sorting and printing may take long.
-		from := c.Server()
-		c.Close()
-		if len(args) == 1 && len(content.list) == 0 && !strings.HasSuffix(args[0], "/") && args[0] != "" {
-			return noKey(args[0], from)
-		}
-		return content.print(cmd.OutOrStdout())
+		return err
 	})
 	return cmd
 }
@@ -71,48 +56,27 @@ func noKey(key, server string) error {
 	return fail(exitRefused, "no key %s in the map of %s; for the subtree use %s", command.ShellWord(key), server, command.ShellWord(subtreeBelow(key)))
 }
 
-// pairs is a copy of a map's contents. Its bytes are in a few large blocks, because a
-// million small slices would need far more memory.
-type pairs struct {
-	block []byte // the current block
-	list  []pair
-}
-
-type pair struct {
-	key, value []byte
-	props      chp.Properties
-	ttl        time.Duration
-}
-
-// add copies an entry.
-func (p *pairs) add(e chp.Entry) {
-	if need := len(e.Key) + len(e.Value) + len(e.Properties); cap(p.block)-len(p.block) < need {
-		p.block = make([]byte, 0, max(need, 1<<20))
-	}
-	p.list = append(p.list, pair{p.copy(e.Key), p.copy(e.Value), p.copy(e.Properties), e.TTL})
-}
-
-// copy copies b to the block, which has room.
-func (p *pairs) copy(b []byte) []byte {
-	start := len(p.block)
-	p.block = append(p.block, b...)
-	return slices.Clip(p.block[start:])
-}
-
-// print sorts the pairs by key, byte by byte, and writes them as JSON lines.
-func (p *pairs) print(w io.Writer) error {
-	slices.SortFunc(p.list, func(a, b pair) int { return bytes.Compare(a.key, b.key) })
-	out := bufio.NewWriterSize(w, 64<<10)
-	for _, e := range p.list {
-		line := append(out.AvailableBuffer(), '{')
-		line = command.AppendJSONField(line, "key", e.key)
-		line = append(line, ',')
-		line = command.AppendJSONField(line, "value", e.value)
-		line = appendJSONProperties(line, e.props)
-		line = appendJSONTTL(line, e.ttl)
-		if _, err := out.Write(append(line, '}', '\n')); err != nil {
-			return err
+// closing returns entries of the client, which is closed when the first one is there: printing
+// may take long, and they stay as they are.
+func (c *client) closing(entries iter.Seq[chp.Entry]) iter.Seq[chp.Entry] {
+	return func(yield func(chp.Entry) bool) {
+		closed := false
+		for e := range entries {
+			if !closed {
+				closed = true
+				c.Close()
+			}
+			if !yield(e) {
+				return
+			}
 		}
 	}
-	return out.Flush()
+}
+
+// appendDump appends an entry as a line that load reads.
+func appendDump(dst []byte, e chp.Entry) []byte {
+	dst = command.AppendJSONField(append(dst, '{'), "key", e.Key)
+	dst = command.AppendJSONField(append(dst, ','), "value", e.Value)
+	dst = appendJSONProperties(dst, e.Properties)
+	return append(appendJSONTTL(dst, e.TTL), '}', '\n')
 }

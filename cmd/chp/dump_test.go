@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -237,25 +238,21 @@ func TestPairReaderLines(t *testing.T) {
 	}
 }
 
-func TestPairsSort(t *testing.T) {
+// The file of --diverged has all that load reads, properties too.
+func TestDiscardedUpdatesKeepProperties(t *testing.T) {
 	t.Parallel()
-	var p pairs
-	for _, key := range []string{"b", "", "a", "ab"} {
-		p.add(chp.Entry{Key: []byte(key), Value: []byte("v" + key)})
+	name := filepath.Join(t.TempDir(), "diverged.jsonl")
+	want := chp.Entry{Key: []byte("/a"), Value: []byte("v"), Properties: chp.Properties("by=alice\n"), TTL: time.Hour}
+	if n, err := appendEntries(name, chp.Divergence{Entries: slices.Values([]chp.Entry{want})}); n != 1 || err != nil {
+		t.Fatal(n, err)
 	}
-	p.add(chp.Entry{Key: []byte("big"), Value: make([]byte, 3<<20)})
-	p.add(chp.Entry{Key: []byte("z"), Value: []byte("vz")})
-	var out bytes.Buffer
-	if err := p.print(&out); err != nil {
+	text, err := os.ReadFile(name)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.IsSortedFunc(p.list, func(x, y pair) int { return bytes.Compare(x.key, y.key) }) || len(p.list) != 6 {
-		t.Errorf("%q", out.String()[:100])
-	}
-	for _, e := range p.list {
-		if string(e.key) != "big" && string(e.value) != "v"+string(e.key) {
-			t.Errorf("%q has %q", e.key, e.value)
-		}
+	got, err := newPairReader(bytes.NewReader(text), len(text)).next()
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: %+v, %v", text, got, err)
 	}
 }
 

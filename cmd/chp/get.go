@@ -48,15 +48,8 @@ UTF-8, or of which a name occurs twice, are in properties_base64, as lines name=
 		if prefix {
 			return n.getPrefix(ctx, cmd, args[0], asJSON)
 		}
-		servers, err := n.servers()
-		if err != nil {
-			return err
-		}
-		if err := n.needSnapshots(); err != nil {
-			return err
-		}
 		key := args[0]
-		c, err := n.openKeys(ctx, servers, key)
+		c, err := n.openKeys(ctx, n.read, key)
 		if err != nil {
 			return err
 		}

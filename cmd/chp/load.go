@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"time"
@@ -60,8 +59,7 @@ next --server, such as the other one of a pair, within that time.`,
 		if maxLine <= 0 {
 			return fail(exitUsage, "--max-line %v: must be positive", &maxLine)
 		}
-		servers, err := n.servers()
-		if err != nil {
+		if _, err := n.servers(); err != nil { // before it waits for the input
 			return err
 		}
 		source := "-"
@@ -75,7 +73,7 @@ next --server, such as the other one of a pair, within that time.`,
 		defer in.Close()
 		// The client holds the whole map, because it must receive its updates to
 		// know that none was lost.
-		c, err := n.open(ctx, chp.ClientOptions{Servers: servers})
+		c, err := n.open(ctx, chp.ClientOptions{})
 		if err != nil {
 			return err
 		}
@@ -88,13 +86,7 @@ next --server, such as the other one of a pair, within that time.`,
 		if err != nil {
 			return err
 		}
-		l.outside.warn(cmd.ErrOrStderr())
-		over := ""
-		if l.skipped > 0 {
-			over = fmt.Sprintf("; skipped %d with an expired time to live", l.skipped)
-		}
-		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "chp: loaded %s into %s%s\n", command.Count(count, "key"), c.Server(), over)
-		return err
+		return l.lines.report(cmd, count, "into "+c.Server())
 	})
 	return cmd
 }

@@ -13,10 +13,8 @@ import (
 // loader sets the keys of a dump, in order.
 type loader struct {
 	*client
-	name string // name of the input for messages
-
-	skipped int // number of lines with an expired time to live
-	outside outside
+	name  string // name of the input for messages
+	lines *pairReader
 }
 
 // run sets the key of every line of in and waits until all updates have been published.
@@ -36,11 +34,11 @@ func (l *loader) run(ctx context.Context, in io.Reader, maxLine int) (int, error
 	}()
 	stalled := time.AfterFunc(l.connection.timeout, func() { cancel(context.DeadlineExceeded) })
 	defer stalled.Stop()
-	lines := newPairReader(&pausing{command.Interruptible(ctx, in), stalled, l.connection.timeout}, maxLine)
+	l.lines = newPairReader(&pausing{command.Interruptible(ctx, in), stalled, l.connection.timeout}, maxLine)
 
 	count := 0
 	for {
-		e, err := lines.next()
+		e, err := l.lines.next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -51,11 +49,10 @@ func (l *loader) run(ctx context.Context, in io.Reader, maxLine int) (int, error
 			return count, l.broken(ctx, count, err)
 		}
 		if err != nil {
-			return count, l.stop(ctx, stalled, count, fail(exitRefused, "%s, line %d: %s", l.name, lines.number, plain(err)))
+			return count, l.stop(ctx, stalled, count, fail(exitRefused, "%s, line %d: %s", l.name, l.lines.number, plain(err)))
 		}
 		count++
 	}
-	l.skipped, l.outside = lines.skipped, lines.outside
 	stalled.Reset(l.connection.timeout)
 	if err := l.Flush(ctx); err != nil {
 		return count, l.broken(ctx, count, err)

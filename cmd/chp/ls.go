@@ -86,14 +86,7 @@ const longLine = "%10v %10v %19v  "
 // openPrefix opens a client that holds the keys with a prefix. It requests the smallest
 // subtree that contains them.
 func (n *connection) openPrefix(ctx context.Context, prefix string) (*client, error) {
-	servers, err := n.servers()
-	if err != nil {
-		return nil, err
-	}
-	if err := n.needSnapshots(); err != nil {
-		return nil, err
-	}
-	c, err := n.open(ctx, chp.ClientOptions{Servers: servers, Subtrees: treeOf(prefix)})
+	c, err := n.read(ctx, chp.ClientOptions{Subtrees: treeOf(prefix)})
 	if err == nil {
 		n.warnOutside(prefix)
 	}

@@ -12,7 +12,7 @@ import (
 func (n *connection) warnOutside(keys ...string) {
 	var o outside
 	for _, key := range keys {
-		o.add(key)
+		o.add([]byte(key))
 	}
 	o.warn(n.stderr)
 }
@@ -24,12 +24,12 @@ type outside struct {
 	first string
 }
 
-func (o *outside) add(key string) {
-	if key == "" || key[0] == '/' {
+func (o *outside) add(key []byte) {
+	if len(key) == 0 || key[0] == '/' {
 		return
 	}
 	if o.count++; o.count == 1 {
-		o.first = key
+		o.first = string(key)
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -167,13 +168,5 @@ func appendEntries(name string, d chp.Divergence) (n int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, f.Sync(), f.Close()) }()
-	for e := range d.Entries {
-		line := append(command.AppendJSONField([]byte{'{'}, "key", e.Key), ',')
-		line = appendJSONTTL(command.AppendJSONField(line, "value", e.Value), e.TTL)
-		if _, err := f.Write(append(line, "}\n"...)); err != nil {
-			return n, err
-		}
-		n++
-	}
-	return n, nil
+	return printEntries(context.Background(), f, "", d.Entries, appendDump)
 }

@@ -12,6 +12,9 @@ import (
 	"unicode/utf8"
 
 	"clustermap/chp"
+	"clustermap/internal/command"
+
+	"github.com/spf13/cobra"
 )
 
 // pairReader reads the JSON lines of a dump.
@@ -61,11 +64,21 @@ func (p *pairReader) next() (chp.Entry, error) {
 			p.skipped++
 			continue
 		}
-		if err == nil && len(e.Key) > 0 && e.Key[0] != '/' {
-			p.outside.add(string(e.Key))
+		if err == nil {
+			p.outside.add(e.Key)
 		}
 		return e, err
 	}
+}
+
+// report says on standard error how many keys were loaded, and what may surprise.
+func (p *pairReader) report(cmd *cobra.Command, count int, where string) error {
+	p.outside.warn(cmd.ErrOrStderr())
+	skipped := ""
+	if p.skipped > 0 {
+		skipped = fmt.Sprintf("; skipped %d with an expired time to live", p.skipped)
+	}
+	return report(cmd, "loaded %s %s%s", command.Count(count, "key"), where, skipped)
 }
 
 // line returns the next line without its newline. It is valid until the next call. Memory

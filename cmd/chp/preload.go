@@ -76,11 +76,6 @@ func (p *preload) finish(ctx context.Context, cmd *cobra.Command, err error) (ov
 	case err != nil:
 		return true, fail(exitRefused, "%s, line %d: %s", p.name, p.lines.number, plain(err))
 	}
-	p.lines.outside.warn(cmd.ErrOrStderr())
-	skipped := ""
-	if p.lines.skipped > 0 {
-		skipped = fmt.Sprintf("; skipped %d with an expired time to live", p.lines.skipped)
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "chp: loaded %s from %s%s\n", command.Count(p.count, "key"), p.name, skipped)
+	_ = p.lines.report(cmd, p.count, "from "+p.name) // a server does not need a reader of it
 	return false, nil
 }

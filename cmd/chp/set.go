@@ -45,12 +45,12 @@ string.`,
 		if ttl > maxTTL {
 			return fail(exitUsage, "--ttl %v: the maximum is ten years, %v", ttl, maxTTL)
 		}
-		servers, err := n.servers()
-		if err != nil {
+		if _, err := n.servers(); err != nil { // before it waits for the input
 			return err
 		}
 		key, value := args[0], []byte(args[1])
 		if args[1] == "-" {
+			var err error
 			value, err = io.ReadAll(command.Interruptible(ctx, cmd.InOrStdin()))
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -66,33 +66,21 @@ string.`,
 			}
 			return fail(code, "the value is empty, which would delete %q; to delete it use: chp del %s", key, operand(key))
 		}
-		var options []chp.SetOption
-		if ttl > 0 {
-			options = append(options, chp.WithTTL(ttl))
-		}
-		sequence, err := n.update(ctx, servers, key, func(ctx context.Context, c *client) (int64, error) {
-			return c.SetSync(ctx, key, value, options...)
-		})
+		// --timeout limits both together.
+		limited, cancel := context.WithTimeout(ctx, n.timeout)
+		defer cancel()
+		c, err := n.openKeys(ctx, n.open, key) // after its time-out, which is the same, it asks why
 		if err != nil {
 			return err
+		}
+		defer c.Close()
+		sequence, err := c.SetSync(limited, key, value, chp.WithTTL(ttl))
+		if err != nil {
+			return c.confirm(err)
 		}
 		return printSequence(cmd.OutOrStdout(), key, sequence, asJSON)
 	})
 	return cmd
-}
-
-// update opens a client that holds only key, and sends one update with it. --timeout
-// limits both together.
-func (n *connection) update(ctx context.Context, servers []string, key string, send func(context.Context, *client) (int64, error)) (int64, error) {
-	limited, cancel := context.WithTimeout(ctx, n.timeout)
-	defer cancel()
-	c, err := n.openKeys(ctx, servers, key) // after its time-out, which is the same, it asks why
-	if err != nil {
-		return 0, err
-	}
-	defer c.Close()
-	sequence, err := send(limited, c)
-	return sequence, c.confirm(err)
 }
 
 // operand is command.ShellWord for a key as an argument of a command, which would take it

@@ -57,12 +57,8 @@ of the update, as chp get --json prints them.
 		if err := run.check(cmd); err != nil {
 			return err
 		}
-		servers, err := n.servers()
-		if err != nil {
-			return err
-		}
 		n.news = make(chan string, 16)
-		c, err := n.start(chp.ClientOptions{Servers: servers, Subtrees: args, KeepOnEmpty: keep})
+		c, err := n.start(chp.ClientOptions{Subtrees: args, KeepOnEmpty: keep})
 		if err != nil {
 			return err
 		}
@@ -105,7 +101,7 @@ of the update, as chp get --json prints them.
 			format = appendEventJSON
 		}
 		if run.line != "" {
-			run.environ = outerEnvironment(servers, n.curve.Environment())
+			run.environ = outerEnvironment(c.servers, n.curve.Environment())
 			err = run.follow(printing, cmd, w)
 		} else {
 			err = printEvents(printing, w, bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10), format)
