@@ -26,7 +26,7 @@ func TestSlowAuthenticatorEvictsNobody(t *testing.T) {
 	const clients, most = 48, 8
 	var authenticated, running, peak atomic.Int32
 	seen := newEvents()
-	pull := open(t, NewPull, Options{MaxHandshakes: most, Monitor: seen.tell, Security: Security{
+	pull := open(t, NewPull, Options{MaxHandshakes: most, Monitor: seen.Tell, Security: Security{
 		PlainServer: true,
 		Authenticate: func(ctx context.Context, r AuthRequest) (User, error) {
 			authenticated.Add(1)
@@ -48,7 +48,7 @@ func TestSlowAuthenticatorEvictsNobody(t *testing.T) {
 		must(t, push.Connect(pull.LastEndpoint()))
 	}
 	for range clients {
-		seen.await(t, EventHandshakeSucceeded)
+		seen.Await(t, EventHandshakeSucceeded)
 	}
 	if n := authenticated.Load(); n != clients {
 		t.Errorf("%d calls for %d clients", n, clients)
@@ -56,7 +56,7 @@ func TestSlowAuthenticatorEvictsNobody(t *testing.T) {
 	if n := peak.Load(); n > most {
 		t.Errorf("%d calls at once, the bound is %d", n, most)
 	}
-	if n := seen.count(EventHandshakeFailed); n > 0 {
+	if n := seen.Count(EventHandshakeFailed); n > 0 {
 		t.Errorf("%d handshakes failed", n)
 	}
 }
@@ -68,7 +68,7 @@ func TestStalledHandshakesGiveWay(t *testing.T) {
 	ctx := testContext(t)
 	seen := newEvents()
 	asked, verdict := make(chan struct{}), make(chan struct{})
-	router := open(t, NewRouter, Options{MaxHandshakes: 4, HandshakeTimeout: time.Hour, Monitor: seen.tell, Security: Security{
+	router := open(t, NewRouter, Options{MaxHandshakes: 4, HandshakeTimeout: time.Hour, Monitor: seen.Tell, Security: Security{
 		PlainServer: true,
 		Authenticate: func(_ context.Context, r AuthRequest) (User, error) {
 			if r.Username() == "patient" {
@@ -90,7 +90,7 @@ func TestStalledHandshakesGiveWay(t *testing.T) {
 	plain := zmtp.AppendGreeting(nil, zmtp.Greeting{Major: 3, Minor: 1, Mechanism: "PLAIN"})
 	for i := range 24 {
 		r := dialRaw(t, router.LastEndpoint())
-		_, _ = r.conn.Write([][]byte{nil, plain[:10], plain, append(plain[:64:64], zmtp.FlagCommand, 9)}[i%4]) // it may be evicted already
+		_, _ = r.Conn.Write([][]byte{nil, plain[:10], plain, append(plain[:64:64], zmtp.FlagCommand, 9)}[i%4]) // it may be evicted already
 	}
 	for i := range 3 {
 		name := fmt.Sprint("client", i)
@@ -100,9 +100,7 @@ func TestStalledHandshakesGiveWay(t *testing.T) {
 	close(verdict)
 	must(t, patient.Send(ctx, []byte("x")))
 	wantRecv(t, func() (Message, error) { return router.Recv(ctx) }, "patient", "x")
-	seen.mu.Lock()
-	defer seen.mu.Unlock()
-	for _, e := range seen.all {
+	for _, e := range seen.All() {
 		if e.Kind == EventHandshakeFailed && !errors.Is(e.Err, ErrHandshakeTimeout) {
 			t.Errorf("%v", e.Err)
 		}
@@ -118,7 +116,7 @@ func TestNewcomerWaitsForTheAuthenticator(t *testing.T) {
 	var mu sync.Mutex
 	silent := map[string]chan struct{}{"first": make(chan struct{}), "second": make(chan struct{})}
 	asked := make(chan string, 3)
-	router := open(t, NewRouter, Options{MaxHandshakes: 2, Monitor: seen.tell, Security: Security{
+	router := open(t, NewRouter, Options{MaxHandshakes: 2, Monitor: seen.Tell, Security: Security{
 		PlainServer: true,
 		Authenticate: func(ctx context.Context, r AuthRequest) (User, error) {
 			mu.Lock()
@@ -139,7 +137,7 @@ func TestNewcomerWaitsForTheAuthenticator(t *testing.T) {
 	var all []*raw
 	come := func(name string) {
 		r := dialRaw(t, router.LastEndpoint())
-		r.send(plainHello(name))
+		r.Send(plainHello(name))
 		all = append(all, r)
 	}
 	come("first")
@@ -154,11 +152,11 @@ func TestNewcomerWaitsForTheAuthenticator(t *testing.T) {
 		t.Errorf("asked for %s beyond MaxHandshakes", name)
 	case <-time.After(20 * time.Millisecond): // not a proof, but many graces
 	}
-	all[0].conn.Close() // a peer that leaves makes room at once
+	all[0].Conn.Close() // a peer that leaves makes room at once
 	if name := <-asked; name != "third" {
 		t.Errorf("asked for %q", name)
 	}
-	if e := seen.await(t, EventHandshakeFailed); e.Remote != all[0].conn.LocalAddr().String() {
+	if e := seen.Await(t, EventHandshakeFailed); e.Remote != all[0].Conn.LocalAddr().String() {
 		t.Errorf("%+v", e)
 	}
 	within(t, "Close", func() { must(t, router.Close()) })
@@ -192,9 +190,9 @@ func TestPeerLeavesWhileAuthenticated(t *testing.T) {
 						return User{}, nil
 					}
 				}
-				router := bind(t, NewRouter, Options{Security: security, Inproc: names, HandshakeTimeout: time.Hour, Monitor: seen.tell})
+				router := bind(t, NewRouter, Options{Security: security, Inproc: names, HandshakeTimeout: time.Hour, Monitor: seen.Tell})
 				r := dialRaw(t, router.LastEndpoint())
-				r.send(says)
+				r.Send(says)
 				if security.Authenticate != nil {
 					<-asked
 				} else {
@@ -202,10 +200,10 @@ func TestPeerLeavesWhileAuthenticated(t *testing.T) {
 					must(t, err)
 				}
 				// All of it read, so that this is no reset.
-				_, err := io.ReadFull(r.in, make([]byte, zmtp.GreetingSize))
+				_, err := io.ReadFull(r.In, make([]byte, zmtp.GreetingSize))
 				must(t, err)
-				r.conn.Close()
-				e := seen.await(t, EventHandshakeFailed)
+				r.Conn.Close()
+				e := seen.Await(t, EventHandshakeFailed)
 				if number, value := e.Code(); number != 0x0800 || value != uint32(syscall.EPIPE) {
 					t.Errorf("%#x %d, %v", number, value, e.Err)
 				}
@@ -226,24 +224,24 @@ func TestZAPRequestsDoNotPileUp(t *testing.T) {
 	handler := open(t, NewRouter, Options{Inproc: names, RecvHWM: 10})
 	must(t, handler.Bind(testContext(t), zapEndpoint))
 	seen := newEvents()
-	pull := bind(t, NewPull, Options{Inproc: names, MaxHandshakes: most, Monitor: seen.tell, Security: Security{PlainServer: true}})
+	pull := bind(t, NewPull, Options{Inproc: names, MaxHandshakes: most, Monitor: seen.Tell, Security: Security{PlainServer: true}})
 	listed := func() int {
 		return handler.core.In.Status().Ready
 	}
 	for i := range 100 {
 		r := dialRaw(t, pull.LastEndpoint())
-		r.send(plainHello("gone"))
+		r.Send(plainHello("gone"))
 		if i%2 == 0 { // else it leaves before its request is there, or about then
 			eventually(t, "the request", func() bool { return listed() > 0 })
 		}
-		r.conn.Close()
-		seen.await(t, EventHandshakeFailed)
+		r.Conn.Close()
+		seen.Await(t, EventHandshakeFailed)
 	}
 	eventually(t, "nothing is queued", func() bool { return listed() == 0 })
 	// The handler is asked for a peer that stays, behind no others but those whose
 	// requests were in flight when they left.
 	r := dialRaw(t, pull.LastEndpoint())
-	r.send(plainHello("here"))
+	r.Send(plainHello("here"))
 	for late := 0; ; late++ {
 		m, err := handler.Recv(testContext(t))
 		must(t, err)
@@ -265,7 +263,7 @@ func TestCallsOfADeafAuthenticatorAreBounded(t *testing.T) {
 	var calls atomic.Int32
 	release := make(chan struct{})
 	seen := newEvents()
-	router := bind(t, NewRouter, Options{MaxHandshakes: most, Monitor: seen.tell, Security: Security{
+	router := bind(t, NewRouter, Options{MaxHandshakes: most, Monitor: seen.Tell, Security: Security{
 		PlainServer: true,
 		Authenticate: func(context.Context, AuthRequest) (User, error) {
 			calls.Add(1)
@@ -275,12 +273,12 @@ func TestCallsOfADeafAuthenticatorAreBounded(t *testing.T) {
 	}})
 	for i := range 10 * most {
 		r := dialRaw(t, router.LastEndpoint())
-		r.send(plainHello("gone"))
+		r.Send(plainHello("gone"))
 		if i < most {
 			eventually(t, "it is authenticated", func() bool { return calls.Load() == int32(i+1) })
 		}
-		r.conn.Close()
-		seen.await(t, EventHandshakeFailed)
+		r.Conn.Close()
+		seen.Await(t, EventHandshakeFailed)
 	}
 	if n := calls.Load(); n != most {
 		t.Errorf("%d calls, the bound is %d", n, most)
@@ -299,7 +297,7 @@ func TestBytesDuringAuthenticationAreKept(t *testing.T) {
 	ctx := testContext(t)
 	seen := newEvents()
 	asked, verdict := make(chan struct{}, 2), make(chan struct{})
-	router := bind(t, NewRouter, Options{Monitor: seen.tell, HandshakeTimeout: time.Hour, Security: Security{
+	router := bind(t, NewRouter, Options{Monitor: seen.Tell, HandshakeTimeout: time.Hour, Security: Security{
 		Authenticate: func(ctx context.Context, _ AuthRequest) (User, error) {
 			asked <- struct{}{}
 			select {
@@ -310,21 +308,21 @@ func TestBytesDuringAuthenticationAreKept(t *testing.T) {
 		},
 	}})
 	r := dialRaw(t, router.LastEndpoint())
-	r.send(greeting(1))
+	r.Send(greeting(1))
 	<-asked
 	for _, b := range ready("DEALER", []byte("me")) {
-		r.send([]byte{b})
+		r.Send([]byte{b})
 	}
 	flood := dialRaw(t, router.LastEndpoint())
-	flood.send(greeting(1))
+	flood.Send(greeting(1))
 	<-asked
-	_, _ = flood.conn.Write(make([]byte, 2*engine.MaxHandshakeCommand)) // it may be refused in the middle
-	if e := seen.await(t, EventHandshakeFailed); !errors.Is(e.Err, zmtp.ErrTooLarge) {
+	_, _ = flood.Conn.Write(make([]byte, 2*engine.MaxHandshakeCommand)) // it may be refused in the middle
+	if e := seen.Await(t, EventHandshakeFailed); !errors.Is(e.Err, zmtp.ErrTooLarge) {
 		t.Errorf("%v", e.Err)
 	}
 	close(verdict)
-	r.greeted()
-	r.send(wire("x"))
+	r.Greeted()
+	r.Send(wire("x"))
 	wantRecv(t, func() (Message, error) { return router.Recv(ctx) }, "me", "x")
 }
 
@@ -351,7 +349,7 @@ func welcoming(t *testing.T, o Options) (r *Router, waits func()) {
 func TestAdmissionWelcome(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
-	router, waits := welcoming(t, Options{MaxHandshakes: 1, Monitor: seen.tell})
+	router, waits := welcoming(t, Options{MaxHandshakes: 1, Monitor: seen.Tell})
 	connect := func() {
 		d := open(t, NewDealer, Options{})
 		must(t, d.Connect(router.LastEndpoint()))
@@ -366,7 +364,7 @@ func TestAdmissionWelcome(t *testing.T) {
 		_, err := router.Recv(testContext(t))
 		must(t, err)
 	}
-	if n := seen.count(EventAccepted); n != 2 {
+	if n := seen.Count(EventAccepted); n != 2 {
 		t.Errorf("two clients connected %d times", n)
 	}
 }
@@ -376,11 +374,11 @@ func TestAdmissionWelcome(t *testing.T) {
 func TestAdmissionUnwelcome(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
-	router, waits := welcoming(t, Options{Monitor: seen.tell})
-	dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
+	router, waits := welcoming(t, Options{Monitor: seen.Tell})
+	dialRaw(t, router.LastEndpoint()).Greet("DEALER", nil)
 	waits()
 	must(t, router.Unbind(router.LastEndpoint()))
-	if e := seen.await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrClosed) {
+	if e := seen.Await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrClosed) {
 		t.Errorf("%v", e.Err)
 	}
 }
@@ -392,7 +390,7 @@ func TestPeersThatAnnounceMuch(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	pull := open(t, NewPull, Options{Monitor: seen.tell})
+	pull := open(t, NewPull, Options{Monitor: seen.Tell})
 	pull.core.Tuning.MaxAnnounced = 32 << 10
 	must(t, pull.Bind(ctx, anyPort))
 	connect := func(announced int) *Push {
@@ -409,14 +407,14 @@ func TestPeersThatAnnounceMuch(t *testing.T) {
 		if i == 0 {
 			first = push
 		}
-		seen.await(t, EventHandshakeSucceeded)
+		seen.Await(t, EventHandshakeSucceeded)
 	}
 	connect(8000)
-	if e := seen.await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrTooManyConnections) {
+	if e := seen.Await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrTooManyConnections) {
 		t.Errorf("one too many: %v", e.Err)
 	}
 	connect(400)
-	seen.await(t, EventHandshakeSucceeded)
+	seen.Await(t, EventHandshakeSucceeded)
 	must(t, first.Close())
-	seen.await(t, EventHandshakeSucceeded) // of the one that was refused, and tries again
+	seen.Await(t, EventHandshakeSucceeded) // of the one that was refused, and tries again
 }

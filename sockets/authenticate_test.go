@@ -18,7 +18,7 @@ func TestAuthenticateSlowly(t *testing.T) {
 	asked := make(chan context.Context, 1)
 	seen := newEvents()
 	router := bind(t, NewRouter, Options{
-		Monitor: seen.tell,
+		Monitor: seen.Tell,
 		Security: Security{PlainServer: true, ZAPDomain: "domain", Authenticate: func(ctx context.Context, r AuthRequest) (User, error) {
 			if r.Username() == "quick" {
 				return User{ID: r.Username()}, nil
@@ -42,7 +42,7 @@ func TestAuthenticateSlowly(t *testing.T) {
 	must(t, quick.Send(ctx, []byte("x")))
 	_, err := router.Recv(ctx)
 	must(t, err)
-	if user := seen.await(t, EventHandshakeSucceeded).Peer.UserID(); user != "quick" {
+	if user := seen.Await(t, EventHandshakeSucceeded).Peer.UserID(); user != "quick" {
 		t.Errorf("%q was let in", user)
 	}
 	within(t, "Close", func() { must(t, router.Close()) })
@@ -57,16 +57,16 @@ func TestAuthenticateTimeout(t *testing.T) {
 	seen := newEvents()
 	release := make(chan struct{})
 	router := bind(t, NewRouter, Options{
-		Monitor: seen.tell, HandshakeTimeout: 50 * time.Millisecond,
+		Monitor: seen.Tell, HandshakeTimeout: 50 * time.Millisecond,
 		// It does not even mind its context.
 		Security: Security{Authenticate: func(context.Context, AuthRequest) (User, error) { <-release; return User{}, nil }},
 	})
 	r := dialRaw(t, router.LastEndpoint())
-	_, _ = r.conn.Write(greeting(1)) // it may be late already
-	if e := seen.await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
+	_, _ = r.Conn.Write(greeting(1)) // it may be late already
+	if e := seen.Await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
 		t.Errorf("%v", e.Err)
 	}
-	r.ended()
+	r.Ended()
 	close(release)
 }
 

@@ -280,7 +280,7 @@ func TestNoLinger(t *testing.T) {
 		if took := time.Since(start); took < linger {
 			t.Errorf("it gave up after %v", took)
 		}
-		n, _ := io.Copy(io.Discard, r.in)
+		n, _ := io.Copy(io.Discard, r.In)
 		if n >= int64(len(plug)) {
 			t.Errorf("%d bytes came", n)
 		}
@@ -310,7 +310,7 @@ func TestCloseAtAnyTime(t *testing.T) {
 			must(t, sub.Connect(pub.LastEndpoint()))
 			subs = append(subs, sub)
 		}
-		dialRaw(t, pub.LastEndpoint()).send(greeting(1)[:i%64])
+		dialRaw(t, pub.LastEndpoint()).Send(greeting(1)[:i%64])
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			for pub.Send(ctx, []byte("x")) == nil {
@@ -358,11 +358,11 @@ func TestCloseWithLentBatch(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	router := bind(t, NewRouter, Options{})
-	r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
-	r.send(wire("mine"))
+	r := dialRaw(t, router.LastEndpoint()).Greet("DEALER", nil)
+	r.Send(wire("mine"))
 	var b Batch
 	must(t, router.RecvBatch(ctx, &b))
-	r.send(wire("never taken"))
+	r.Send(wire("never taken"))
 	must(t, router.Close())
 	if fmt.Sprint(bodies(&b)) != "[mine]" {
 		t.Errorf("%q", bodies(&b))

@@ -14,9 +14,9 @@ func TestLibzmq_conflate(t *testing.T) {
 		t.Parallel()
 		ctx := testContext(t)
 		pull := bind(t, NewPull, Options{Conflate: true, RecvHWM: 1})
-		r := dialRaw(t, pull.LastEndpoint()).greet("PUSH", nil)
+		r := dialRaw(t, pull.LastEndpoint()).Greet("PUSH", nil)
 		for i := range 100 {
-			r.send(wire(fmt.Sprint(i), "two frames"))
+			r.Send(wire(fmt.Sprint(i), "two frames"))
 		}
 		eventually(t, "all have come", func() bool {
 			peers := pull.Peers()
@@ -57,8 +57,8 @@ func TestLibzmq_conflate(t *testing.T) {
 		if l.Retained.Load() != 0 {
 			t.Error("something was lent")
 		}
-		r := accept().greet("PULL", nil)
-		if m := r.message(); fmt.Sprint(texts(m)) != "[last  one]" {
+		r := accept().Greet("PULL", nil)
+		if m := r.Message(); fmt.Sprint(texts(m)) != "[last  one]" {
 			t.Errorf("%q", m)
 		}
 	})
@@ -66,8 +66,8 @@ func TestLibzmq_conflate(t *testing.T) {
 		t.Parallel()
 		ctx := testContext(t)
 		pub := bind(t, NewPub, Options{Conflate: true, SendHWM: 1, FullPolicy: PolicyDisconnect, Linger: LingerNone})
-		r := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
-		r.send(wire("\x01"))
+		r := dialRaw(t, pub.LastEndpoint()).Greet("SUB", nil)
+		r.Send(wire("\x01"))
 		must(t, pub.WaitSubscribers(ctx, "", 1))
 		must(t, pub.Send(ctx, plug))
 		for i := range 1000 {
@@ -75,7 +75,7 @@ func TestLibzmq_conflate(t *testing.T) {
 		}
 		next := -1
 		for next < 999 {
-			m := r.message()
+			m := r.Message()
 			if len(m[0]) == len(plug) {
 				continue
 			}

@@ -19,27 +19,27 @@ func TestConnEnd(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	router := bind(t, NewRouter, Options{Monitor: seen.tell})
+	router := bind(t, NewRouter, Options{Monitor: seen.Tell})
 	const rounds = 300
 	for i := range rounds {
 		r := dialRaw(t, router.LastEndpoint())
 		if i%2 == 0 {
-			r.send(append(append(greeting(1), ready("DEALER", nil)...), wire(fmt.Sprint(i))...))
+			r.Send(append(append(greeting(1), ready("DEALER", nil)...), wire(fmt.Sprint(i))...))
 		} else {
 			// In the middle of traffic: the reader is already waiting.
-			r.greet("DEALER", nil).sync()
-			r.send(wire(fmt.Sprint(i)))
+			r.Greet("DEALER", nil).Sync()
+			r.Send(wire(fmt.Sprint(i)))
 		}
-		must(t, r.conn.(*net.TCPConn).CloseWrite())
+		must(t, r.Conn.(*net.TCPConn).CloseWrite())
 		m, err := router.Recv(ctx)
 		must(t, err)
 		if string(m[1]) != fmt.Sprint(i) {
 			t.Fatalf("%q instead of %d", m[1], i)
 		}
-		if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, io.EOF) {
+		if e := seen.Await(t, EventDisconnected); !errors.Is(e.Err, io.EOF) {
 			t.Fatalf("round %d: disconnected for %v", i, e.Err)
 		}
-		r.ended()
+		r.Ended()
 	}
 }
 
@@ -54,18 +54,18 @@ func TestConnCloseWaitsForNobody(t *testing.T) {
 		"Close":           func(router *Router, _ *Peer, _ *raw) { must(t, router.Close()) },
 		"the writer": func(router *Router, peer *Peer, r *raw) {
 			// The peer resets the connection, and the writer learns of it.
-			must(t, r.conn.(*net.TCPConn).SetLinger(0))
-			r.conn.Close()
+			must(t, r.Conn.(*net.TCPConn).SetLinger(0))
+			r.Conn.Close()
 			_ = router.SendTo(testContext(t), peer, []byte("x"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			seen := newEvents()
-			router := bind(t, NewRouter, Options{RecvHWM: 1, Linger: LingerNone, Monitor: seen.tell})
-			r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
-			peer := seen.await(t, EventHandshakeSucceeded).Peer
-			r.send(wire("1"), wire("2"), wire("3"))
+			router := bind(t, NewRouter, Options{RecvHWM: 1, Linger: LingerNone, Monitor: seen.Tell})
+			r := dialRaw(t, router.LastEndpoint()).Greet("DEALER", nil)
+			peer := seen.Await(t, EventHandshakeSucceeded).Peer
+			r.Send(wire("1"), wire("2"), wire("3"))
 			eventually(t, "the reader waits", func() bool {
 				_, _, waiting := router.core.In.Look(&peer.engine().Pipe().In)
 				return waiting > 0
@@ -74,7 +74,7 @@ func TestConnCloseWaitsForNobody(t *testing.T) {
 			if name == "Close" {
 				return // of which the monitor is not told
 			}
-			e := seen.await(t, EventDisconnected)
+			e := seen.Await(t, EventDisconnected)
 			var typed *PeerError
 			if !errors.As(e.Err, &typed) || typed.Remote != e.Remote || e.Peer != peer {
 				t.Errorf("%+v", e)
@@ -93,7 +93,7 @@ func TestDisconnectInPrepare(t *testing.T) {
 	ctx := testContext(t)
 	bad := errors.New("bad message")
 	seen := newEvents()
-	router := open(t, NewRouter, Options{Monitor: seen.tell})
+	router := open(t, NewRouter, Options{Monitor: seen.Tell})
 	hooks.Prepare(router, func(b *hooks.Batch) {
 		for i, s := range b.Spans() {
 			if body, _ := b.Message(i).Next(); string(body) == "bad" {
@@ -105,10 +105,10 @@ func TestDisconnectInPrepare(t *testing.T) {
 		}
 	})
 	must(t, router.Bind(ctx, freePort(t)))
-	r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
-	r.send(append(append(wire("good"), wire("bad")...), wire("after")...))
-	r.ended()
-	if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, bad) {
+	r := dialRaw(t, router.LastEndpoint()).Greet("DEALER", nil)
+	r.Send(append(append(wire("good"), wire("bad")...), wire("after")...))
+	r.Ended()
+	if e := seen.Await(t, EventDisconnected); !errors.Is(e.Err, bad) {
 		t.Errorf("disconnected for %v", e.Err)
 	}
 	var b Batch
@@ -129,10 +129,10 @@ func TestSlowSubscriberHoldsMutex(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			// It subscribes without end, reads nothing, and is soon too slow.
-			r := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
+			r := dialRaw(t, pub.LastEndpoint()).Greet("SUB", nil)
 			for i := 0; ; i++ {
 				topic := zmtp.AppendSubscribe(nil, fmt.Append(nil, i%100))
-				if _, err := r.conn.Write(zmtp.AppendCancel(topic, fmt.Append(nil, i%100))); err != nil {
+				if _, err := r.Conn.Write(zmtp.AppendCancel(topic, fmt.Append(nil, i%100))); err != nil {
 					return
 				}
 			}
@@ -160,26 +160,26 @@ func TestSlowSubscriberHoldsMutex(t *testing.T) {
 func TestPingTTL(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
-	router := bind(t, NewRouter, Options{Monitor: seen.tell})
-	r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
+	router := bind(t, NewRouter, Options{Monitor: seen.Tell})
+	r := dialRaw(t, router.LastEndpoint()).Greet("DEALER", nil)
 	// Bytes behind a PING lift its bound: this peer stays.
-	quiet := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
-	quiet.send(append(zmtp.AppendPing(nil, 1, nil), wire("x")...)) // together, for we may be slow
-	talks := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
+	quiet := dialRaw(t, router.LastEndpoint()).Greet("DEALER", nil)
+	quiet.Send(append(zmtp.AppendPing(nil, 1, nil), wire("x")...)) // together, for we may be slow
+	talks := dialRaw(t, router.LastEndpoint()).Greet("DEALER", nil)
 	for range 5 {
-		talks.send(zmtp.AppendPing(nil, 9999, nil))
-		talks.command()
-		talks.sync()
+		talks.Send(zmtp.AppendPing(nil, 9999, nil))
+		talks.Command()
+		talks.Sync()
 	}
-	r.send(zmtp.AppendPing(nil, 9999, []byte("bound")))
-	if name, data := r.command(); name != "PONG" || data != "bound" {
+	r.Send(zmtp.AppendPing(nil, 9999, []byte("bound")))
+	if name, data := r.Command(); name != "PONG" || data != "bound" {
 		t.Errorf("%s %q", name, data)
 	}
 	start := time.Now()
-	r.send(zmtp.AppendPing(nil, 2, nil)) // an earlier end takes the place of a later one
-	r.ended()
-	if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) || time.Since(start) < 200*time.Millisecond {
+	r.Send(zmtp.AppendPing(nil, 2, nil)) // an earlier end takes the place of a later one
+	r.Ended()
+	if e := seen.Await(t, EventDisconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) || time.Since(start) < 200*time.Millisecond {
 		t.Errorf("disconnected after %v for %v", time.Since(start), e.Err)
 	}
-	quiet.sync()
+	quiet.Sync()
 }

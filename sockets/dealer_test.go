@@ -97,30 +97,30 @@ func TestDealerAccepted(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	dealer := bind(t, NewDealer, Options{Monitor: seen.tell})
+	dealer := bind(t, NewDealer, Options{Monitor: seen.Tell})
 	result := make(chan error)
 	go func() { result <- dealer.Send(ctx, []byte("first")) }() // waits for a peer
-	a := dialRaw(t, dealer.LastEndpoint()).greet("DEALER", nil)
+	a := dialRaw(t, dealer.LastEndpoint()).Greet("DEALER", nil)
 	must(t, <-result)
-	if m := a.message(); string(m[0]) != "first" {
+	if m := a.Message(); string(m[0]) != "first" {
 		t.Errorf("%q", m)
 	}
-	b := dialRaw(t, dealer.LastEndpoint()).greet("REP", nil)
-	b.sync()
+	b := dialRaw(t, dealer.LastEndpoint()).Greet("REP", nil)
+	b.Sync()
 	for range 10 {
 		must(t, dealer.Send(ctx, []byte("x")))
 	}
 	for range 5 {
-		a.message()
-		b.message()
+		a.Message()
+		b.Message()
 	}
-	a.conn.Close()
-	seen.await(t, EventDisconnected)
+	a.Conn.Close()
+	seen.Await(t, EventDisconnected)
 	for range 5 {
 		must(t, dealer.Send(ctx, []byte("y")))
-		b.message()
+		b.Message()
 	}
-	b.send(wire("to", "the", "dealer"))
+	b.Send(wire("to", "the", "dealer"))
 	m, err := dealer.Recv(ctx)
 	must(t, err)
 	if fmt.Sprint(texts(m)) != "[to the dealer]" {
@@ -159,16 +159,16 @@ func TestDealerReconnect(t *testing.T) {
 	const rounds = 20
 	next, lost := 0, 0
 	for round := range rounds {
-		r := accept().greet("ROUTER", nil)
+		r := accept().Greet("ROUTER", nil)
 		if round == rounds-1 {
 			close(stop)
 		}
 		for n := 0; ; n++ {
 			if n > round && round < rounds-1 {
-				r.conn.Close() // most likely in the middle of a message
+				r.Conn.Close() // most likely in the middle of a message
 				break
 			}
-			m := r.message()
+			m := r.Message()
 			i, err := strconv.Atoi(string(m[0]))
 			must(t, err)
 			if i < next {
@@ -197,29 +197,29 @@ func TestDealerUnsent(t *testing.T) {
 	ctx := testContext(t)
 	endpoint, accept := listenRaw(t)
 	seen := newEvents()
-	dealer := open(t, NewDealer, quick(Options{SendHWM: 100, Monitor: seen.tell}))
+	dealer := open(t, NewDealer, quick(Options{SendHWM: 100, Monitor: seen.Tell}))
 	must(t, dealer.Connect(endpoint))
-	first := accept().greet("ROUTER", nil)
-	seen.await(t, EventHandshakeSucceeded)
+	first := accept().Greet("ROUTER", nil)
+	seen.Await(t, EventHandshakeSucceeded)
 	must(t, dealer.Send(ctx, plug))
 	eventually(t, "the plug is taken", func() bool { return dealer.Peers()[0].QueuedMessages == 0 })
-	first.begun()
+	first.Begun()
 	for i := range 50 {
 		must(t, dealer.Send(ctx, fmt.Append(nil, i)))
 	}
-	first.conn.Close()
-	seen.await(t, EventDisconnected)
+	first.Conn.Close()
+	seen.Await(t, EventDisconnected)
 	// Meanwhile unconnected, between the two.
 	for i := range 25 {
 		must(t, dealer.Send(ctx, fmt.Append(nil, 50+i)))
 	}
-	second := accept().greet("ROUTER", nil)
+	second := accept().Greet("ROUTER", nil)
 	for i := range 75 {
-		if m := second.message(); string(m[0]) != fmt.Sprint(i) {
+		if m := second.Message(); string(m[0]) != fmt.Sprint(i) {
 			t.Fatalf("%q instead of %d", m[0], i)
 		}
 	}
-	second.sync() // the plug does not come again
+	second.Sync() // the plug does not come again
 }
 
 // TestDealerFairQueue: messages are received from all peers in turn.
@@ -229,9 +229,9 @@ func TestDealerFairQueue(t *testing.T) {
 	dealer := bind(t, NewDealer, Options{RecvHWM: 5})
 	const peers, each = 4, 5
 	for i := range peers {
-		r := dialRaw(t, dealer.LastEndpoint()).greet("ROUTER", nil)
+		r := dialRaw(t, dealer.LastEndpoint()).Greet("ROUTER", nil)
 		for range each {
-			r.send(wire(fmt.Sprint(i)))
+			r.Send(wire(fmt.Sprint(i)))
 		}
 	}
 	eventually(t, "all have sent", func() bool {

@@ -106,7 +106,7 @@ func (s *scarce) opens() {
 // too: until then it may have to give way to the next one.
 func (s *scarce) arrives(endpoint string) (*raw, bool) {
 	r := dialRaw(s.t, endpoint)
-	return r, r.tryGreet("DEALER", nil) == nil && r.trySync() == nil
+	return r, r.TryGreet("DEALER", nil) == nil && r.TrySync() == nil
 }
 
 // TestConnectionsLeaveDescriptorsToFiles: peers that connect until no more are accepted
@@ -141,7 +141,7 @@ func TestConnectionsLeaveDescriptorsToFiles(t *testing.T) {
 	}
 	s.opens()
 	for _, r := range all {
-		r.conn.Close()
+		r.Conn.Close()
 	}
 	eventually(t, "peers are accepted again", func() bool {
 		_, ok := s.arrives(s.busy)

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"clustermap/internal/testenv"
 	"clustermap/zmtp"
 )
 
@@ -19,39 +18,23 @@ func quick(o Options) Options {
 	return o
 }
 
-// freePort returns an endpoint at which nothing listens, and which is the test's own.
-func freePort(t testing.TB) string {
-	t.Helper()
-	return fmt.Sprintf("tcp://127.0.0.1:%d", testenv.FreePort(t))
-}
-
-// sourcePort returns a port to connect from. Another process may take it for a while,
-// so a socket must try again.
-func sourcePort(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer l.Close()
-	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
-}
-
 // TestConnectBeforeBind: a socket tries to connect, with back-off, until the other
 // side is bound.
 func TestConnectBeforeBind(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	dealer := open(t, NewDealer, Options{ReconnectInterval: time.Millisecond, ReconnectIntervalMax: 4 * time.Millisecond, Monitor: seen.tell})
+	dealer := open(t, NewDealer, Options{ReconnectInterval: time.Millisecond, ReconnectIntervalMax: 4 * time.Millisecond, Monitor: seen.Tell})
 	endpoint := freePort(t)
 	must(t, dealer.Connect(endpoint))
 	if dealer.LastEndpoint() != endpoint {
 		t.Errorf("LastEndpoint %q", dealer.LastEndpoint())
 	}
 	for _, want := range []time.Duration{1, 2, 4, 4} {
-		if e := seen.await(t, EventConnectFailed); !errors.Is(e.Err, syscall.ECONNREFUSED) || e.Endpoint != endpoint {
+		if e := seen.Await(t, EventConnectFailed); !errors.Is(e.Err, syscall.ECONNREFUSED) || e.Endpoint != endpoint {
 			t.Errorf("%+v", e)
 		}
-		if e := seen.await(t, EventConnectRetried); e.Retry != want*time.Millisecond {
+		if e := seen.Await(t, EventConnectRetried); e.Retry != want*time.Millisecond {
 			t.Errorf("waits %v, want %v ms", e.Retry, want)
 		}
 	}
@@ -105,7 +88,7 @@ func TestConnectTwice(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	router := bind(t, NewRouter, Options{Monitor: seen.tell})
+	router := bind(t, NewRouter, Options{Monitor: seen.Tell})
 	dealer := open(t, NewDealer, Options{})
 	for range 3 {
 		must(t, dealer.Connect(router.LastEndpoint()))
@@ -121,7 +104,7 @@ func TestConnectTwice(t *testing.T) {
 		if err := dealer.Disconnect(router.LastEndpoint()); !errors.Is(err, ErrNotConnected) {
 			t.Errorf("Disconnect again: %v", err)
 		}
-		seen.await(t, EventDisconnected)
+		seen.Await(t, EventDisconnected)
 		must(t, dealer.Connect(router.LastEndpoint()))
 		must(t, dealer.Send(ctx, []byte("y")))
 		_, err = router.Recv(ctx)
@@ -224,13 +207,13 @@ func TestReconnect(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	dealer := open(t, NewDealer, quick(Options{Identity: []byte("me"), Monitor: seen.tell}))
+	dealer := open(t, NewDealer, quick(Options{Identity: []byte("me"), Monitor: seen.Tell}))
 	endpoint := freePort(t)
 	must(t, dealer.Connect(endpoint))
 	for i := range 5 {
 		router := open(t, NewRouter, Options{})
 		must(t, router.Bind(ctx, endpoint))
-		seen.await(t, EventHandshakeSucceeded)
+		seen.Await(t, EventHandshakeSucceeded)
 		must(t, dealer.Send(ctx, fmt.Append(nil, i)))
 		m, err := router.Recv(ctx)
 		must(t, err)
@@ -241,8 +224,8 @@ func TestReconnect(t *testing.T) {
 		_, err = dealer.Recv(ctx)
 		must(t, err)
 		must(t, router.Close())
-		seen.await(t, EventDisconnected)
-		seen.await(t, EventConnectRetried)
+		seen.Await(t, EventDisconnected)
+		seen.Await(t, EventConnectRetried)
 	}
 }
 
@@ -267,23 +250,23 @@ func TestConnectGivesUp(t *testing.T) {
 			ctx := testContext(t)
 			endpoint, accept := listenRaw(t)
 			seen := newEvents()
-			dealer := open(t, NewDealer, quick(Options{Monitor: seen.tell, ReconnectStop: ReconnectStopOnProtocolError}))
+			dealer := open(t, NewDealer, quick(Options{Monitor: seen.Tell, ReconnectStop: ReconnectStopOnProtocolError}))
 			must(t, dealer.Connect(endpoint))
 			must(t, dealer.Send(ctx, []byte("lost")))
 			r := accept()
-			r.send(c.says...)
-			r.ended()
+			r.Send(c.says...)
+			r.Ended()
 			eventually(t, "it is given up", func() bool { return len(dealer.Peers()) == 0 })
 			kind := EventHandshakeFailed
 			if name == "garbage later" {
 				kind = EventDisconnected
 			}
-			e := seen.await(t, kind)
+			e := seen.Await(t, kind)
 			var typed *zmtp.ProtocolError
 			if !errors.Is(e.Err, c.want) || !errors.As(e.Err, &typed) {
 				t.Errorf("%v, want %v", e.Err, c.want)
 			}
-			if n := seen.count(EventConnectRetried); n != 0 {
+			if n := seen.Count(EventConnectRetried); n != 0 {
 				t.Errorf("it was to be dialled again %d times", n)
 			}
 			if err := dealer.Disconnect(endpoint); !errors.Is(err, ErrNotConnected) {
@@ -291,8 +274,8 @@ func TestConnectGivesUp(t *testing.T) {
 			}
 			must(t, dealer.Connect(endpoint))
 			must(t, dealer.Send(ctx, []byte("now")))
-			r = accept().greet("ROUTER", nil)
-			if m := r.message(); string(m[0]) != "now" {
+			r = accept().Greet("ROUTER", nil)
+			if m := r.Message(); string(m[0]) != "now" {
 				t.Errorf("%q", m)
 			}
 		})
@@ -304,31 +287,31 @@ func TestConnectGivesUp(t *testing.T) {
 func TestConnectTriesAgain(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(r *raw){
-		"closes at once":     func(r *raw) { r.conn.Close() },
-		"closes in greeting": func(r *raw) { r.send(greeting(1)[:20]); r.conn.Close() },
-		"closes in READY":    func(r *raw) { r.send(greeting(1), ready("ROUTER", nil)[:10]); r.conn.Close() },
+		"closes at once":     func(r *raw) { r.Conn.Close() },
+		"closes in greeting": func(r *raw) { r.Send(greeting(1)[:20]); r.Conn.Close() },
+		"closes in READY":    func(r *raw) { r.Send(greeting(1), ready("ROUTER", nil)[:10]); r.Conn.Close() },
 		"resets in READY": func(r *raw) {
-			r.send(greeting(1))
-			_ = r.conn.(*net.TCPConn).SetLinger(0)
-			r.conn.Close()
+			r.Send(greeting(1))
+			_ = r.Conn.(*net.TCPConn).SetLinger(0)
+			r.Conn.Close()
 		},
-		"is silent":    func(r *raw) { r.ended() },
-		"closes later": func(r *raw) { r.greet("ROUTER", nil); r.conn.Close() },
+		"is silent":    func(r *raw) { r.Ended() },
+		"closes later": func(r *raw) { r.Greet("ROUTER", nil); r.Conn.Close() },
 		"resets later": func(r *raw) {
-			r.greet("ROUTER", nil)
-			_ = r.conn.(*net.TCPConn).SetLinger(0)
-			r.conn.Close()
+			r.Greet("ROUTER", nil)
+			_ = r.Conn.(*net.TCPConn).SetLinger(0)
+			r.Conn.Close()
 		},
 		"ends in a frame": func(r *raw) {
-			r.greet("ROUTER", nil).send([]byte{zmtp.FlagLong, 0, 0, 0, 0, 0, 1, 0, 0, 1, 2, 3})
-			r.conn.Close()
+			r.Greet("ROUTER", nil).Send([]byte{zmtp.FlagLong, 0, 0, 0, 0, 0, 1, 0, 0, 1, 2, 3})
+			r.Conn.Close()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			endpoint, accept := listenRaw(t)
 			seen := newEvents()
-			o := quick(Options{Linger: LingerNone, Monitor: seen.tell})
+			o := quick(Options{Linger: LingerNone, Monitor: seen.Tell})
 			if name == "is silent" {
 				o.HandshakeTimeout = 100 * time.Millisecond
 			}
@@ -336,10 +319,10 @@ func TestConnectTriesAgain(t *testing.T) {
 			must(t, dealer.Connect(endpoint))
 			for range 3 {
 				spoil(accept())
-				seen.await(t, EventConnectRetried)
+				seen.Await(t, EventConnectRetried)
 			}
 			r := accept()
-			for r.tryGreet("ROUTER", nil) != nil || r.trySync() != nil {
+			for r.TryGreet("ROUTER", nil) != nil || r.TrySync() != nil {
 				r = accept() // on a busy machine one of us may have been too slow
 			}
 		})
@@ -351,18 +334,18 @@ func TestNoReconnect(t *testing.T) {
 	t.Parallel()
 	for _, refused := range []bool{false, true} {
 		seen := newEvents()
-		dealer := open(t, NewDealer, Options{ReconnectInterval: -1, Linger: LingerNone, Monitor: seen.tell})
+		dealer := open(t, NewDealer, Options{ReconnectInterval: -1, Linger: LingerNone, Monitor: seen.Tell})
 		if refused {
 			must(t, dealer.Connect(freePort(t)))
-			seen.await(t, EventConnectFailed)
+			seen.Await(t, EventConnectFailed)
 		} else {
 			endpoint, accept := listenRaw(t)
 			must(t, dealer.Connect(endpoint))
-			accept().greet("ROUTER", nil).conn.Close()
-			seen.await(t, EventDisconnected)
+			accept().Greet("ROUTER", nil).Conn.Close()
+			seen.Await(t, EventDisconnected)
 		}
 		eventually(t, "it is forgotten", func() bool { return len(dealer.Peers()) == 0 })
-		if n := seen.count(EventConnectRetried); n != 0 {
+		if n := seen.Count(EventConnectRetried); n != 0 {
 			t.Errorf("%d retries", n)
 		}
 	}

@@ -40,7 +40,7 @@ func TestLibzmq_socks(t *testing.T) {
 	} {
 		// One after another: the PUSH divides its messages among its peers.
 		seen := newEvents()
-		c.o.Monitor = seen.tell
+		c.o.Monitor = seen.Tell
 		if c.late {
 			c.proxy.address = strings.TrimPrefix(freePort(t), "tcp://")
 			c.o.SOCKSProxy = c.proxy.address
@@ -53,7 +53,7 @@ func TestLibzmq_socks(t *testing.T) {
 		}
 		must(t, pull.Connect("tcp://"+c.endpoint))
 		if c.late {
-			if e := seen.await(t, EventConnectFailed); !errors.Is(e.Err, syscall.ECONNREFUSED) {
+			if e := seen.Await(t, EventConnectFailed); !errors.Is(e.Err, syscall.ECONNREFUSED) {
 				t.Errorf("%s: %+v", name, e)
 			}
 			startProxy(t, c.proxy)

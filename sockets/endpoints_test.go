@@ -65,7 +65,7 @@ func TestEndpointsInproc(t *testing.T) {
 	ctx := testContext(t)
 	names := &Inproc{}
 	seen := newEvents()
-	push := open(t, NewPush, Options{Inproc: names, Monitor: seen.tell})
+	push := open(t, NewPush, Options{Inproc: names, Monitor: seen.Tell})
 	must(t, push.Connect("inproc://name"))
 	if e := onlyEndpoint(t, push); e != (EndpointStatus{Endpoint: "inproc://name", State: EndpointWaiting}) {
 		t.Errorf("%+v", e)
@@ -79,7 +79,7 @@ func TestEndpointsInproc(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	must(t, pull.Close())
-	if e := seen.await(t, EventAbandoned); e.Endpoint != "inproc://name" || e.Err == nil {
+	if e := seen.Await(t, EventAbandoned); e.Endpoint != "inproc://name" || e.Err == nil {
 		t.Errorf("%+v", e)
 	}
 	if all := push.Endpoints(); len(all) != 0 {
@@ -89,7 +89,7 @@ func TestEndpointsInproc(t *testing.T) {
 	rep := open(t, NewRep, Options{Inproc: names})
 	must(t, rep.Bind(ctx, "inproc://name"))
 	must(t, push.Connect("inproc://name"))
-	if e := seen.await(t, EventAbandoned); e.Err == nil {
+	if e := seen.Await(t, EventAbandoned); e.Err == nil {
 		t.Errorf("%+v", e)
 	}
 }
@@ -148,7 +148,7 @@ func TestAbandoned(t *testing.T) {
 	}
 	// Disconnect and Close are not reported.
 	seen := newEvents()
-	push := open(t, NewPush, Options{Monitor: seen.tell})
+	push := open(t, NewPush, Options{Monitor: seen.Tell})
 	must(t, push.Connect(refusing))
 	must(t, push.Disconnect(refusing))
 	pull := bind(t, NewPull, Options{})
@@ -156,7 +156,7 @@ func TestAbandoned(t *testing.T) {
 	must(t, push.WaitPeers(ctx, 1))
 	must(t, push.Connect(refusing))
 	must(t, push.Close())
-	if n := seen.count(EventAbandoned); n != 0 {
+	if n := seen.Count(EventAbandoned); n != 0 {
 		t.Errorf("%d reports", n)
 	}
 }

@@ -72,10 +72,10 @@ func TestMonitorBindFailed(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	router := bind(t, NewRouter, Options{Monitor: seen.tell})
+	router := bind(t, NewRouter, Options{Monitor: seen.Tell})
 	endpoint := router.LastEndpoint()
 	err := router.Bind(ctx, endpoint)
-	e := seen.await(t, EventBindFailed)
+	e := seen.Await(t, EventBindFailed)
 	if err == nil || !errors.Is(e.Err, err) || e.Endpoint != endpoint {
 		t.Errorf("%+v, Bind returned %v", e, err)
 	}
@@ -83,8 +83,8 @@ func TestMonitorBindFailed(t *testing.T) {
 		t.Errorf("%#x %d", number, value)
 	}
 	// A fault in the text is reported to the caller only.
-	if router.Bind(ctx, "tcp://nonsense") == nil || seen.count(EventBindFailed) != 1 {
-		t.Errorf("%d events", seen.count(EventBindFailed))
+	if router.Bind(ctx, "tcp://nonsense") == nil || seen.Count(EventBindFailed) != 1 {
+		t.Errorf("%d events", seen.Count(EventBindFailed))
 	}
 }
 
@@ -96,29 +96,29 @@ func TestMonitorCloseFailed(t *testing.T) {
 		t.Skip("ipc has other errors on this system")
 	}
 	seen := newEvents()
-	router := open(t, NewRouter, Options{Monitor: seen.tell})
+	router := open(t, NewRouter, Options{Monitor: seen.Tell})
 	must(t, router.Bind(testContext(t), "ipc://*"))
 	endpoint := router.LastEndpoint()
 	dir := filepath.Dir(strings.TrimPrefix(endpoint, "ipc://"))
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	must(t, os.WriteFile(filepath.Join(dir, "other"), nil, 0o600))
 	must(t, router.Unbind(endpoint))
-	e := seen.await(t, EventCloseFailed)
+	e := seen.Await(t, EventCloseFailed)
 	if _, value := e.Code(); e.Endpoint != endpoint || e.Err == nil || value == 0 {
 		t.Errorf("%+v", e)
 	}
-	seen.await(t, EventListenerClosed)
+	seen.Await(t, EventListenerClosed)
 }
 
 // TestMonitorRetries: Event.Retry is the actual wait.
 func TestMonitorRetries(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
-	dealer := open(t, NewDealer, Options{Monitor: seen.tell, Linger: LingerNone, ReconnectInterval: 2 * time.Millisecond, ReconnectIntervalMax: 5 * time.Millisecond})
+	dealer := open(t, NewDealer, Options{Monitor: seen.Tell, Linger: LingerNone, ReconnectInterval: 2 * time.Millisecond, ReconnectIntervalMax: 5 * time.Millisecond})
 	endpoint := freePort(t)
 	must(t, dealer.Connect(endpoint))
 	for _, want := range []time.Duration{2, 4, 5, 5} {
-		d, f, r := seen.await(t, EventConnectDelayed), seen.await(t, EventConnectFailed), seen.await(t, EventConnectRetried)
+		d, f, r := seen.Await(t, EventConnectDelayed), seen.Await(t, EventConnectFailed), seen.Await(t, EventConnectRetried)
 		if d.Endpoint != endpoint || d.Err != nil || f.Endpoint != endpoint || f.Err == nil || r.Retry != want*time.Millisecond {
 			t.Errorf("%+v %+v %+v, want a wait of %v ms", d, f, r, want)
 		}
@@ -129,8 +129,8 @@ func TestMonitorRetries(t *testing.T) {
 func TestMonitorFailures(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
-	patient := bind(t, NewRouter, Options{Monitor: seen.tell})
-	hasty := bind(t, NewRouter, Options{Monitor: seen.tell, HandshakeTimeout: time.Millisecond})
+	patient := bind(t, NewRouter, Options{Monitor: seen.Tell})
+	hasty := bind(t, NewRouter, Options{Monitor: seen.Tell, HandshakeTimeout: time.Millisecond})
 	for _, c := range []struct {
 		name string
 		says []byte
@@ -149,11 +149,11 @@ func TestMonitorFailures(t *testing.T) {
 			router = hasty
 		}
 		r := dialRaw(t, router.LastEndpoint())
-		r.send(c.says)
+		r.Send(c.says)
 		if c.gone {
-			must(t, r.conn.(*net.TCPConn).CloseWrite())
+			must(t, r.Conn.(*net.TCPConn).CloseWrite())
 		}
-		e := seen.await(t, EventHandshakeFailed)
+		e := seen.Await(t, EventHandshakeFailed)
 		if _, value := e.Code(); e.Failure() != c.want || value != c.code {
 			t.Errorf("%s: %+v: %v %#x", c.name, e, e.Failure(), value)
 		}
@@ -164,14 +164,14 @@ func TestMonitorFailures(t *testing.T) {
 func TestMonitorStopped(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
-	router := bind(t, NewRouter, Options{Monitor: seen.tell, Linger: LingerNone})
-	dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
+	router := bind(t, NewRouter, Options{Monitor: seen.Tell, Linger: LingerNone})
+	dialRaw(t, router.LastEndpoint()).Greet("DEALER", nil)
 	dialRaw(t, router.LastEndpoint()) // in its handshake
 	must(t, router.Connect(freePort(t)))
-	seen.await(t, EventHandshakeSucceeded)
+	seen.Await(t, EventHandshakeSucceeded)
 	must(t, router.Close())
 	must(t, router.Close())
-	if kinds := seen.told(); kinds[len(kinds)-1] != EventMonitorStopped || seen.count(EventMonitorStopped) != 1 {
+	if kinds := seen.Kinds(); kinds[len(kinds)-1] != EventMonitorStopped || seen.Count(EventMonitorStopped) != 1 {
 		t.Errorf("%v", kinds)
 	}
 }
@@ -182,8 +182,8 @@ func TestMonitorChan(t *testing.T) {
 	t.Parallel()
 	m := NewMonitorChan(64)
 	router := bind(t, NewRouter, Options{Monitor: m.Tell, Linger: LingerNone})
-	r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
-	r.sync()
+	r := dialRaw(t, router.LastEndpoint()).Greet("DEALER", nil)
+	r.Sync()
 	must(t, router.Close())
 	var kinds []EventKind
 	for e := range m.Events() {
@@ -213,7 +213,7 @@ func TestMonitorChanFull(t *testing.T) {
 	works := honest(t, router, "honest")
 	works()
 	for range 10 {
-		dialRaw(t, router.LastEndpoint()).conn.Close()
+		dialRaw(t, router.LastEndpoint()).Conn.Close()
 	}
 	works()
 	eventually(t, "events are dropped", func() bool { return m.Dropped() >= 5 })

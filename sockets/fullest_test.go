@@ -27,12 +27,12 @@ func TestFullestOfThoseWhoRead(t *testing.T) {
 		must(t, pub.sendWire(ctx, wire, 1, nil))
 	}
 	eventually(t, "who does not read does not count", func() bool { return pub.Fullest() == 0 })
-	stops.conn.Close()
+	stops.Conn.Close()
 	eventually(t, "it has gone", func() bool { return len(pub.Peers()) == 0 })
 
-	r := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
-	r.send(zmtp.AppendSubscribe(nil, nil))
-	r.sync()
+	r := dialRaw(t, pub.LastEndpoint()).Greet("SUB", nil)
+	r.Send(zmtp.AppendSubscribe(nil, nil))
+	r.Sync()
 	must(t, pub.sendWire(ctx, zmtp.AppendMessage(nil, []byte("a"), plug), 1, nil))
 	eventually(t, "the writer is busy", func() bool { return pub.Peers()[0].QueuedMessages == 0 })
 	for range 40 {
@@ -41,8 +41,8 @@ func TestFullestOfThoseWhoRead(t *testing.T) {
 	b := make([]byte, 1<<20)
 	most := 0.0
 	eventually(t, "who reads counts", func() bool {
-		must(t, r.conn.SetReadDeadline(time.Now().Add(time.Minute)))
-		_, err := r.conn.Read(b)
+		must(t, r.Conn.SetReadDeadline(time.Now().Add(time.Minute)))
+		_, err := r.Conn.Read(b)
 		must(t, err)
 		time.Sleep(fullestWindow)
 		most = max(most, pub.Fullest())

@@ -21,8 +21,8 @@ func closesSlowly(t *testing.T, size, part int, pause time.Duration, o Options) 
 	must(t, err)
 	must(t, d.Connect(endpoint))
 	p := accept()
-	must(t, p.conn.(*net.TCPConn).SetReadBuffer(32<<10)) // so that most stays in our system
-	p.greet("ROUTER", nil)
+	must(t, p.Conn.(*net.TCPConn).SetReadBuffer(32<<10)) // so that most stays in our system
+	p.Greet("ROUTER", nil)
 	const piece = 16 << 10
 	want := 0
 	for want < size {
@@ -34,9 +34,9 @@ func closesSlowly(t *testing.T, size, part int, pause time.Duration, o Options) 
 	ping := zmtp.AppendCommand(nil, "PING", []byte{0, 0})
 	got := 0
 	for buffer := make([]byte, part); ; {
-		_, _ = p.conn.Write(ping) // it fails where the connection was reset, and then the count is too low
+		_, _ = p.Conn.Write(ping) // it fails where the connection was reset, and then the count is too low
 		time.Sleep(pause)
-		n, err := io.ReadAtLeast(p.in, buffer, 1)
+		n, err := io.ReadAtLeast(p.In, buffer, 1)
 		if got += n; err != nil {
 			break
 		}

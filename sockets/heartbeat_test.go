@@ -18,19 +18,19 @@ func TestHeartbeatOtherWork(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	o := Options{HeartbeatInterval: time.Millisecond, HeartbeatTimeout: hang, Monitor: seen.tell}
+	o := Options{HeartbeatInterval: time.Millisecond, HeartbeatTimeout: hang, Monitor: seen.Tell}
 	dealer := bind(t, NewDealer, o)
-	r := dialRaw(t, dealer.LastEndpoint()).greet("DEALER", nil)
+	r := dialRaw(t, dealer.LastEndpoint()).Greet("DEALER", nil)
 	pings := 0
 	for i := 0; pings < 20; i++ {
 		must(t, dealer.Send(ctx, []byte("from us"), make([]byte, i*100)))
 		for {
-			flags, body := r.frame()
+			flags, body := r.Frame()
 			if flags&zmtp.FlagCommand == 0 {
 				if string(body) != "from us" || flags != zmtp.FlagMore {
 					t.Fatalf("%x %q", flags, body)
 				}
-				r.frame()
+				r.Frame()
 				break
 			}
 			if string(body) != "\x04PING\x00\x00" {
@@ -38,7 +38,7 @@ func TestHeartbeatOtherWork(t *testing.T) {
 			}
 			pings++
 		}
-		r.send(wire("from it"))
+		r.Send(wire("from it"))
 		wants(t, dealer, "from it")
 	}
 }
@@ -47,15 +47,15 @@ func TestHeartbeatOtherWork(t *testing.T) {
 func TestPing(t *testing.T) {
 	t.Parallel()
 	router := bind(t, NewRouter, Options{})
-	r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
+	r := dialRaw(t, router.LastEndpoint()).Greet("DEALER", nil)
 	dialRaw(t, router.LastEndpoint()) // no handshake
 	eventually(t, "the peer is connected", func() bool { return router.Reads() > 0 })
 	router.Ping()
-	if flags, body := r.frame(); flags&zmtp.FlagCommand == 0 || string(body) != "\x04PING\x00\x00" {
+	if flags, body := r.Frame(); flags&zmtp.FlagCommand == 0 || string(body) != "\x04PING\x00\x00" {
 		t.Fatalf("%x %q", flags, body)
 	}
 	before := router.Reads()
-	r.send(zmtp.AppendPong(nil, nil))
+	r.Send(zmtp.AppendPong(nil, nil))
 	eventually(t, "the answer shows", func() bool { return router.Reads() != before })
 }
 
@@ -65,15 +65,15 @@ func TestHeartbeatBusyApplication(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	o := Options{HeartbeatInterval: 5 * time.Millisecond, HeartbeatTimeout: 15 * time.Millisecond, RecvHWM: 1, Monitor: seen.tell}
+	o := Options{HeartbeatInterval: 5 * time.Millisecond, HeartbeatTimeout: 15 * time.Millisecond, RecvHWM: 1, Monitor: seen.Tell}
 	dealer := bind(t, NewDealer, o)
 	r := dialRaw(t, dealer.LastEndpoint())
 	const count = 10
 	// All at once, so that the peer never is silent before its last message.
-	r.send(slices.Concat(greeting(1), ready("DEALER", nil), bytes.Repeat(wire("x"), count)))
-	r.greeted()
+	r.Send(slices.Concat(greeting(1), ready("DEALER", nil), bytes.Repeat(wire("x"), count)))
+	r.Greeted()
 	for range 20 {
-		if name, _ := r.command(); name != "PING" {
+		if name, _ := r.Command(); name != "PING" {
 			t.Fatal(name)
 		}
 	}
@@ -84,7 +84,7 @@ func TestHeartbeatBusyApplication(t *testing.T) {
 		_, err := dealer.Recv(ctx)
 		must(t, err)
 	}
-	if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) {
+	if e := seen.Await(t, EventDisconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) {
 		t.Errorf("%v", e.Err)
 	}
 }
@@ -94,10 +94,10 @@ func TestHeartbeatReconnects(t *testing.T) {
 	t.Parallel()
 	endpoint, accept := listenRaw(t)
 	seen := newEvents()
-	dialled(t, NewDealer, quick(Options{HeartbeatInterval: time.Millisecond, Monitor: seen.tell}), endpoint)
+	dialled(t, NewDealer, quick(Options{HeartbeatInterval: time.Millisecond, Monitor: seen.Tell}), endpoint)
 	for range 3 {
-		accept().greet("ROUTER", nil)
-		if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) {
+		accept().Greet("ROUTER", nil)
+		if e := seen.Await(t, EventDisconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) {
 			t.Errorf("%v", e.Err)
 		}
 	}
@@ -108,10 +108,10 @@ func TestHeartbeatReconnects(t *testing.T) {
 func TestHeartbeatOurs(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
-	o := Options{HeartbeatInterval: time.Millisecond, HeartbeatTimeout: hang, HeartbeatTTL: hang, Monitor: seen.tell}
+	o := Options{HeartbeatInterval: time.Millisecond, HeartbeatTimeout: hang, HeartbeatTTL: hang, Monitor: seen.Tell}
 	router := bind(t, NewRouter, o)
 	dealer := dialled(t, NewDealer, o, router.LastEndpoint())
-	peer := seen.await(t, EventHandshakeSucceeded).Peer
+	peer := seen.Await(t, EventHandshakeSucceeded).Peer
 	from := peer.engine().Reads()
 	eventually(t, "100 reads", func() bool { return peer.engine().Reads() >= from+200 })
 	if n := peer.engine().Conn().MessagesIn.Load() + peer.engine().Conn().MessagesOut.Load(); n != 0 {
@@ -125,10 +125,10 @@ func TestHeartbeatOurs(t *testing.T) {
 // TestAllocHeartbeat: heartbeats do not allocate.
 func TestAllocHeartbeat(t *testing.T) {
 	seen := newEvents()
-	o := Options{HeartbeatInterval: time.Millisecond, HeartbeatTimeout: hang, HeartbeatTTL: hang, Monitor: seen.tell}
+	o := Options{HeartbeatInterval: time.Millisecond, HeartbeatTimeout: hang, HeartbeatTTL: hang, Monitor: seen.Tell}
 	router := bind(t, NewRouter, o)
 	dialled(t, NewDealer, Options{}, router.LastEndpoint())
-	peer := seen.await(t, EventHandshakeSucceeded).Peer
+	peer := seen.Await(t, EventHandshakeSucceeded).Peer
 	beats := func(n uint64) {
 		for from := peer.engine().Reads(); peer.engine().Reads() < from+2*n; {
 			time.Sleep(100 * time.Microsecond)
@@ -147,13 +147,13 @@ func TestLibzmq_heartbeats(t *testing.T) {
 		t.Parallel()
 		// It is dropped after a PING, and only then.
 		seen := newEvents()
-		router := bind(t, NewRouter, Options{HeartbeatInterval: 20 * time.Millisecond, Monitor: seen.tell})
-		r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
-		if name, data := r.command(); name != "PING" || data != "\x00\x00" {
+		router := bind(t, NewRouter, Options{HeartbeatInterval: 20 * time.Millisecond, Monitor: seen.Tell})
+		r := dialRaw(t, router.LastEndpoint()).Greet("DEALER", nil)
+		if name, data := r.Command(); name != "PING" || data != "\x00\x00" {
 			t.Errorf("%s %q", name, data)
 		}
-		r.ended()
-		if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) {
+		r.Ended()
+		if e := seen.Await(t, EventDisconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) {
 			t.Errorf("%v", e.Err)
 		}
 	})
@@ -161,11 +161,11 @@ func TestLibzmq_heartbeats(t *testing.T) {
 		t.Parallel()
 		// It is echoed, but no more than 16 bytes.
 		router := bind(t, NewRouter, Options{})
-		r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
+		r := dialRaw(t, router.LastEndpoint()).Greet("DEALER", nil)
 		for _, size := range []int{0, 3, 15, 16, 17, 100} {
 			context := []byte("LOL" + fmt.Sprintf("%0100d", 1))[:size]
-			r.send(zmtp.AppendCommand(nil, "PING", append([]byte{0, 0}, context...)))
-			if name, data := r.command(); name != "PONG" || data != string(context[:min(size, 16)]) {
+			r.Send(zmtp.AppendCommand(nil, "PING", append([]byte{0, 0}, context...)))
+			if name, data := r.Command(); name != "PONG" || data != string(context[:min(size, 16)]) {
 				t.Errorf("%d bytes: %s %q", size, name, data)
 			}
 		}
@@ -191,12 +191,12 @@ func TestLibzmq_heartbeats(t *testing.T) {
 				t.Run(name+" "+mechanism, func(t *testing.T) {
 					t.Parallel()
 					seen := newEvents()
-					server := pair[1](t, Options{Monitor: seen.tell, Security: s[1]})
+					server := pair[1](t, Options{Monitor: seen.Tell, Security: s[1]})
 					must(t, server.Bind(testContext(t), anyPort))
 					client := seldom
 					client.Security = s[0]
 					must(t, pair[0](t, client).Connect(server.LastEndpoint()))
-					if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) {
+					if e := seen.Await(t, EventDisconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) {
 						t.Errorf("%v", e.Err)
 					}
 				})
@@ -209,8 +209,8 @@ func TestLibzmq_heartbeats(t *testing.T) {
 			0: 0, 99 * time.Millisecond: 0, 100 * time.Millisecond: 1, 199 * time.Millisecond: 1, 6553599 * time.Millisecond: 65535,
 		} {
 			router := bind(t, NewRouter, Options{HeartbeatInterval: time.Millisecond, HeartbeatTimeout: hang, HeartbeatTTL: ttl})
-			r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
-			if name, data := r.command(); name != "PING" || data != string([]byte{byte(want >> 8), byte(want)}) {
+			r := dialRaw(t, router.LastEndpoint()).Greet("DEALER", nil)
+			if name, data := r.Command(); name != "PING" || data != string([]byte{byte(want >> 8), byte(want)}) {
 				t.Errorf("%v: %s %q", ttl, name, data)
 			}
 		}

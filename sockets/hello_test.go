@@ -39,12 +39,12 @@ func TestLibzmq_hello_msg(t *testing.T) {
 		endpoint, accept := listenRaw(t)
 		dealer := dialled(t, NewDealer, quick(Options{HelloMessage: []byte("H"), Linger: LingerNone}), endpoint)
 		must(t, dealer.Send(ctx, []byte("queued")))
-		r := accept().greet("ROUTER", nil)
-		r.wants("\x00\x01H\x00\x06queued")
+		r := accept().Greet("ROUTER", nil)
+		r.Wants("\x00\x01H\x00\x06queued")
 		for range 3 {
-			r.conn.Close()
-			r = accept().greet("ROUTER", nil)
-			r.wants("\x00\x01H")
+			r.Conn.Close()
+			r = accept().Greet("ROUTER", nil)
+			r.Wants("\x00\x01H")
 		}
 	})
 	t.Run("inproc", func(t *testing.T) {
@@ -77,20 +77,20 @@ func TestLibzmq_disconnect_msg(t *testing.T) {
 		}
 	}
 	// Though the queue is full.
-	r := dialRaw(t, endpoint).greet("DEALER", []byte("it"))
-	r.send(wire("1"), wire("2"))
-	r.sync()
-	r.conn.Close()
+	r := dialRaw(t, endpoint).Greet("DEALER", []byte("it"))
+	r.Send(wire("1"), wire("2"))
+	r.Sync()
+	r.Conn.Close()
 	eventually(t, "it is gone", func() bool { return len(router.Peers()) == 0 })
 	wants(t, router, "it 1", "it 2", "it D")
 	// Not for connections that the ROUTER made.
 	endpoint, accept := listenRaw(t)
 	seen := newEvents()
-	other := dialled(t, NewRouter, quick(Options{DisconnectMessage: []byte("D"), Monitor: seen.tell}), endpoint)
-	accept().greet("DEALER", []byte("it")).conn.Close()
-	seen.await(t, EventDisconnected)
-	r = accept().greet("DEALER", []byte("it"))
-	r.send(wire("x"))
+	other := dialled(t, NewRouter, quick(Options{DisconnectMessage: []byte("D"), Monitor: seen.Tell}), endpoint)
+	accept().Greet("DEALER", []byte("it")).Conn.Close()
+	seen.Await(t, EventDisconnected)
+	r = accept().Greet("DEALER", []byte("it"))
+	r.Send(wire("x"))
 	wants(t, other, "it x")
 }
 
@@ -101,24 +101,24 @@ func TestLibzmq_hiccup_msg(t *testing.T) {
 	endpoint, accept := listenRaw(t)
 	dealer := dialled(t, NewDealer, quick(Options{HiccupMessage: []byte("hiccup")}), endpoint)
 	for range 3 {
-		r := accept().greet("ROUTER", nil)
-		r.send(slices.Concat(wire("W"), wire("x", "y")))
+		r := accept().Greet("ROUTER", nil)
+		r.Send(slices.Concat(wire("W"), wire("x", "y")))
 		wants(t, dealer, "W", "x y")
-		r.conn.Close()
+		r.Conn.Close()
 		wants(t, dealer, "hiccup")
 	}
 	// Not for a connection that was never established, nor for one that came
 	// in.
-	accept().conn.Close()
-	r := accept().greet("ROUTER", nil)
-	r.send(wire("W"))
+	accept().Conn.Close()
+	r := accept().Greet("ROUTER", nil)
+	r.Send(wire("W"))
 	wants(t, dealer, "W")
 	bound := bind(t, NewDealer, Options{HiccupMessage: []byte("hiccup")})
-	seen := dialRaw(t, bound.LastEndpoint()).greet("DEALER", nil)
-	seen.send(wire("1"))
+	seen := dialRaw(t, bound.LastEndpoint()).Greet("DEALER", nil)
+	seen.Send(wire("1"))
 	wants(t, bound, "1")
-	seen.conn.Close()
+	seen.Conn.Close()
 	eventually(t, "it is gone", func() bool { return len(bound.Peers()) == 0 })
-	dialRaw(t, bound.LastEndpoint()).greet("DEALER", nil).send(wire("2"))
+	dialRaw(t, bound.LastEndpoint()).Greet("DEALER", nil).Send(wire("2"))
 	wants(t, bound, "2")
 }

@@ -187,12 +187,12 @@ func TestHooksTLSRefused(t *testing.T) {
 	t.Parallel()
 	serving, dialing := tlsHooks(t)
 	events := newEvents()
-	serving.Monitor = events.tell
+	serving.Monitor = events.Tell
 	router := bind(t, NewRouter, serving)
 
 	plain := open(t, NewDealer, quick(Options{}))
 	must(t, plain.Connect(router.LastEndpoint()))
-	e := events.await(t, EventHandshakeFailed)
+	e := events.Await(t, EventHandshakeFailed)
 	var record tls.RecordHeaderError
 	if !errors.As(e.Err, &record) {
 		t.Errorf("a peer without TLS: %v", e.Err)
@@ -200,9 +200,9 @@ func TestHooksTLSRefused(t *testing.T) {
 	must(t, plain.Close())
 
 	failed := newEvents()
-	distrust := open(t, NewDealer, quick(Options{Monitor: failed.tell, Dial: (&tls.Dialer{Config: &tls.Config{ServerName: "127.0.0.1"}}).DialContext}))
+	distrust := open(t, NewDealer, quick(Options{Monitor: failed.Tell, Dial: (&tls.Dialer{Config: &tls.Config{ServerName: "127.0.0.1"}}).DialContext}))
 	must(t, distrust.Connect(router.LastEndpoint()))
-	e = failed.await(t, EventConnectFailed)
+	e = failed.Await(t, EventConnectFailed)
 	var unknown *tls.CertificateVerificationError
 	if !errors.As(e.Err, &unknown) {
 		t.Errorf("an unknown certificate: %v", e.Err)
@@ -293,7 +293,7 @@ func TestHooksErrors(t *testing.T) {
 	var calls atomic.Int32
 	events := newEvents()
 	s := open(t, NewDealer, quick(Options{
-		Monitor: events.tell,
+		Monitor: events.Tell,
 		Listen:  func(context.Context, string, string) (net.Listener, error) { return nil, failure },
 		Dial: func(context.Context, string, string) (net.Conn, error) {
 			if calls.Add(1) > 1 {
@@ -312,10 +312,10 @@ func TestHooksErrors(t *testing.T) {
 		t.Errorf("a source address: %v", err)
 	}
 	must(t, s.Connect("tcp://nowhere:1"))
-	if e := events.await(t, EventConnectFailed); e.Err != failure {
+	if e := events.Await(t, EventConnectFailed); e.Err != failure {
 		t.Errorf("the event has the error %v", e.Err)
 	}
-	if e := events.await(t, EventConnectFailed); e.Err == nil {
+	if e := events.Await(t, EventConnectFailed); e.Err == nil {
 		t.Error("no connection and no error is no failure")
 	}
 	none := open(t, NewDealer, Options{Listen: func(context.Context, string, string) (net.Listener, error) { return nil, nil }})
@@ -375,12 +375,12 @@ func TestHooksHandshakeTimeout(t *testing.T) {
 	ctx := testContext(t)
 	n := newPipeNet()
 	events := newEvents()
-	router := open(t, NewRouter, n.hooked(Options{HandshakeTimeout: 50 * time.Millisecond, Monitor: events.tell}))
+	router := open(t, NewRouter, n.hooked(Options{HandshakeTimeout: 50 * time.Millisecond, Monitor: events.Tell}))
 	must(t, router.Bind(ctx, "tcp://x:1"))
 	nc, err := n.dial(ctx, "tcp", "x:1")
 	must(t, err)
 	defer nc.Close()
-	if e := events.await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
+	if e := events.Await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
 		t.Errorf("the error is %v", e.Err)
 	}
 }
@@ -454,11 +454,11 @@ func (l *emptyListener) Accept() (net.Conn, error) {
 func TestHooksAcceptNothing(t *testing.T) {
 	t.Parallel()
 	events := newEvents()
-	router := bind(t, NewRouter, Options{Monitor: events.tell, Listen: func(ctx context.Context, network, address string) (net.Listener, error) {
+	router := bind(t, NewRouter, Options{Monitor: events.Tell, Listen: func(ctx context.Context, network, address string) (net.Listener, error) {
 		l, err := new(net.ListenConfig).Listen(ctx, network, address)
 		return &emptyListener{Listener: l}, err
 	}})
-	if e := events.await(t, EventAcceptFailed); e.Err == nil {
+	if e := events.Await(t, EventAcceptFailed); e.Err == nil {
 		t.Error("the event has no error")
 	}
 	dealer := open(t, NewDealer, Options{})

@@ -66,10 +66,10 @@ func honest(t testing.TB, router *Router, name string) func() {
 func TestHostileHandshake(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
-	router := bind(t, NewRouter, Options{Monitor: seen.tell})
+	router := bind(t, NewRouter, Options{Monitor: seen.Tell})
 	works := honest(t, router, "honest")
 	works()
-	seen.await(t, EventHandshakeSucceeded)
+	seen.Await(t, EventHandshakeSucceeded)
 	g := greeting(1)
 	patch := func(at int, b byte) []byte { p := bytes.Clone(g); p[at] = b; return p }
 	property := func(name, value string) []byte { return zmtp.AppendProperty(nil, name, []byte(value)) }
@@ -119,33 +119,33 @@ func TestHostileHandshake(t *testing.T) {
 			r := dialRaw(t, router.LastEndpoint())
 			if bytewise && len(c.says) < 200 {
 				for _, b := range c.says {
-					if _, err := r.conn.Write([]byte{b}); err != nil {
+					if _, err := r.Conn.Write([]byte{b}); err != nil {
 						break // refused already
 					}
 				}
 			} else {
-				r.send(c.says)
+				r.Send(c.says)
 			}
-			e := seen.await(t, EventHandshakeFailed)
+			e := seen.Await(t, EventHandshakeFailed)
 			var peer *PeerError
 			var protocol *zmtp.ProtocolError
 			if !errors.Is(e.Err, c.want) || !errors.As(e.Err, &peer) || !errors.As(e.Err, &protocol) ||
-				peer.Remote != r.conn.LocalAddr().String() || e.Remote != peer.Remote || e.Endpoint != router.LastEndpoint() {
+				peer.Remote != r.Conn.LocalAddr().String() || e.Remote != peer.Remote || e.Endpoint != router.LastEndpoint() {
 				t.Errorf("%s: %+v, want %v", c.name, e, c.want)
 			}
-			r.ended()
+			r.Ended()
 		}
 		works()
 	}
 	// A peer that is told why: RFC 37 asks for an ERROR before the end.
 	r := dialRaw(t, router.LastEndpoint())
-	r.send(g, ready("PUB", nil))
-	r.greeted()
-	if name, data := r.command(); name != "ERROR" || len(data) < 2 {
+	r.Send(g, ready("PUB", nil))
+	r.Greeted()
+	if name, data := r.Command(); name != "ERROR" || len(data) < 2 {
 		t.Errorf("%s %q", name, data)
 	}
-	r.ended()
-	if n := seen.count(EventHandshakeSucceeded); n != 1 {
+	r.Ended()
+	if n := seen.Count(EventHandshakeSucceeded); n != 1 {
 		t.Errorf("%d handshakes succeeded", n)
 	}
 }
@@ -154,7 +154,7 @@ func TestHostileHandshake(t *testing.T) {
 func TestHostileTraffic(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
-	router := bind(t, NewRouter, Options{Monitor: seen.tell, MaxMessageSize: 1 << 20})
+	router := bind(t, NewRouter, Options{Monitor: seen.Tell, MaxMessageSize: 1 << 20})
 	works := honest(t, router, "honest")
 	works()
 	garbage := make([]byte, 10_000)
@@ -185,18 +185,18 @@ func TestHostileTraffic(t *testing.T) {
 		{"end in a frame", []byte{0, 9, 1}, io.EOF},
 		{"end between frames", zmtp.AppendFrame(nil, []byte("half a message"), true), io.EOF},
 	} {
-		r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
-		r.send(wire("good"))
-		r.send(c.says)
+		r := dialRaw(t, router.LastEndpoint()).Greet("DEALER", nil)
+		r.Send(wire("good"))
+		r.Send(c.says)
 		if errors.Is(c.want, io.EOF) {
-			must(t, r.conn.(*net.TCPConn).CloseWrite())
+			must(t, r.Conn.(*net.TCPConn).CloseWrite())
 		}
-		e := seen.await(t, EventDisconnected)
+		e := seen.Await(t, EventDisconnected)
 		var peer *PeerError
-		if !errors.Is(e.Err, c.want) || !errors.As(e.Err, &peer) || peer.Remote != r.conn.LocalAddr().String() {
+		if !errors.Is(e.Err, c.want) || !errors.As(e.Err, &peer) || peer.Remote != r.Conn.LocalAddr().String() {
 			t.Errorf("%s: %+v, want %v", c.name, e, c.want)
 		}
-		r.ended()
+		r.Ended()
 		works()
 	}
 	// The good messages before the faults are there, and nothing else.
@@ -210,23 +210,23 @@ func TestHostileHarmless(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	router := bind(t, NewRouter, Options{})
-	r := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("odd"))
-	r.send(zmtp.AppendSubscribe(nil, []byte("not a publisher")), zmtp.AppendCancel(nil, nil),
+	r := dialRaw(t, router.LastEndpoint()).Greet("DEALER", []byte("odd"))
+	r.Send(zmtp.AppendSubscribe(nil, []byte("not a publisher")), zmtp.AppendCancel(nil, nil),
 		zmtp.AppendCommand(nil, "JOIN", []byte("group")), zmtp.AppendPong(nil, []byte("no PING")),
 		zmtp.AppendCommand(nil, "READY", nil), zmtp.AppendCommand(nil, strings.Repeat("N", 255), nil),
 		zmtp.AppendPing(nil, 0, nil))
-	r.sync()
-	r.send(zmtp.AppendCommand(nil, "PING", append([]byte{0, 0}, "a context of more than sixteen bytes"...)))
-	if name, data := r.command(); name != "PONG" || data != "a context of mor" {
+	r.Sync()
+	r.Send(zmtp.AppendCommand(nil, "PING", append([]byte{0, 0}, "a context of more than sixteen bytes"...)))
+	if name, data := r.Command(); name != "PONG" || data != "a context of mor" {
 		t.Errorf("%s %q", name, data)
 	}
 	// Long headers of small sizes, reserved bits, empty frames, and heartbeats
 	// in the middle of a message.
-	r.send([]byte{zmtp.FlagLong | zmtp.FlagMore, 0, 0, 0, 0, 0, 0, 0, 1, 'a'}, []byte{0xF0 | zmtp.FlagMore, 0},
+	r.Send([]byte{zmtp.FlagLong | zmtp.FlagMore, 0, 0, 0, 0, 0, 0, 0, 1, 'a'}, []byte{0xF0 | zmtp.FlagMore, 0},
 		zmtp.AppendPing(nil, 0, []byte("within")), []byte{zmtp.FlagMore}, []byte{1}, []byte("b"),
 		zmtp.AppendPing(nil, 0, []byte("again")), []byte{0, 1, 'c'})
 	for _, want := range []string{"within", "again"} {
-		if name, data := r.command(); name != "PONG" || data != want {
+		if name, data := r.Command(); name != "PONG" || data != want {
 			t.Errorf("%s %q, want %s", name, data, want)
 		}
 	}
@@ -244,7 +244,7 @@ func TestHostileHalfOpen(t *testing.T) {
 	ctx := testContext(t)
 	seen := newEvents()
 	const limit = 20
-	router := open(t, NewRouter, Options{MaxHandshakes: limit, Monitor: seen.tell})
+	router := open(t, NewRouter, Options{MaxHandshakes: limit, Monitor: seen.Tell})
 	router.core.Tuning.HandshakeGrace = 20 * time.Millisecond
 	must(t, router.Bind(ctx, anyPort))
 	stop := make(chan struct{})
@@ -282,7 +282,7 @@ func TestHostileHalfOpen(t *testing.T) {
 		})
 	}
 	for range 3 * limit { // now there are many
-		if e := seen.await(t, EventHandshakeFailed); e.Err == nil {
+		if e := seen.Await(t, EventHandshakeFailed); e.Err == nil {
 			t.Errorf("%+v", e)
 		}
 	}
@@ -308,18 +308,18 @@ func TestHostileHalfOpen(t *testing.T) {
 func TestHostilePings(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
-	router := bind(t, NewRouter, Options{Monitor: seen.tell, SendBuffer: 64 << 10})
+	router := bind(t, NewRouter, Options{Monitor: seen.Tell, SendBuffer: 64 << 10})
 	works := honest(t, router, "honest")
 	works()
-	seen.await(t, EventHandshakeSucceeded)
-	r := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("pings"))
-	peer := seen.await(t, EventHandshakeSucceeded).Peer
+	seen.Await(t, EventHandshakeSucceeded)
+	r := dialRaw(t, router.LastEndpoint()).Greet("DEALER", []byte("pings"))
+	peer := seen.Await(t, EventHandshakeSucceeded).Peer
 	flood := bytes.Repeat(zmtp.AppendPing(nil, 0, []byte("sixteen bytes!!")), 10_000)
 	const maxPongs = 4 << 10
 	queued := func() int { return peer.engine().Pipe().Out.Status().Head }
 	// Until the kernel's buffers are full of answers, and then some more.
 	for full := 0; full < 10; {
-		r.send(flood)
+		r.Send(flood)
 		n := queued()
 		if n > maxPongs+100 {
 			t.Fatalf("%d bytes of PONGs are queued", n)
@@ -329,7 +329,7 @@ func TestHostilePings(t *testing.T) {
 		}
 		works()
 	}
-	r.sync() // once it reads, it gets answers
+	r.Sync() // once it reads, it gets answers
 }
 
 // TestHostileSubscriptions: a subscriber with too many topics, or too large
@@ -338,32 +338,32 @@ func TestHostileSubscriptions(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	pub := bind(t, NewPub, Options{MaxSubscriptions: 1000, Monitor: seen.tell})
+	pub := bind(t, NewPub, Options{MaxSubscriptions: 1000, Monitor: seen.Tell})
 	sub := subscribed(t, Options{}, pub.LastEndpoint(), "honest")
 	for name, subscription := range map[string]func(i int) []byte{
 		"commands":     func(i int) []byte { return zmtp.AppendSubscribe(nil, fmt.Append(nil, "topic", i)) },
 		"messages":     func(i int) []byte { return wire(fmt.Sprint("\x01topic", i)) },
 		"large topics": func(i int) []byte { return zmtp.AppendSubscribe(nil, fmt.Append(nil, i, strings.Repeat("t", 60_000))) },
 	} {
-		r := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
+		r := dialRaw(t, pub.LastEndpoint()).Greet("SUB", nil)
 		for i := range 1000 {
-			if _, err := r.conn.Write(subscription(i)); err != nil {
+			if _, err := r.Conn.Write(subscription(i)); err != nil {
 				break
 			}
 		}
 		if name != "large topics" { // of those fewer are allowed
-			r.sync()
+			r.Sync()
 			if n := pub.Subscriptions(); n != 1001 {
 				t.Errorf("%s: %d topics", name, n)
 			}
-			r.send(subscription(999)) // known already
-			r.sync()
-			r.send(subscription(1000))
+			r.Send(subscription(999)) // known already
+			r.Sync()
+			r.Send(subscription(1000))
 		}
-		if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, ErrTooManySubscriptions) {
+		if e := seen.Await(t, EventDisconnected); !errors.Is(e.Err, ErrTooManySubscriptions) {
 			t.Errorf("%s: %v", name, e.Err)
 		}
-		r.ended()
+		r.Ended()
 		if n := pub.Subscriptions(); n != 1 {
 			t.Errorf("%s: %d topics are left", name, n)
 		}
@@ -388,14 +388,14 @@ func TestSubscriberWithATooLongTopicIsDisconnected(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			seen := newEvents()
-			pub := open(t, make, Options{MaxTopicSize: most, Monitor: seen.tell})
+			pub := open(t, make, Options{MaxTopicSize: most, Monitor: seen.Tell})
 			must(t, pub.Bind(testContext(t), anyPort))
-			r := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
-			r.send(zmtp.AppendSubscribe(nil, bytes.Repeat([]byte("t"), most)))
-			r.sync()
-			r.send(zmtp.AppendSubscribe(nil, bytes.Repeat([]byte("t"), most+1)))
-			r.ended()
-			if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, ErrTooLarge) {
+			r := dialRaw(t, pub.LastEndpoint()).Greet("SUB", nil)
+			r.Send(zmtp.AppendSubscribe(nil, bytes.Repeat([]byte("t"), most)))
+			r.Sync()
+			r.Send(zmtp.AppendSubscribe(nil, bytes.Repeat([]byte("t"), most+1)))
+			r.Ended()
+			if e := seen.Await(t, EventDisconnected); !errors.Is(e.Err, ErrTooLarge) {
 				t.Error(e.Err)
 			}
 		})
@@ -409,23 +409,23 @@ func TestHostileSubscriber(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	pub := bind(t, NewPub, Options{Monitor: seen.tell, OnlyFirstSubscribe: true})
+	pub := bind(t, NewPub, Options{Monitor: seen.Tell, OnlyFirstSubscribe: true})
 	sub := subscribed(t, Options{}, pub.LastEndpoint(), "")
-	seen.await(t, EventHandshakeSucceeded)
-	r := dialRaw(t, pub.LastEndpoint()).greet("XSUB", nil)
-	peer := seen.await(t, EventHandshakeSucceeded).Peer
+	seen.Await(t, EventHandshakeSucceeded)
+	r := dialRaw(t, pub.LastEndpoint()).Greet("XSUB", nil)
+	peer := seen.Await(t, EventHandshakeSucceeded).Peer
 	flood := slices.Concat(bytes.Repeat(wire("user", "message"), 1000), wire(""), wire("", "\x01not a topic"))
 	for range 20 {
-		r.send(flood)
+		r.Send(flood)
 		must(t, pub.Send(ctx, []byte("x")))
 		received(t, sub, 1)
 	}
-	r.sync()
+	r.Sync()
 	if n := peer.engine().Conn().Discarded.Load(); n != 20*1002 {
 		t.Errorf("%d were discarded", n)
 	}
-	r.send(zmtp.AppendHeader(nil, 0, maxSubscription))
-	if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, zmtp.ErrTooLarge) {
+	r.Send(zmtp.AppendHeader(nil, 0, maxSubscription))
+	if e := seen.Await(t, EventDisconnected); !errors.Is(e.Err, zmtp.ErrTooLarge) {
 		t.Errorf("%v", e.Err)
 	}
 }
@@ -439,8 +439,8 @@ func TestHostilePublisher(t *testing.T) {
 	sub := open(t, NewSub, Options{RecvHWM: 10})
 	must(t, sub.Subscribe("yes"))
 	must(t, sub.Connect(endpoint))
-	r := accept().greet("XPUB", nil)
-	r.send(bytes.Repeat(wire("no", strings.Repeat("x", 1000)), 10_000), wire("yes"))
+	r := accept().Greet("XPUB", nil)
+	r.Send(bytes.Repeat(wire("no", strings.Repeat("x", 1000)), 10_000), wire("yes"))
 	m, err := sub.Recv(ctx)
 	must(t, err)
 	if string(m[0]) != "yes" {
@@ -482,7 +482,7 @@ func TestHostileMemory(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			seen := newEvents()
 			// Delivered messages are dropped as they come.
-			router, err := NewRouter(Options{Monitor: seen.tell, Linger: LingerNone})
+			router, err := NewRouter(Options{Monitor: seen.Tell, Linger: LingerNone})
 			must(t, err)
 			hooks.Prepare(router, func(b *hooks.Batch) { b.SetSpans(nil) })
 			defer router.Close()
@@ -492,16 +492,16 @@ func TestHostileMemory(t *testing.T) {
 			for range connections {
 				r := dialRaw(t, router.LastEndpoint())
 				if c.greet {
-					r.greet("DEALER", nil)
+					r.Greet("DEALER", nil)
 				}
-				r.send(c.says)
+				r.Send(c.says)
 				if c.greet && c.each == 40<<10 {
-					r.sync()
+					r.Sync()
 				}
 				peers = append(peers, r)
 			}
 			for range connections {
-				seen.await(t, EventAccepted)
+				seen.Await(t, EventAccepted)
 			}
 			if !c.greet || c.each != 40<<10 {
 				eventually(t, "all bytes are received", func() bool {
@@ -514,7 +514,7 @@ func TestHostileMemory(t *testing.T) {
 				t.Errorf("%d bytes a connection, the bound is %d", cost, c.each)
 			}
 			for _, r := range peers {
-				r.conn.Close()
+				r.Conn.Close()
 			}
 		})
 	}
@@ -526,7 +526,7 @@ func unreceived(t *testing.T, peers []*raw) (n int) {
 	t.Helper()
 	for _, r := range peers {
 		var s link.Stream
-		must(t, s.Init(r.conn))
+		must(t, s.Init(r.Conn))
 		n += s.Unconfirmed()
 	}
 	// Confirmed bytes may still be in the other side's buffer; its reader is soon done

@@ -16,7 +16,7 @@ func TestSenderWritesWhatComesAlone(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	pub := bind(t, NewPub, Options{})
-	sub := connect(t, NewSub, Options{}, pub)
+	sub := dialled(t, NewSub, Options{}, pub.LastEndpoint())
 	must(t, sub.Subscribe(""))
 	must(t, pub.WaitSubscribers(ctx, "", 1))
 	must(t, pub.Send(ctx, []byte("alone")))
@@ -38,7 +38,7 @@ func TestOrderOfSendersAndWriters(t *testing.T) {
 		pub := bind(t, NewPub, Options{FullPolicy: PolicyBlock})
 		var subs []*Sub
 		for range subscribers {
-			sub := connect(t, NewSub, Options{}, pub)
+			sub := dialled(t, NewSub, Options{}, pub.LastEndpoint())
 			must(t, sub.Subscribe(""))
 			subs = append(subs, sub)
 		}

@@ -18,12 +18,12 @@ func partial(t *testing.T, from, endpoint string, size int) *raw {
 	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(from), 0))}
 	conn, err := d.DialContext(t.Context(), "tcp", strings.TrimPrefix(endpoint, "tcp://"))
 	must(t, err)
-	r := newRaw(t, conn).greet("PUSH", nil)
+	r := newRaw(t, conn).Greet("PUSH", nil)
 	var sent sync.WaitGroup
 	sent.Go(func() { // it is perhaps not read
-		_, _ = r.conn.Write(append(zmtp.AppendHeader(nil, 0, size), make([]byte, size-1)...))
+		_, _ = r.Conn.Write(append(zmtp.AppendHeader(nil, 0, size), make([]byte, size-1)...))
 	})
-	t.Cleanup(func() { r.conn.Close(); sent.Wait() })
+	t.Cleanup(func() { r.Conn.Close(); sent.Wait() })
 	return r
 }
 
@@ -32,7 +32,7 @@ func partial(t *testing.T, from, endpoint string, size int) *raw {
 func pullOfPartials(t *testing.T, bound, size int) (*Pull, *events) {
 	t.Helper()
 	seen := newEvents()
-	pull := open(t, NewPull, Options{MaxIncompleteBytes: bound, Monitor: seen.tell})
+	pull := open(t, NewPull, Options{MaxIncompleteBytes: bound, Monitor: seen.Tell})
 	pull.core.Tuning.StallPatience = hang // it is not because of the time that they take
 	must(t, pull.Bind(t.Context(), anyPort))
 	peers := 2 * bound / size
@@ -62,7 +62,7 @@ func TestSlowClientLeavesRoom(t *testing.T) {
 			t.Errorf("%d frames", len(m))
 		}
 	}
-	if n := seen.count(EventDisconnected); n > 0 {
+	if n := seen.Count(EventDisconnected); n > 0 {
 		t.Errorf("%d disconnected", n)
 	}
 }
@@ -73,7 +73,7 @@ func TestHeaviestClientGivesWay(t *testing.T) {
 	t.Parallel()
 	const bound, size = 4 << 20, 300_000
 	seen := newEvents()
-	pull := open(t, NewPull, Options{MaxIncompleteBytes: bound, Monitor: seen.tell})
+	pull := open(t, NewPull, Options{MaxIncompleteBytes: bound, Monitor: seen.Tell})
 	pull.core.Tuning.StallPatience = hang
 	must(t, pull.Bind(t.Context(), anyPort))
 	long := partial(t, "127.0.0.3", pull.LastEndpoint(), size)
@@ -86,8 +86,8 @@ func TestHeaviestClientGivesWay(t *testing.T) {
 	for range 4 {
 		partial(t, "127.0.0.4", pull.LastEndpoint(), bound)
 	}
-	e := seen.await(t, EventDisconnected)
+	e := seen.Await(t, EventDisconnected)
 	if !errors.Is(e.Err, ErrStalled) || !strings.HasPrefix(e.Remote, "127.0.0.2:") {
-		t.Errorf("%v: %v; the first came from %v", e.Remote, e.Err, long.conn.LocalAddr())
+		t.Errorf("%v: %v; the first came from %v", e.Remote, e.Err, long.Conn.LocalAddr())
 	}
 }

@@ -27,14 +27,14 @@ func TestStalledMessagesGiveWay(t *testing.T) {
 	ctx := testContext(t)
 	const bound = 4 << 20
 	seen := newEvents()
-	router := open(t, NewRouter, Options{MaxIncompleteBytes: bound, Monitor: seen.tell})
+	router := open(t, NewRouter, Options{MaxIncompleteBytes: bound, Monitor: seen.Tell})
 	// The usual patience: with less, the honest peer would stall too on a busy machine.
 	must(t, router.Bind(ctx, anyPort))
 	const hostile = 6
 	for range hostile {
-		r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
+		r := dialRaw(t, router.LastEndpoint()).Greet("DEALER", nil)
 		go func() { // it is not read to the end
-			_, _ = r.conn.Write(append(zmtp.AppendHeader(nil, 0, 200<<20), make([]byte, 3<<20)...))
+			_, _ = r.Conn.Write(append(zmtp.AppendHeader(nil, 0, 200<<20), make([]byte, 3<<20)...))
 		}()
 	}
 	eventually(t, "they hold what they can", func() bool {
@@ -57,7 +57,7 @@ func TestStalledMessagesGiveWay(t *testing.T) {
 	if string(m[0]) != "large" || len(m[1]) != bound {
 		t.Errorf("%q, %d bytes", m[0], len(m[1]))
 	}
-	if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, ErrStalled) {
+	if e := seen.Await(t, EventDisconnected); !errors.Is(e.Err, ErrStalled) {
 		t.Errorf("%v", e.Err)
 	}
 	// When all have gone nothing is counted.
@@ -77,7 +77,7 @@ func TestLargeMessagesWaitForEachOther(t *testing.T) {
 			ctx := testContext(t)
 			seen := newEvents()
 			const peers, size = 5, 2 << 20
-			pull := open(t, NewPull, Options{MaxIncompleteBytes: 1 << 20, Security: p.server, Monitor: seen.tell})
+			pull := open(t, NewPull, Options{MaxIncompleteBytes: 1 << 20, Security: p.server, Monitor: seen.Tell})
 			pull.core.Tuning.StallPatience = hang // on a busy machine peers are slow
 			must(t, pull.Bind(ctx, anyPort))
 			for i := range peers {
@@ -103,7 +103,7 @@ func TestLargeMessagesWaitForEachOther(t *testing.T) {
 				used, holders := pull.held()
 				return used == 0 && holders == 0
 			})
-			if n := seen.count(EventDisconnected); n > 0 {
+			if n := seen.Count(EventDisconnected); n > 0 {
 				t.Errorf("%d disconnected", n)
 			}
 		})
@@ -116,31 +116,31 @@ func TestConnectionsAreLimited(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	router := open(t, NewRouter, Options{MaxConnections: 3, Monitor: seen.tell})
+	router := open(t, NewRouter, Options{MaxConnections: 3, Monitor: seen.Tell})
 	router.core.Tuning.HandshakeGrace = time.Millisecond
 	must(t, router.Bind(ctx, anyPort))
 	must(t, router.Bind(ctx, anyPort)) // it is a bound over all endpoints
 	silent := dialRaw(t, router.LastEndpoint())
-	seen.await(t, EventAccepted)
+	seen.Await(t, EventAccepted)
 	var all []*raw
 	for i := range 3 {
 		time.Sleep(10 * router.core.Tuning.HandshakeGrace) // for the last of them, the silent one has to go
-		r := dialRaw(t, router.LastEndpoint()).greet("DEALER", fmt.Append(nil, i))
-		r.sync()
+		r := dialRaw(t, router.LastEndpoint()).Greet("DEALER", fmt.Append(nil, i))
+		r.Sync()
 		all = append(all, r)
 	}
-	silent.ended()
+	silent.Ended()
 	more, err := net.Dial("tcp", strings.TrimPrefix(router.LastEndpoint(), "tcp://"))
 	must(t, err)
-	newRaw(t, more).ended()
-	if e := seen.await(t, EventAcceptFailed); !errors.Is(e.Err, ErrTooManyConnections) || e.Remote != more.LocalAddr().String() {
+	newRaw(t, more).Ended()
+	if e := seen.Await(t, EventAcceptFailed); !errors.Is(e.Err, ErrTooManyConnections) || e.Remote != more.LocalAddr().String() {
 		t.Errorf("%+v", e)
 	}
-	all[1].conn.Close()
-	seen.await(t, EventDisconnected)
+	all[1].Conn.Close()
+	seen.Await(t, EventDisconnected)
 	eventually(t, "there is room", func() bool {
-		return dialRaw(t, router.LastEndpoint()).tryGreet("DEALER", []byte("new")) == nil
+		return dialRaw(t, router.LastEndpoint()).TryGreet("DEALER", []byte("new")) == nil
 	})
-	all[0].sync()
-	all[2].sync()
+	all[0].Sync()
+	all[2].Sync()
 }

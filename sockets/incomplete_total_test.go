@@ -16,7 +16,7 @@ func TestMessagesThatWaitForTheTotalCount(t *testing.T) {
 	const bound, peers, size = 4 << 20, 20, 1 << 20
 	ctx := testContext(t)
 	seen := newEvents()
-	pull := open(t, NewPull, Options{RecvTotalBytes: bound, MaxIncompleteBytes: bound, Monitor: seen.tell})
+	pull := open(t, NewPull, Options{RecvTotalBytes: bound, MaxIncompleteBytes: bound, Monitor: seen.Tell})
 	pull.core.Tuning.StallPatience = hang
 	must(t, pull.Bind(ctx, anyPort))
 	for i := range peers {
@@ -49,7 +49,7 @@ func TestMessagesThatWaitForTheTotalCount(t *testing.T) {
 		used, holders := pull.held()
 		return used == 0 && holders == 0
 	})
-	if n := seen.count(EventDisconnected); n > 0 {
+	if n := seen.Count(EventDisconnected); n > 0 {
 		t.Errorf("%d disconnected", n)
 	}
 }
@@ -85,7 +85,7 @@ func TestSmallPartialMessagesCount(t *testing.T) {
 			const bound, peers, size = 2 << 20, 100, 100_000
 			ctx := testContext(t)
 			seen := newEvents()
-			pull := open(t, NewPull, Options{MaxIncompleteBytes: bound, Security: p.server, Monitor: seen.tell})
+			pull := open(t, NewPull, Options{MaxIncompleteBytes: bound, Security: p.server, Monitor: seen.Tell})
 			pull.core.Tuning.StallPatience = hang
 			must(t, pull.Bind(ctx, anyPort))
 			goOn := make(chan struct{})
@@ -125,7 +125,7 @@ func TestSmallPartialMessagesCount(t *testing.T) {
 				used, holders := pull.held()
 				return used == 0 && holders == 0 && !pull.core.Status().Scarce
 			})
-			if n := seen.count(EventDisconnected); n > 0 {
+			if n := seen.Count(EventDisconnected); n > 0 {
 				t.Errorf("%d disconnected", n)
 			}
 		})

@@ -81,10 +81,10 @@ func TestLibzmq_pair_inproc(t *testing.T) {
 	must(t, a.Bind(ctx, "inproc://a"))
 	must(t, b.Connect("inproc://a"))
 	seen := newEvents()
-	o.Monitor = seen.tell
+	o.Monitor = seen.Tell
 	second := open(t, NewPair, o)
 	must(t, second.Connect("inproc://a"))
-	seen.await(t, EventDisconnected)
+	seen.Await(t, EventDisconnected)
 	for i := range 100 {
 		must(t, a.Send(ctx, fmt.Append(nil, i), nil))
 		m, err := b.Recv(ctx)

@@ -363,10 +363,10 @@ func TestInprocClose(t *testing.T) {
 		o := inprocOptions()
 		o.Linger = LingerNone
 		seen := newEvents()
-		o.Monitor = seen.tell
+		o.Monitor = seen.Tell
 		pull := open(t, NewPull, o)
 		told := newEvents()
-		o.Monitor = told.tell
+		o.Monitor = told.Tell
 		push := open(t, NewPush, o)
 		must(t, push.Connect("inproc://a"))
 		must(t, pull.Bind(ctx, "inproc://a"))
@@ -390,11 +390,11 @@ func TestInprocClose(t *testing.T) {
 		if closes == "receiver" {
 			far, near = told, seen
 		}
-		if e := far.await(t, EventDisconnected); !errors.Is(e.Err, io.EOF) {
+		if e := far.Await(t, EventDisconnected); !errors.Is(e.Err, io.EOF) {
 			t.Errorf("%v", e.Err)
 		}
 		if closes == "sender disconnects" { // of Close the own monitor is not told
-			if e := near.await(t, EventDisconnected); !errors.Is(e.Err, ErrClosed) {
+			if e := near.Await(t, EventDisconnected); !errors.Is(e.Err, ErrClosed) {
 				t.Errorf("%v", e.Err)
 			}
 		}
@@ -470,13 +470,13 @@ func TestInprocIncompatible(t *testing.T) {
 	ctx := testContext(t)
 	o := inprocOptions()
 	seen, told := newEvents(), newEvents()
-	o.Monitor = seen.tell
+	o.Monitor = seen.Tell
 	pub := open(t, NewPub, o)
 	must(t, pub.Bind(ctx, "inproc://a"))
-	o.Monitor = told.tell
+	o.Monitor = told.Tell
 	dealer := open(t, NewDealer, o)
 	must(t, dealer.Connect("inproc://a"))
-	for _, e := range []Event{seen.await(t, EventHandshakeFailed), told.await(t, EventHandshakeFailed)} {
+	for _, e := range []Event{seen.Await(t, EventHandshakeFailed), told.Await(t, EventHandshakeFailed)} {
 		var typed *PeerError
 		if !errors.As(e.Err, &typed) || e.Endpoint != "inproc://a" {
 			t.Errorf("%+v", e)
@@ -491,7 +491,7 @@ func TestInprocIdentityInUse(t *testing.T) {
 	ctx := testContext(t)
 	o := inprocOptions()
 	seen := newEvents()
-	o.Monitor = seen.tell
+	o.Monitor = seen.Tell
 	router := open(t, NewRouter, o)
 	must(t, router.Bind(ctx, "inproc://a"))
 	o.Monitor = nil
@@ -499,7 +499,7 @@ func TestInprocIdentityInUse(t *testing.T) {
 	first, second := open(t, NewDealer, o), open(t, NewDealer, o)
 	must(t, first.Connect("inproc://a"))
 	must(t, second.Connect("inproc://a"))
-	if e := seen.await(t, EventPeerIgnored); !errors.Is(e.Err, ErrIdentityInUse) {
+	if e := seen.Await(t, EventPeerIgnored); !errors.Is(e.Err, ErrIdentityInUse) {
 		t.Errorf("%+v", e)
 	}
 	must(t, second.Send(ctx, []byte("no")))
@@ -524,18 +524,18 @@ func TestInprocPeerDisconnect(t *testing.T) {
 	ctx := testContext(t)
 	o := inprocOptions()
 	seen := newEvents()
-	o.Monitor = seen.tell
+	o.Monitor = seen.Tell
 	router := open(t, NewRouter, o)
 	must(t, router.Bind(ctx, "inproc://a"))
 	dealer := open(t, NewDealer, Options{Inproc: o.Inproc, Metadata: map[string]string{"X-Who": "me"}})
 	must(t, dealer.Connect("inproc://a"))
-	peer := seen.await(t, EventHandshakeSucceeded).Peer
+	peer := seen.Await(t, EventHandshakeSucceeded).Peer
 	if who, _ := peer.Property("x-who"); who != "me" || peer.SocketType() != "DEALER" {
 		t.Errorf("%q, %q", who, peer.SocketType())
 	}
 	reason := errors.New("enough")
 	peer.Disconnect(reason)
-	if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, reason) || e.Peer != peer {
+	if e := seen.Await(t, EventDisconnected); !errors.Is(e.Err, reason) || e.Peer != peer {
 		t.Errorf("%+v", e)
 	}
 	eventually(t, "the dealer is alone", func() bool { return len(dealer.Peers()) == 0 })

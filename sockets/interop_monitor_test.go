@@ -164,14 +164,14 @@ func bindingCourse(t *testing.T, m monitored) (course []string) {
 		{"good", append(greeting(1), ready("DEALER", nil)...)},
 	} {
 		r := dialRaw(t, endpoint)
-		r.send(c.says)
+		r.Send(c.says)
 		switch c.name {
 		case "silent", "half a greeting", "no READY":
-			r.conn.Close()
+			r.Conn.Close()
 			note(c.name, numberDisconnected)
 		case "good":
 			note(c.name, 0x1000)
-			r.conn.Close()
+			r.Conn.Close()
 			note("and gone", numberDisconnected)
 		default:
 			note(c.name, numberDisconnected)
@@ -191,16 +191,16 @@ func connectingCourse(t *testing.T, m monitored) (course []string) {
 	}
 	endpoint, accept := listenRaw(t)
 	m.connect(endpoint)
-	accept().conn.Close()
+	accept().Conn.Close()
 	note("closed in the handshake", numberDisconnected)
 	note("again", numberRetried)
 	r := accept()
-	r.greet("ROUTER", nil)
+	r.Greet("ROUTER", nil)
 	note("good", 0x1000)
-	r.conn.Close()
+	r.Conn.Close()
 	note("and gone", numberRetried)
 	r = accept()
-	r.send(greeting(1), ready("SUB", nil))
+	r.Send(greeting(1), ready("SUB", nil))
 	note("wrong type", numberDisconnected)
 	m.connect(freePort(t))
 	note("nobody there", numberRetried)

@@ -15,24 +15,24 @@ func TestLeftovers(t *testing.T) {
 	t.Parallel()
 	const peers, mark = 200, 64 << 10
 	pull := bind(t, NewPull, Options{RecvHWMBytes: mark})
-	known := dialRaw(t, pull.LastEndpoint()).greet("PUSH", nil)
-	known.send(wire("known"))
+	known := dialRaw(t, pull.LastEndpoint()).Greet("PUSH", nil)
+	known.Send(wire("known"))
 	m, err := pull.Recv(testContext(t))
 	must(t, err)
 	if string(m[0]) != "known" {
 		t.Fatalf("%q", m)
 	}
 	for i := range peers {
-		r := dialRaw(t, pull.LastEndpoint()).greet("PUSH", nil)
-		r.send(wire(fmt.Sprint(i), string(make([]byte, 1000))))
-		r.conn.Close()
+		r := dialRaw(t, pull.LastEndpoint()).Greet("PUSH", nil)
+		r.Send(wire(fmt.Sprint(i), string(make([]byte, 1000))))
+		r.Conn.Close()
 	}
 	eventually(t, "peers that come wait", func() bool { return leftovers(&pull.socket) >= mark })
 	// A peer that was there before is not held up.
-	known.send(wire("known"))
+	known.Send(wire("known"))
 	eventually(t, "its message is queued", func() bool {
 		for _, p := range pull.Peers() {
-			if p.Remote == known.conn.LocalAddr().String() {
+			if p.Remote == known.Conn.LocalAddr().String() {
 				return p.PendingMessages == 1
 			}
 		}
@@ -65,8 +65,8 @@ func TestLeftoversNotices(t *testing.T) {
 	const peers, mark = 60, 32 << 10
 	router := bind(t, NewRouter, Options{RecvHWMBytes: mark, Notify: NotifyConnect | NotifyDisconnect})
 	for range peers {
-		r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
-		r.conn.Close()
+		r := dialRaw(t, router.LastEndpoint()).Greet("DEALER", nil)
+		r.Conn.Close()
 	}
 	eventually(t, "peers that come wait", func() bool { return leftovers(&router.socket) >= mark })
 	if n := leftovers(&router.socket); n > 2*mark {
@@ -90,9 +90,9 @@ func TestLeftoversHiccups(t *testing.T) {
 	endpoint, accept := listenRaw(t)
 	dealer := dialled(t, NewDealer, quick(Options{HiccupMessage: []byte("hiccup"), RecvHWM: mark}), endpoint)
 	for range 3 * mark {
-		accept().greet("ROUTER", nil).conn.Close()
+		accept().Greet("ROUTER", nil).Conn.Close()
 	}
-	accept().greet("ROUTER", nil)
+	accept().Greet("ROUTER", nil)
 	eventually(t, "the last one is there", func() bool { return dealer.Peers()[0].Connected })
 	for range mark {
 		wants(t, dealer, "hiccup")
@@ -107,9 +107,9 @@ func TestLeftoversClose(t *testing.T) {
 	t.Parallel()
 	pull := bind(t, NewPull, Options{RecvHWMBytes: 1000})
 	for range 20 {
-		r := dialRaw(t, pull.LastEndpoint()).greet("PUSH", nil)
-		r.send(wire("m"))
-		r.conn.Close()
+		r := dialRaw(t, pull.LastEndpoint()).Greet("PUSH", nil)
+		r.Send(wire("m"))
+		r.Conn.Close()
 	}
 	eventually(t, "peers that come wait", func() bool { return leftovers(&pull.socket) >= 1000 })
 	within(t, "Close", func() { must(t, pull.Close()) })

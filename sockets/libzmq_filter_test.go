@@ -38,7 +38,7 @@ func checkFilter(t *testing.T, bound *Pair, endpoint string, client Options, wor
 	t.Helper()
 	must(t, bound.Bind(testContext(t), endpoint))
 	seen := newEvents()
-	client.Monitor, client.Linger = seen.tell, LingerNone
+	client.Monitor, client.Linger = seen.Tell, LingerNone
 	connected := open(t, NewPair, client)
 	must(t, connected.Connect(bound.LastEndpoint()))
 	if works {
@@ -49,7 +49,7 @@ func checkFilter(t *testing.T, bound *Pair, endpoint string, client Options, wor
 	if err := tries(connected); err != nil && !errors.Is(err, ErrWouldBlock) {
 		t.Errorf("the client's TrySend: %v", err)
 	}
-	seen.await(t, EventHandshakeFailed)
+	seen.Await(t, EventHandshakeFailed)
 	wantQueued(t, bound)
 	if err := tries(bound); !errors.Is(err, ErrWouldBlock) {
 		t.Errorf("the server's TrySend: %v", err)

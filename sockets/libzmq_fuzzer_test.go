@@ -88,24 +88,24 @@ func spoil(seed uint64, b []byte) []byte {
 	}
 }
 
-// says writes bytes to a socket that may have closed the connection, in the order of
+// tells writes bytes to a socket that may have closed the connection, in the order of
 // libzmq's programs: what may be a greeting, and the rest when the other side has said
 // something.
-func (r *raw) says(b []byte) {
+func tells(r *raw, b []byte) {
 	first := 0
 	if len(b) >= zmtp.GreetingSize {
 		first = zmtp.GreetingSize
 	}
-	_, _ = r.conn.Write(b[:first])
-	_, _ = r.in.Peek(1)
-	_, _ = r.conn.Write(b[first:])
+	_, _ = r.Conn.Write(b[:first])
+	_, _ = r.In.Peek(1)
+	_, _ = r.Conn.Write(b[first:])
 }
 
 // leaves ends what the raw peer says, and waits until the socket has done so, too.
-func (r *raw) leaves() {
-	_ = r.conn.(interface{ CloseWrite() error }).CloseWrite()
-	r.ended()
-	r.conn.Close()
+func leaves(r *raw) {
+	_ = r.Conn.(interface{ CloseWrite() error }).CloseWrite()
+	r.Ended()
+	r.Conn.Close()
 }
 
 // endpointInputs are those of both fuzzers of endpoints.
@@ -203,7 +203,7 @@ func TestLibzmq_bind_null_fuzzer(t *testing.T) {
 		sub := open(t, NewSub, Options{})
 		must(t, sub.Subscribe(""))
 		must(t, sub.Connect(pub.LastEndpoint()))
-		r.says(input)
+		tells(r, input)
 		must(t, sub.WaitSubscribed(ctx))
 		publishes := func(text string) {
 			t.Helper()
@@ -211,7 +211,7 @@ func TestLibzmq_bind_null_fuzzer(t *testing.T) {
 			wantRecv(t, func() (Message, error) { return sub.Recv(ctx) }, text)
 		}
 		publishes("HELLO")
-		r.leaves()
+		leaves(r)
 		publishes("and again")
 		must(t, sub.Close())
 		if t.Failed() {
@@ -232,13 +232,13 @@ func TestLibzmq_connect_null_fuzzer(t *testing.T) {
 	must(t, sub.Connect(endpoint))
 	for name, input := range nullInputs(t, "connect_null_fuzzer", "PUB") {
 		r := accept()
-		r.says(input)
-		r.leaves()
+		tells(r, input)
+		leaves(r)
 		drained(t, sub)
-		good := accept().greet("PUB", nil)
-		good.send(wire("good", name))
+		good := accept().Greet("PUB", nil)
+		good.Send(wire("good", name))
 		wantRecv(t, func() (Message, error) { return sub.Recv(ctx) }, "good", name)
-		good.leaves()
+		leaves(good)
 		if t.Failed() {
 			t.Fatal(name)
 		}
@@ -288,27 +288,27 @@ const (
 )
 
 // speaks plays a side of the handshake, and spoils what it says in the given turn.
-func (r *raw) speaks(h *zmtp.Handshake, spoilt int, seed uint64) {
+func speaks(r *raw, h *zmtp.Handshake, spoilt int, seed uint64) {
 	out := h.Start(nil)
 	var in []byte
 	done := false
 	for turn := 0; turn < spoilt; turn++ {
-		_, _ = r.conn.Write(out)
+		_, _ = r.Conn.Write(out)
 		for out = nil; len(out) == 0 && !done; {
 			var n int
 			var err error
 			if n, out, done, err = h.Step(in, out); err != nil {
-				r.t.Fatalf("raw peer's handshake: %v", err)
+				r.T.Fatalf("raw peer's handshake: %v", err)
 			}
 			in = in[n:]
 			if _, asks := h.Credentials(); asks {
 				if out, done, err = h.Accept(out, "", nil); err != nil {
-					r.t.Fatalf("raw peer accepts: %v", err)
+					r.T.Fatalf("raw peer accepts: %v", err)
 				}
 			} else if n == 0 && len(out) == 0 {
 				var more [512]byte
-				if n, err = r.in.Read(more[:]); err != nil {
-					r.t.Fatalf("raw peer reads: %v", err)
+				if n, err = r.In.Read(more[:]); err != nil {
+					r.T.Fatalf("raw peer reads: %v", err)
 				}
 				in = append(in, more[:n]...)
 			}
@@ -317,7 +317,7 @@ func (r *raw) speaks(h *zmtp.Handshake, spoilt int, seed uint64) {
 			out, _ = h.Codec().Encode(nil, wire("first", "message"))
 		}
 	}
-	_, _ = r.conn.Write(spoil(seed, out))
+	_, _ = r.Conn.Write(spoil(seed, out))
 }
 
 // TestLibzmq_bind_curve_fuzzer: a CURVE server exchanges messages with a good client,
@@ -341,7 +341,7 @@ func TestLibzmq_bind_curve_fuzzer(t *testing.T) {
 		r := dialRaw(t, server.LastEndpoint())
 		bad(r)
 		if attached { // it would get messages in turn, as a peer
-			r.leaves()
+			leaves(r)
 			eventually(t, "it has left", func() bool { return len(server.Peers()) == 0 })
 		}
 		drained(t, server)
@@ -350,7 +350,7 @@ func TestLibzmq_bind_curve_fuzzer(t *testing.T) {
 		bounced(t, server, client)
 		must(t, client.Close())
 		if !attached {
-			r.leaves()
+			leaves(r)
 		}
 		eventually(t, "both have left", func() bool { return len(server.Peers()) == 0 })
 		if t.Failed() {
@@ -358,12 +358,12 @@ func TestLibzmq_bind_curve_fuzzer(t *testing.T) {
 		}
 	}
 	for name, input := range fuzzerInputs(t, "bind_curve_fuzzer", curveInputs(keys, clientKeys)) {
-		try(name, func(r *raw) { r.says(input) }, false)
+		try(name, func(r *raw) { tells(r, input) }, false)
 	}
 	for turn := range curveTurns {
 		for seed := range spoilings() {
 			try(fmt.Sprintf("turn %d, seed %d", turn, seed), func(r *raw) {
-				r.speaks(curveSide(keys, clientKeys, false), turn, seed)
+				speaks(r, curveSide(keys, clientKeys, false), turn, seed)
 			}, turn >= turnSecond)
 		}
 	}
@@ -398,15 +398,15 @@ func TestLibzmq_connect_curve_fuzzer(t *testing.T) {
 	must(t, client.Connect(endpoint))
 	for _, input := range fuzzerInputs(t, "connect_curve_fuzzer", curveInputs(keys, clientKeys)) {
 		r := accept()
-		r.says(input)
-		r.leaves()
+		tells(r, input)
+		leaves(r)
 		drained(t, client)
 	}
 	for turn := range curveTurns {
 		for seed := range spoilings() {
 			r := accept()
-			r.speaks(curveSide(keys, clientKeys, true), turn, seed)
-			r.leaves()
+			speaks(r, curveSide(keys, clientKeys, true), turn, seed)
+			leaves(r)
 			drained(t, client)
 		}
 	}

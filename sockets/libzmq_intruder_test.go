@@ -30,14 +30,14 @@ func TestLibzmq_security_unauthenticated(t *testing.T) {
 				return []string{"", "1.0", r[2], "400", "", "", ""}
 			})
 			seen := newEvents()
-			server := bind(t, NewDealer, Options{Security: in("WRONG", false, p.server), Inproc: names, Monitor: seen.tell})
+			server := bind(t, NewDealer, Options{Security: in("WRONG", false, p.server), Inproc: names, Monitor: seen.Tell})
 			r := dialRaw(t, server.LastEndpoint())
-			_, _ = r.conn.Write([]byte("\x01\x00")) // it may be refused already
-			_, _ = r.conn.Write([]byte("\x08\x00sneaky\x00"))
-			seen.await(t, EventHandshakeFailed)
-			r.ended()
+			_, _ = r.Conn.Write([]byte("\x01\x00")) // it may be refused already
+			_, _ = r.Conn.Write([]byte("\x08\x00sneaky\x00"))
+			seen.Await(t, EventHandshakeFailed)
+			r.Ended()
 			wantQueued(t, server)
-			if n := seen.count(EventHandshakeSucceeded); n > 0 {
+			if n := seen.Count(EventHandshakeSucceeded); n > 0 {
 				t.Errorf("%d were let in", n)
 			}
 		})
@@ -82,7 +82,7 @@ func TestLibzmq_security_plain_credentials(t *testing.T) {
 			seen := newEvents()
 			o := Options{
 				Security: Security{PlainServer: true, ZAPDomain: "test"}, Identity: []byte("IDENT\x00"),
-				Inproc: names, Monitor: seen.tell, Linger: LingerNone,
+				Inproc: names, Monitor: seen.Tell, Linger: LingerNone,
 			}
 			if c.number == libzmqNoDetail {
 				o.HandshakeTimeout = 50 * time.Millisecond // both sides wait for the other's HELLO
@@ -96,11 +96,11 @@ func TestLibzmq_security_plain_credentials(t *testing.T) {
 				says(t, server, "back")
 				wants(t, client, "back")
 			} else {
-				if number, _ := seen.await(t, EventHandshakeFailed).Code(); number != c.number {
+				if number, _ := seen.Await(t, EventHandshakeFailed).Code(); number != c.number {
 					t.Errorf("the event is %#x, want %#x", number, c.number)
 				}
 				wantQueued(t, server)
-				if n := seen.count(EventHandshakeSucceeded); n > 0 {
+				if n := seen.Count(EventHandshakeSucceeded); n > 0 {
 					t.Errorf("%d were let in", n)
 				}
 			}
@@ -125,18 +125,18 @@ func newCurveIntruder(t *testing.T, endpoint string, keys zmtp.KeyPair, server z
 	config := zmtp.HandshakeConfig{SocketType: zmtp.TypeDealer}
 	config.Mechanism = zmtp.NewCurveClient(zmtp.CurveClientConfig{Keys: keys, Server: server, Properties: config.AppendProperties(nil)})
 	h := zmtp.NewHandshake(config)
-	r.send(h.Start(nil))
+	r.Send(h.Start(nil))
 	greeting := make([]byte, zmtp.GreetingSize)
-	_, err := io.ReadFull(r.in, greeting)
+	_, err := io.ReadFull(r.In, greeting)
 	must(t, err)
 	_, r.hello, _, err = h.Step(greeting, nil)
 	must(t, err)
 	if change != nil {
-		r.send(change(r.hello))
+		r.Send(change(r.hello))
 		return r
 	}
-	r.send(r.hello)
-	flags, body := r.frame()
+	r.Send(r.hello)
+	flags, body := r.Frame()
 	if !bytes.HasPrefix(body, []byte("\x07WELCOME")) {
 		t.Fatalf("%q in place of WELCOME", body)
 	}
@@ -190,20 +190,20 @@ func TestLibzmq_security_curve_intruder(t *testing.T) {
 				return []string{"", "1.0", r[2], "200", "", "", ""}
 			})
 			seen := newEvents()
-			server := bind(t, NewDealer, Options{Security: in("ZAPTEST", true, p.server), Inproc: names, Monitor: seen.tell})
+			server := bind(t, NewDealer, Options{Security: in("ZAPTEST", true, p.server), Inproc: names, Monitor: seen.Tell})
 			r := newCurveIntruder(t, server.LastEndpoint(), c.keys, p.client.CurveServerKey, c.hello)
 			if c.initiate != nil {
-				if n := seen.count(EventHandshakeFailed); n > 0 {
+				if n := seen.Count(EventHandshakeFailed); n > 0 {
 					t.Errorf("%d handshakes failed by WELCOME", n)
 				}
-				r.send(c.initiate(r.initiate))
+				r.Send(c.initiate(r.initiate))
 			}
-			if number, value := seen.await(t, EventHandshakeFailed).Code(); number != libzmqProtocol || value != c.code {
+			if number, value := seen.Await(t, EventHandshakeFailed).Code(); number != libzmqProtocol || value != c.code {
 				t.Errorf("the event is %#x %#x, want the code %#x", number, value, c.code)
 			}
-			r.ended()
+			r.Ended()
 			wantQueued(t, server)
-			if n := seen.count(EventHandshakeSucceeded); n > 0 {
+			if n := seen.Count(EventHandshakeSucceeded); n > 0 {
 				t.Errorf("%d were let in", n)
 			}
 		})
@@ -250,16 +250,16 @@ func TestLibzmq_security_curve_keys(t *testing.T) {
 			})
 			atServer, atClient := newEvents(), newEvents()
 			server := bind(t, NewDealer, Options{
-				Security: in("ZAPTEST", true, p.server), Identity: []byte(c.identity), Inproc: names, Monitor: atServer.tell, Linger: LingerNone,
+				Security: in("ZAPTEST", true, p.server), Identity: []byte(c.identity), Inproc: names, Monitor: atServer.Tell, Linger: LingerNone,
 			})
-			client := open(t, NewDealer, Options{Security: c.client, Linger: LingerNone, Monitor: atClient.tell})
+			client := open(t, NewDealer, Options{Security: c.client, Linger: LingerNone, Monitor: atClient.Tell})
 			must(t, client.Connect(server.LastEndpoint()))
 			must(t, client.Send(testContext(t), []byte("bounce")))
 			if c.number != libzmqSucceeded {
-				if number, _ := atServer.await(t, EventHandshakeFailed).Code(); number != c.number {
+				if number, _ := atServer.Await(t, EventHandshakeFailed).Code(); number != c.number {
 					t.Errorf("the event is %#x, want %#x", number, c.number)
 				}
-				if number, _ := atClient.await(t, EventHandshakeFailed).Code(); number != c.number {
+				if number, _ := atClient.Await(t, EventHandshakeFailed).Code(); number != c.number {
 					t.Errorf("the client's event is %#x, want %#x", number, c.number)
 				}
 				wantQueued(t, server)
@@ -268,9 +268,9 @@ func TestLibzmq_security_curve_keys(t *testing.T) {
 				says(t, server, "back")
 				wants(t, client, "back")
 				must(t, client.Close())
-				atServer.await(t, EventDisconnected)
+				atServer.Await(t, EventDisconnected)
 				for _, seen := range []*events{atServer, atClient} {
-					if n, failed := seen.count(EventHandshakeSucceeded), seen.count(EventHandshakeFailed); n != 1 || failed != 0 {
+					if n, failed := seen.Count(EventHandshakeSucceeded), seen.Count(EventHandshakeFailed); n != 1 || failed != 0 {
 						t.Errorf("%d handshakes succeeded and %d failed", n, failed)
 					}
 				}
@@ -312,7 +312,7 @@ func TestLibzmq_security_zap_idle(t *testing.T) {
 				handler := open(t, NewRep, Options{Inproc: names, Linger: LingerNone})
 				must(t, handler.Bind(ctx, zapEndpoint))
 				seen := newEvents()
-				server := bind(t, NewDealer, Options{Security: in("ZAPTEST", false, p.server), Inproc: names, Monitor: seen.tell, Linger: LingerNone})
+				server := bind(t, NewDealer, Options{Security: in("ZAPTEST", false, p.server), Inproc: names, Monitor: seen.Tell, Linger: LingerNone})
 				client := open(t, NewDealer, Options{Security: p.client, Linger: LingerNone})
 				must(t, client.Connect(server.LastEndpoint()))
 				must(t, client.Send(ctx, []byte("bounce")))
@@ -327,7 +327,7 @@ func TestLibzmq_security_zap_idle(t *testing.T) {
 					must(t, client.Close())
 				}
 				for range 2 {
-					e := seen.await(t, EventHandshakeFailed)
+					e := seen.Await(t, EventHandshakeFailed)
 					if number, value := e.Code(); number != libzmqNoDetail || !isEnd(value) {
 						t.Errorf("the event is %#x %#x: %v", number, value, e.Err)
 					}
@@ -336,7 +336,7 @@ func TestLibzmq_security_zap_idle(t *testing.T) {
 					}
 				}
 				wantQueued(t, server)
-				if n := seen.count(EventHandshakeSucceeded); n > 0 {
+				if n := seen.Count(EventHandshakeSucceeded); n > 0 {
 					t.Errorf("%d were let in", n)
 				}
 			})

@@ -19,7 +19,7 @@ func TestLibzmq_stream_timeout(t *testing.T) {
 	t.Parallel()
 	impatient := func(seen *events) *Dealer {
 		t.Helper()
-		dealer := open(t, NewDealer, Options{Linger: LingerNone, Monitor: seen.tell})
+		dealer := open(t, NewDealer, Options{Linger: LingerNone, Monitor: seen.Tell})
 		if got := dealer.Options().HandshakeTimeout; got != 30*time.Second {
 			t.Errorf("the default is %v", got)
 		}
@@ -33,21 +33,21 @@ func TestLibzmq_stream_timeout(t *testing.T) {
 	seen := newEvents()
 	dealer := impatient(seen)
 	must(t, dealer.Bind(testContext(t), freePort(t)))
-	dialRaw(t, dealer.LastEndpoint()).ended()
-	seen.await(t, EventAccepted)
-	if e := seen.await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
+	dialRaw(t, dealer.LastEndpoint()).Ended()
+	seen.Await(t, EventAccepted)
+	if e := seen.Await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
 		t.Errorf("%+v", e)
 	}
 	seen = newEvents()
 	dealer = impatient(seen)
 	endpoint, accept := listenRaw(t)
 	must(t, dealer.Connect(endpoint))
-	accept().ended()
-	seen.await(t, EventConnected)
-	if e := seen.await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
+	accept().Ended()
+	seen.Await(t, EventConnected)
+	if e := seen.Await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
 		t.Errorf("%+v", e)
 	}
-	seen.await(t, EventConnectRetried)
+	seen.Await(t, EventConnectRetried)
 }
 
 // TestLibzmq_metadata: the receiver of a message can read the properties of its sender.
@@ -108,14 +108,14 @@ func TestLibzmq_reconnect_ivl(t *testing.T) {
 	pull := open(t, NewPull, Options{})
 	endpoint := freePort(t)
 	must(t, pull.Bind(ctx, endpoint))
-	push := open(t, NewPush, Options{ReconnectInterval: -1, Monitor: seen.tell})
+	push := open(t, NewPush, Options{ReconnectInterval: -1, Monitor: seen.Tell})
 	must(t, push.Connect(endpoint))
 	must(t, push.Send(ctx, []byte("first")))
 	if m, err := pull.Recv(ctx); err != nil || string(m[0]) != "first" {
 		t.Errorf("%q %v", m, err)
 	}
 	must(t, pull.Unbind(endpoint))
-	seen.await(t, EventDisconnected)
+	seen.Await(t, EventDisconnected)
 	eventually(t, "it is forgotten", func() bool { return len(push.Peers()) == 0 })
 	must(t, pull.Bind(ctx, endpoint))
 	if err := push.TrySend([]byte("nobody")); !errors.Is(err, ErrWouldBlock) {
@@ -126,7 +126,7 @@ func TestLibzmq_reconnect_ivl(t *testing.T) {
 	if m, err := pull.Recv(ctx); err != nil || string(m[0]) != "second" {
 		t.Errorf("%q %v", m, err)
 	}
-	if n := seen.count(EventConnectRetried); n != 0 {
+	if n := seen.Count(EventConnectRetried); n != 0 {
 		t.Errorf("%d retries", n)
 	}
 }

@@ -176,9 +176,9 @@ func TestLibzmq_spec_bound_round_robin(t *testing.T) {
 		var pulls []*Pull
 		var served, asked []*Rep
 		for i := range peers {
-			pulls = append(pulls, connect(t, NewPull, o, push))
-			served = append(served, connect(t, NewRep, o, dealer))
-			asked = append(asked, connect(t, NewRep, o, req))
+			pulls = append(pulls, dialled(t, NewPull, o, push.LastEndpoint()))
+			served = append(served, dialled(t, NewRep, o, dealer.LastEndpoint()))
+			asked = append(asked, dialled(t, NewRep, o, req.LastEndpoint()))
 			eventually(t, "they have come", func() bool {
 				return len(push.Peers()) == i+1 && len(dealer.Peers()) == i+1 && len(req.Peers()) == i+1
 			})
@@ -269,7 +269,7 @@ func TestLibzmq_spec_fair_queue(t *testing.T) {
 			pull := open(t, NewPull, o)
 			must(t, pull.Bind(testContext(t), endpoint))
 			for i := range peers {
-				says(t, connect(t, NewPush, o, pull), fmt.Sprint(i), fmt.Sprint(i+peers))
+				says(t, dialled(t, NewPush, o, pull.LastEndpoint()), fmt.Sprint(i), fmt.Sprint(i+peers))
 			}
 			if strings.HasPrefix(endpoint, "tcp") {
 				eventually(t, "all has come", func() bool { return pending(pull.Peers()) == 2*peers })
@@ -299,7 +299,7 @@ func TestLibzmq_spec_rep_inproc(t *testing.T) {
 		ctx := testContext(t)
 		rep := open(t, NewRep, o)
 		must(t, rep.Bind(ctx, endpoint))
-		dealer := connect(t, NewDealer, o, rep)
+		dealer := dialled(t, NewDealer, o, rep.LastEndpoint())
 		for _, envelope := range [][][]byte{{nil}, {[]byte("X"), []byte("Y"), nil}} {
 			must(t, dealer.Send(ctx, append(envelope, []byte("A"))...))
 			wants(t, rep, "A")
@@ -321,7 +321,7 @@ func TestLibzmq_spec_req_inproc(t *testing.T) {
 		ctx := testContext(t)
 		req := open(t, NewReq, o)
 		must(t, req.Bind(ctx, endpoint))
-		router := connect(t, NewRouter, o, req)
+		router := dialled(t, NewRouter, o, req.LastEndpoint())
 		must(t, req.Send(ctx, []byte("ABC"), []byte("DEF")))
 		m, err := router.Recv(ctx)
 		must(t, err)
@@ -346,7 +346,7 @@ func TestLibzmq_spec_pushpull_atomic(t *testing.T) {
 				large := func(name string) []byte { return bytes.Repeat([]byte(name), 16<<20) }
 				seen := newEvents()
 				to, from := o, o
-				to.RecvHWM, from.SendHWM, from.Monitor = 1, 1, seen.tell
+				to.RecvHWM, from.SendHWM, from.Monitor = 1, 1, seen.Tell
 				pull := open(t, NewPull, to)
 				push := open(t, NewPush, from)
 				must(t, push.Bind(ctx, endpoint))
@@ -376,7 +376,7 @@ func TestLibzmq_spec_pushpull_atomic(t *testing.T) {
 				} else if err := push.TrySend(three("3")...); err != nil && !errors.Is(err, ErrWouldBlock) {
 					t.Error(err)
 				}
-				seen.await(t, EventDisconnected) // a message sent before may be lost
+				seen.Await(t, EventDisconnected) // a message sent before may be lost
 				sent := make(chan error, 1)
 				go func() { sent <- push.Send(ctx, three("5")...) }()
 				for name := ""; name != "5"; {
@@ -420,7 +420,7 @@ func TestLibzmq_req_relaxed_reps(t *testing.T) {
 	req := bind(t, NewReq, o)
 	var reps []*Rep
 	for i := range 5 {
-		reps = append(reps, connect(t, NewRep, Options{}, req))
+		reps = append(reps, dialled(t, NewRep, Options{}, req.LastEndpoint()))
 		eventually(t, "it is there", func() bool { return len(req.Peers()) == i+1 && req.balancer.HasRoom() })
 		onlyOut(t, req)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,26 +50,26 @@ func TestLibzmq_mock_pub_sub(t *testing.T) {
 				must(t, s.Subscribe("A"))
 				must(t, s.Connect(endpoint))
 				r := accept()
-				r.send(greeting(minor), ready("PUB", nil))
-				r.greeted()
-				r.wants(form[0])
-				r.send([]byte("\x00\x04ALOL"))
+				r.Send(greeting(minor), ready("PUB", nil))
+				r.Greeted()
+				r.Wants(form[0])
+				r.Send([]byte("\x00\x04ALOL"))
 				wants(t, s, "ALOL")
 				must(t, s.Unsubscribe("A"))
-				r.wants(form[1])
+				r.Wants(form[1])
 			})
 		})
 		t.Run(fmt.Sprintf("we publish to 3.%d", minor), func(t *testing.T) {
 			t.Parallel()
 			pub := bind(t, NewXPub, Options{})
 			r := dialRaw(t, pub.LastEndpoint())
-			r.send(greeting(minor), ready("SUB", nil))
-			r.greeted()
-			r.send([]byte(form[0]))
+			r.Send(greeting(minor), ready("SUB", nil))
+			r.Greeted()
+			r.Send([]byte(form[0]))
 			wants(t, pub, "\x01A")
 			says(t, pub, "ALOL")
-			r.wants("\x00\x04ALOL")
-			r.send([]byte(form[1]))
+			r.Wants("\x00\x04ALOL")
+			r.Send([]byte(form[1]))
 			wants(t, pub, "\x00A")
 		})
 	}
@@ -255,14 +254,6 @@ func TestLibzmq_xpub_verbose(t *testing.T) {
 		must(t, subs[1].Unsubscribe("A"))
 		wantQueued(t, pub)
 	})
-}
-
-// wantQueued receives the queued messages, without waiting, and compares them.
-func wantQueued(t *testing.T, s interface{ TryRecv() (Message, error) }, want ...string) {
-	t.Helper()
-	if got := drained(t, s); !slices.Equal(got, want) {
-		t.Errorf("%q is queued, want %q", got, want)
-	}
 }
 
 // TestLibzmq_xsub_verbose: every subscription is sent; of ends only the last
@@ -522,8 +513,8 @@ func TestLibzmq_xpub_welcome_msg(t *testing.T) {
 	wants(t, pub, "\x01W")
 	wants(t, sub, "W")
 	// From a PUB too, before anything else.
-	r := dialRaw(t, bind(t, NewPub, Options{WelcomeMessage: []byte("W")}).LastEndpoint()).greet("SUB", nil)
-	r.wants("\x00\x01W")
+	r := dialRaw(t, bind(t, NewPub, Options{WelcomeMessage: []byte("W")}).LastEndpoint()).Greet("SUB", nil)
+	r.Wants("\x00\x01W")
 }
 
 // TestLibzmq_pub_invert_matching: with the option on both sides, peers get the messages
@@ -721,20 +712,5 @@ func TestLibzmq_disconnect_inproc(t *testing.T) {
 				t.Errorf("after Disconnect %q came, %v", m, err)
 			}
 		}
-	}
-}
-
-// wants reads bytes.
-func (r *raw) wants(bytes string) {
-	r.t.Helper()
-	got := make([]byte, len(bytes))
-	for n := 0; n < len(got); {
-		m, err := r.in.Read(got[n:])
-		if n += m; err != nil {
-			r.t.Fatalf("%q and then %v, want %q", got[:n], err, bytes)
-		}
-	}
-	if string(got) != bytes {
-		r.t.Fatalf("%q, want %q", got, bytes)
 	}
 }

@@ -160,17 +160,17 @@ func TestLibzmq_reconnect_events(t *testing.T) {
 	pub := open(t, NewPub, Options{Linger: LingerNone})
 	must(t, pub.Bind(ctx, endpoint))
 	seen := newEvents()
-	sub := open(t, NewSub, Options{ReconnectInterval: 500 * time.Millisecond, Monitor: seen.tell})
+	sub := open(t, NewSub, Options{ReconnectInterval: 500 * time.Millisecond, Monitor: seen.Tell})
 	must(t, sub.Connect(endpoint))
-	seen.await(t, EventHandshakeSucceeded)
+	seen.Await(t, EventHandshakeSucceeded)
 	must(t, pub.Close())
-	seen.await(t, EventConnectRetried)
+	seen.Await(t, EventConnectRetried)
 	again := open(t, NewPub, Options{})
 	must(t, again.Bind(ctx, endpoint))
-	seen.await(t, EventHandshakeSucceeded)
+	seen.Await(t, EventHandshakeSucceeded)
 	want := []EventKind{EventConnectDelayed, EventConnected, EventHandshakeSucceeded, EventDisconnected, EventConnectRetried,
 		EventConnectDelayed, EventConnected, EventHandshakeSucceeded}
-	if got := seen.told(); fmt.Sprint(got) != fmt.Sprint(want) && seen.count(EventConnectFailed) == 0 { // the machine may be slow
+	if got := seen.Kinds(); fmt.Sprint(got) != fmt.Sprint(want) && seen.Count(EventConnectFailed) == 0 { // the machine may be slow
 		t.Errorf("%v, want %v", got, want)
 	}
 }
@@ -184,13 +184,13 @@ func TestLibzmq_immediate_again(t *testing.T) {
 	backend := open(t, NewDealer, Options{Linger: LingerNone})
 	must(t, backend.Bind(ctx, endpoint))
 	seen := newEvents()
-	frontend := open(t, NewDealer, quick(Options{Immediate: true, Linger: LingerNone, Monitor: seen.tell}))
+	frontend := open(t, NewDealer, quick(Options{Immediate: true, Linger: LingerNone, Monitor: seen.Tell}))
 	must(t, frontend.Connect(endpoint))
 	says(t, backend, "Hello")
 	wants(t, frontend, "Hello")
 	must(t, frontend.TrySend([]byte("Hello")))
 	must(t, backend.Close())
-	seen.await(t, EventDisconnected)
+	seen.Await(t, EventDisconnected)
 	if err := frontend.TrySend([]byte("Hello")); !errors.Is(err, ErrWouldBlock) {
 		t.Errorf("while nobody is there: %v", err)
 	}
@@ -215,7 +215,7 @@ func TestLibzmq_timeo_inproc(t *testing.T) {
 	if _, err := frontend.Recv(ctx); !errors.Is(err, ErrTimeout) || time.Since(start) < timeout {
 		t.Errorf("%v after %v", err, time.Since(start))
 	}
-	backend := connect(t, NewDealer, o, frontend)
+	backend := dialled(t, NewDealer, o, frontend.LastEndpoint())
 	must(t, backend.SetOptions(func(o *Options) { o.SendTimeout = timeout }))
 	says(t, backend, "Hello")
 	must(t, frontend.SetOptions(func(o *Options) { o.RecvTimeout = 0 }))
@@ -234,7 +234,7 @@ func TestLibzmq_endpoints(t *testing.T) {
 		if got := push.LastEndpoint(); got != endpoint {
 			t.Errorf("%s is bound as %s", endpoint, got)
 		}
-		pull := connect(t, NewPull, Options{ReconnectInterval: -1}, push)
+		pull := dialled(t, NewPull, Options{ReconnectInterval: -1}, push.LastEndpoint())
 		says(t, push, "ABC")
 		wants(t, pull, "ABC")
 		must(t, push.Unbind(endpoint))
@@ -257,16 +257,16 @@ func TestLibzmq_endpoints(t *testing.T) {
 func TestLibzmq_router_notify_none(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
-	router := bind(t, NewRouter, Options{Notify: NotifyConnect | NotifyDisconnect, Monitor: seen.tell})
+	router := bind(t, NewRouter, Options{Notify: NotifyConnect | NotifyDisconnect, Monitor: seen.Tell})
 	r := dialRaw(t, router.LastEndpoint())
-	r.send([]byte("not-a-handshake"))
-	r.conn.Close()
-	seen.await(t, EventHandshakeFailed)
+	r.Send([]byte("not-a-handshake"))
+	r.Conn.Close()
+	seen.Await(t, EventHandshakeFailed)
 	wantQueued(t, router)
 
-	router = bind(t, NewRouter, Options{Notify: NotifyDisconnect, MaxMessageSize: 64, Monitor: seen.tell})
-	r = dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("X"))
-	r.send(wire("Hello2", strings.Repeat("*", 127)))
+	router = bind(t, NewRouter, Options{Notify: NotifyDisconnect, MaxMessageSize: 64, Monitor: seen.Tell})
+	r = dialRaw(t, router.LastEndpoint()).Greet("DEALER", []byte("X"))
+	r.Send(wire("Hello2", strings.Repeat("*", 127)))
 	wants(t, router, "X ")
 	wantQueued(t, router)
 
@@ -299,7 +299,7 @@ func TestLibzmq_router_speaks_first(t *testing.T) {
 	router := bind(t, NewRouter, Options{Mandatory: true})
 	for i := range 100 {
 		name := fmt.Appendf(nil, "%09d\x00", i)
-		dealer := connect(t, NewDealer, Options{Identity: name}, router)
+		dealer := dialled(t, NewDealer, Options{Identity: name}, router.LastEndpoint())
 		eventually(t, "it is routable", func() bool {
 			err := router.TrySend(name, []byte("HELLO"))
 			if err != nil && !errors.Is(err, ErrUnroutable) {
@@ -331,7 +331,7 @@ func TestLibzmq_router_speaks_first(t *testing.T) {
 	if len(m) != 2 || m[0][0] != 0 || string(m[1]) != "hi 1" {
 		t.Errorf("%q", m)
 	}
-	probe := connect(t, NewRouter, Options{ProbeRouter: true, Identity: []byte("P")}, z)
+	probe := dialled(t, NewRouter, Options{ProbeRouter: true, Identity: []byte("P")}, z.LastEndpoint())
 	wants(t, z, "P ")
 	must(t, z.Send(ctx, []byte("P"), []byte("Hello")))
 	if m, err = probe.Recv(ctx); err != nil || string(m[0]) != "Z" || string(m[1]) != "Hello" {
@@ -344,7 +344,7 @@ func TestLibzmq_app_meta_reply(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	rep := bind(t, NewRep, Options{Metadata: map[string]string{"X-hello": "world", "X-connection": "backup"}})
-	req := connect(t, NewReq, Options{Metadata: map[string]string{"X-hello": "hello", "X-bin": "009c6"}}, rep)
+	req := dialled(t, NewReq, Options{Metadata: map[string]string{"X-hello": "hello", "X-bin": "009c6"}}, rep.LastEndpoint())
 	says(t, req, "\x01")
 	_, from, err := rep.RecvFrom(ctx)
 	must(t, err)
@@ -394,7 +394,7 @@ func TestLibzmq_xpub_inproc(t *testing.T) {
 	pub := open(t, NewXPub, Options{Inproc: o.Inproc, SendHWM: 2000})
 	must(t, pub.Bind(ctx, "inproc://a"))
 	must(t, pub.SetOptions(func(o *Options) { o.FullPolicy = PolicyBlock }))
-	sub := connect(t, NewSub, o, pub)
+	sub := dialled(t, NewSub, o, pub.LastEndpoint())
 	must(t, sub.Subscribe(""))
 	wants(t, pub, "\x01")
 	for range 1999 {
@@ -429,10 +429,10 @@ func TestLibzmq_xpub_manual_device(t *testing.T) {
 			ctx := testContext(t)
 			xpub := bind(t, NewXPub, Options{XPubManual: !last, XPubManualLastValue: last})
 			xsub := bind(t, NewXSub, Options{})
-			pub := connect(t, NewPub, Options{}, xsub)
+			pub := dialled(t, NewPub, Options{}, xsub.LastEndpoint())
 			var subs []*Sub
 			for range 2 {
-				sub := connect(t, NewSub, Options{}, xpub)
+				sub := dialled(t, NewSub, Options{}, xpub.LastEndpoint())
 				must(t, sub.Subscribe("1"))
 				wants(t, xpub, "\x011")
 				must(t, xpub.Subscribe("1"))
@@ -463,7 +463,7 @@ func TestLibzmq_xpub_manual_device(t *testing.T) {
 			wantQueued(t, xsub)
 
 			for _, topic := range []string{"A", "B"} {
-				sub := connect(t, NewXSub, Options{}, xpub)
+				sub := dialled(t, NewXSub, Options{}, xpub.LastEndpoint())
 				says(t, sub, "\x01"+topic)
 				wants(t, xpub, "\x01"+topic)
 				must(t, xpub.Subscribe("X"+topic))
@@ -501,13 +501,13 @@ func TestLibzmq_heartbeats_answered(t *testing.T) {
 			t.Run(name+" "+mechanism, func(t *testing.T) {
 				t.Parallel()
 				seen := newEvents()
-				server := pair[1](t, Options{HeartbeatInterval: time.Millisecond, HeartbeatTimeout: hang, Monitor: seen.tell, Security: s[1]})
+				server := pair[1](t, Options{HeartbeatInterval: time.Millisecond, HeartbeatTimeout: hang, Monitor: seen.Tell, Security: s[1]})
 				must(t, server.Bind(testContext(t), anyPort))
 				must(t, pair[0](t, Options{Security: s[0]}).Connect(server.LastEndpoint()))
-				peer := seen.await(t, EventHandshakeSucceeded).Peer
+				peer := seen.Await(t, EventHandshakeSucceeded).Peer
 				from := peer.engine().Reads()
 				eventually(t, "20 answers", func() bool { return peer.engine().Reads() >= from+20 })
-				if n := seen.count(EventDisconnected); n > 0 {
+				if n := seen.Count(EventDisconnected); n > 0 {
 					t.Errorf("%d connections ended", n)
 				}
 			})
@@ -522,7 +522,7 @@ func TestLibzmq_proxies(t *testing.T) {
 	ctx := testContext(t)
 	rep := bind(t, NewRep, Options{})
 	running(t, newProxy(t, rep, rep, ProxyOptions{}))
-	req := connect(t, NewReq, Options{}, rep)
+	req := dialled(t, NewReq, Options{}, rep.LastEndpoint())
 	for _, m := range []string{"msg1", "msg22"} {
 		says(t, req, m)
 		wants(t, req, m)
@@ -533,7 +533,7 @@ func TestLibzmq_proxies(t *testing.T) {
 	p := newProxy(t, front, back, ProxyOptions{})
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
-	pub := connect(t, NewPub, Options{}, front)
+	pub := dialled(t, NewPub, Options{}, front.LastEndpoint())
 	must(t, pub.WaitSubscribers(ctx, "", 1))
 	says(t, pub, "This is a test", "This is a test", "This is a test")
 	must(t, front.Close())
@@ -545,7 +545,7 @@ func TestLibzmq_proxies(t *testing.T) {
 	// PAIR controls a proxy: nothing is forwarded before there is traffic, nor during a
 	// pause.
 	in, out, control := bind(t, NewPull, Options{}), bind(t, NewPush, Options{}), bind(t, NewPair, Options{})
-	push, pull, operator := connect(t, NewPush, Options{}, in), connect(t, NewPull, Options{}, out), connect(t, NewPair, Options{}, control)
+	push, pull, operator := dialled(t, NewPush, Options{}, in.LastEndpoint()), dialled(t, NewPull, Options{}, out.LastEndpoint()), dialled(t, NewPair, Options{}, control.LastEndpoint())
 	p = newProxy(t, in, out, ProxyOptions{Control: control})
 	go func() { done <- p.Run(ctx) }()
 	forwarded := func() uint64 {

@@ -12,18 +12,9 @@ import (
 // attached connects a raw peer and waits until the socket has attached it.
 func attached(t *testing.T, endpoint, socketType string, identity string) *raw {
 	t.Helper()
-	r := dialRaw(t, endpoint).greet(socketType, []byte(identity))
-	r.sync()
+	r := dialRaw(t, endpoint).Greet(socketType, []byte(identity))
+	r.Sync()
 	return r
-}
-
-func wantRecv(t *testing.T, recv func() (Message, error), want ...string) {
-	t.Helper()
-	m, err := recv()
-	must(t, err)
-	if got := fmt.Sprintf("%q", texts(m)); got != fmt.Sprintf("%q", want) {
-		t.Errorf("%s came in place of %q", got, want)
-	}
 }
 
 // TestLibzmq_router_mandatory: an unroutable message is dropped, or refused.
@@ -42,7 +33,7 @@ func TestLibzmq_router_mandatory(t *testing.T) {
 		}
 		r := attached(t, router.LastEndpoint(), "DEALER", "X")
 		must(t, router.TrySend([]byte("X"), []byte("hello")))
-		if m := r.message(); string(m[0]) != "hello" {
+		if m := r.Message(); string(m[0]) != "hello" {
 			t.Errorf("%q", m)
 		}
 		if _, err := router.TryRecv(); !errors.Is(err, ErrWouldBlock) {
@@ -58,7 +49,7 @@ func TestLibzmq_router_mandatory_hwm(t *testing.T) {
 	ctx := testContext(t)
 	seen := newEvents()
 	router := bind(t, NewRouter, Options{
-		Mandatory: true, SendHWM: 1, SendTimeout: time.Millisecond, Linger: LingerNone, Monitor: seen.tell, SendBuffer: 16 << 10,
+		Mandatory: true, SendHWM: 1, SendTimeout: time.Millisecond, Linger: LingerNone, Monitor: seen.Tell, SendBuffer: 16 << 10,
 	})
 	dealer := open(t, NewDealer, Options{Identity: []byte("idle"), RecvHWM: 1, RecvBuffer: 16 << 10})
 	must(t, dealer.Connect(router.LastEndpoint()))
@@ -75,7 +66,7 @@ func TestLibzmq_router_mandatory_hwm(t *testing.T) {
 		t.Errorf("%d messages are taken, then %v", taken, err)
 	}
 	must(t, dealer.Close())
-	seen.await(t, EventDisconnected)
+	seen.Await(t, EventDisconnected)
 
 	r := attached(t, router.LastEndpoint(), "DEALER", "X")
 	for err = nil; err == nil; {
@@ -90,8 +81,8 @@ func TestLibzmq_router_mandatory_hwm(t *testing.T) {
 	if !errors.Is(err, ErrTimeout) {
 		t.Errorf("Send to a full queue: %v", err)
 	}
-	r.conn.Close()
-	seen.await(t, EventDisconnected)
+	r.Conn.Close()
+	seen.Await(t, EventDisconnected)
 	if err := router.Send(ctx, []byte("X"), plug); !errors.Is(err, ErrUnroutable) {
 		t.Errorf("Send to who has gone: %v", err)
 	}
@@ -107,35 +98,35 @@ func TestLibzmq_router_handover(t *testing.T) {
 			ctx := testContext(t)
 			seen := newEvents()
 			router := bind(t, NewRouter, Options{
-				Handover: handover, Mandatory: true, Notify: NotifyConnect | NotifyDisconnect, Monitor: seen.tell,
+				Handover: handover, Mandatory: true, Notify: NotifyConnect | NotifyDisconnect, Monitor: seen.Tell,
 			})
 			recv := func() (Message, error) { return router.Recv(ctx) }
 			first := attached(t, router.LastEndpoint(), "DEALER", "X")
 			wantRecv(t, recv, "X", "")
-			first.send(wire("hello"))
+			first.Send(wire("hello"))
 			wantRecv(t, recv, "X", "hello")
 			second := attached(t, router.LastEndpoint(), "DEALER", "X")
 			if !handover {
-				second.send(wire("ignored"))
+				second.Send(wire("ignored"))
 				must(t, router.Send(ctx, []byte("X"), []byte("still")))
-				if m := first.message(); string(m[0]) != "still" {
+				if m := first.Message(); string(m[0]) != "still" {
 					t.Errorf("%q", m)
 				}
 				return
 			}
 			wantRecv(t, recv, "X", "")
-			first.ended()
-			if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, ErrHandedOver) {
+			first.Ended()
+			if e := seen.Await(t, EventDisconnected); !errors.Is(e.Err, ErrHandedOver) {
 				t.Errorf("%v", e.Err)
 			}
 			must(t, router.Send(ctx, []byte("X"), []byte("to the second")))
-			if m := second.message(); string(m[0]) != "to the second" {
+			if m := second.Message(); string(m[0]) != "to the second" {
 				t.Errorf("%q", m)
 			}
-			second.send(wire("from the second"))
+			second.Send(wire("from the second"))
 			// The end of the first connection is not the end of X.
 			wantRecv(t, recv, "X", "from the second")
-			second.conn.Close()
+			second.Conn.Close()
 			wantRecv(t, recv, "X", "")
 			if err := router.Send(ctx, []byte("X"), []byte("y")); !errors.Is(err, ErrUnroutable) {
 				t.Errorf("%v", err)
@@ -149,14 +140,14 @@ func TestLibzmq_router_handover(t *testing.T) {
 func TestRouterHandedOver(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
-	router := bind(t, NewRouter, quick(Options{Handover: true, Monitor: seen.tell}))
+	router := bind(t, NewRouter, quick(Options{Handover: true, Monitor: seen.Tell}))
 	bound := router.LastEndpoint()
 	endpoint, accept := listenRaw(t)
 	must(t, router.Connect(endpoint))
-	first := accept().greet("DEALER", []byte("X"))
-	first.sync()
+	first := accept().Greet("DEALER", []byte("X"))
+	first.Sync()
 	attached(t, bound, "DEALER", "X")
-	first.ended()
+	first.Ended()
 	eventually(t, "the endpoint is given up", func() bool { return router.Disconnect(endpoint) != nil })
 }
 
@@ -171,13 +162,13 @@ func TestLibzmq_router_notify(t *testing.T) {
 			router := bind(t, NewRouter, Options{Notify: notify})
 			recv := func() (Message, error) { return router.Recv(ctx) }
 			for _, id := range []string{"X", "Y"} {
-				r := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte(id))
+				r := dialRaw(t, router.LastEndpoint()).Greet("DEALER", []byte(id))
 				if notify&NotifyConnect != 0 {
 					wantRecv(t, recv, id, "")
 				}
-				r.send(wire("one"), wire("two", "frames"))
-				r.sync()
-				r.conn.Close()
+				r.Send(wire("one"), wire("two", "frames"))
+				r.Sync()
+				r.Conn.Close()
 				wantRecv(t, recv, id, "one")
 				wantRecv(t, recv, id, "two", "frames")
 				if notify&NotifyDisconnect != 0 {
@@ -217,7 +208,7 @@ func TestRouterNotifyBatch(t *testing.T) {
 		result <- nil
 	}()
 	for range rounds {
-		accept().greet("DEALER", []byte("X")).conn.Close()
+		accept().Greet("DEALER", []byte("X")).Conn.Close()
 	}
 	must(t, <-result)
 }
@@ -251,13 +242,13 @@ func TestLibzmq_probe_router(t *testing.T) {
 	must(t, again.Connect(endpoint))
 	must(t, again.Bind(ctx, anyPort))
 	for range 3 {
-		r := accept().greet("ROUTER", nil)
-		if m := r.message(); len(m) != 1 || len(m[0]) != 0 {
+		r := accept().Greet("ROUTER", nil)
+		if m := r.Message(); len(m) != 1 || len(m[0]) != 0 {
 			t.Errorf("%q", m)
 		}
-		r.conn.Close()
+		r.Conn.Close()
 	}
-	if m := dialRaw(t, again.LastEndpoint()).greet("ROUTER", nil).message(); len(m) != 1 || len(m[0]) != 0 {
+	if m := dialRaw(t, again.LastEndpoint()).Greet("ROUTER", nil).Message(); len(m) != 1 || len(m[0]) != 0 {
 		t.Errorf("%q", m)
 	}
 }
@@ -329,7 +320,7 @@ func TestRouterConnectAs(t *testing.T) {
 	ctx := testContext(t)
 	endpoint, accept := listenRaw(t)
 	seen := newEvents()
-	router := bind(t, NewRouter, quick(Options{Mandatory: true, SendHWM: 2, Linger: LingerNone, Monitor: seen.tell}))
+	router := bind(t, NewRouter, quick(Options{Mandatory: true, SendHWM: 2, Linger: LingerNone, Monitor: seen.Tell}))
 	bound := router.LastEndpoint()
 	for _, bad := range []string{"", "\x00zero", string(make([]byte, 256))} {
 		var fault *OptionError
@@ -346,21 +337,21 @@ func TestRouterConnectAs(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	// A peer of that name is not let in.
-	newcomer := dialRaw(t, bound).greet("DEALER", []byte("A"))
-	if e := seen.await(t, EventPeerIgnored); !errors.Is(e.Err, ErrIdentityInUse) {
+	newcomer := dialRaw(t, bound).Greet("DEALER", []byte("A"))
+	if e := seen.Await(t, EventPeerIgnored); !errors.Is(e.Err, ErrIdentityInUse) {
 		t.Errorf("%v", e.Err)
 	}
-	newcomer.conn.Close() // or it would be let in after Disconnect
-	seen.await(t, EventDisconnected)
+	newcomer.Conn.Close() // or it would be let in after Disconnect
+	seen.Await(t, EventDisconnected)
 	for i := range 2 {
 		must(t, router.TrySend([]byte("A"), fmt.Append(nil, i)))
 	}
 	if err := router.TrySend([]byte("A"), []byte("2")); !errors.Is(err, ErrWouldBlock) {
 		t.Errorf("with a full queue: %v", err)
 	}
-	first := accept().greet("ROUTER", []byte("whatever"))
+	first := accept().Greet("ROUTER", []byte("whatever"))
 	for i := range 2 {
-		if m := first.message(); string(m[0]) != fmt.Sprint(i) {
+		if m := first.Message(); string(m[0]) != fmt.Sprint(i) {
 			t.Errorf("%q", m)
 		}
 	}
@@ -373,14 +364,14 @@ func TestRouterConnectAs(t *testing.T) {
 		}
 		return false
 	})
-	first.begun()
+	first.Begun()
 	must(t, router.Send(ctx, []byte("A"), []byte("kept")))
-	first.conn.Close()
-	second := accept().greet("ROUTER", nil)
-	if m := second.message(); string(m[0]) != "kept" {
+	first.Conn.Close()
+	second := accept().Greet("ROUTER", nil)
+	if m := second.Message(); string(m[0]) != "kept" {
 		t.Errorf("%.10q", m[0])
 	}
-	second.send(wire("hello"))
+	second.Send(wire("hello"))
 	wantRecv(t, func() (Message, error) { return router.Recv(ctx) }, "A", "hello")
 	must(t, router.Disconnect(endpoint))
 	if err := router.Send(ctx, []byte("A"), []byte("x")); !errors.Is(err, ErrUnroutable) {
@@ -418,11 +409,11 @@ func TestLibzmq_immediate(t *testing.T) {
 			t.Parallel()
 			ctx := testContext(t)
 			seen := newEvents()
-			push := open(t, NewPush, quick(Options{Immediate: immediate, Linger: LingerNone, Monitor: seen.tell}))
+			push := open(t, NewPush, quick(Options{Immediate: immediate, Linger: LingerNone, Monitor: seen.Tell}))
 			pull := bind(t, NewPull, Options{})
 			must(t, push.Connect(freePort(t)))
 			must(t, push.Connect(pull.LastEndpoint()))
-			seen.await(t, EventHandshakeSucceeded)
+			seen.Await(t, EventHandshakeSucceeded)
 			for i := range 10 {
 				must(t, push.Send(ctx, fmt.Append(nil, i)))
 			}
@@ -435,7 +426,7 @@ func TestLibzmq_immediate(t *testing.T) {
 				must(t, err)
 			}
 			must(t, pull.Close())
-			seen.await(t, EventDisconnected)
+			seen.Await(t, EventDisconnected)
 			if err := push.TrySend([]byte("x")); immediate != errors.Is(err, ErrWouldBlock) {
 				t.Errorf("while nobody is there: %v", err)
 			}

@@ -45,9 +45,7 @@ func (c *libzmqSecured) check(t *testing.T) {
 	outcome := func(seen *events) Event {
 		var e Event
 		eventually(t, "a handshake succeeds or fails", func() bool {
-			seen.mu.Lock()
-			defer seen.mu.Unlock()
-			for _, e = range seen.all {
+			for _, e = range seen.All() {
 				if e.Kind == EventHandshakeSucceeded || e.Kind == EventHandshakeFailed {
 					return true
 				}
@@ -57,8 +55,8 @@ func (c *libzmqSecured) check(t *testing.T) {
 		return e
 	}
 	atServer, atClient := newEvents(), newEvents()
-	server := bind(t, NewDealer, Options{Security: c.server, Inproc: names, Linger: LingerNone, Monitor: atServer.tell})
-	client := open(t, NewDealer, Options{Security: c.client, Linger: LingerNone, Monitor: atClient.tell})
+	server := bind(t, NewDealer, Options{Security: c.server, Inproc: names, Linger: LingerNone, Monitor: atServer.Tell})
+	client := open(t, NewDealer, Options{Security: c.client, Linger: LingerNone, Monitor: atClient.Tell})
 	must(t, client.Connect(server.LastEndpoint()))
 	number, value := outcome(atServer).Code()
 	if number != c.number || c.value != 0 && value != c.value {
@@ -203,17 +201,17 @@ type malformedHandshake struct {
 func refuseMalformed(t *testing.T, mechanism string, server Security, all []malformedHandshake) {
 	t.Helper()
 	seen := newEvents()
-	router := bind(t, NewRouter, Options{Security: server, Inproc: new(Inproc), Monitor: seen.tell})
+	router := bind(t, NewRouter, Options{Security: server, Inproc: new(Inproc), Monitor: seen.Tell})
 	for _, c := range all {
 		r := dialRaw(t, router.LastEndpoint())
-		r.send(zmtp.AppendGreeting(nil, zmtp.Greeting{Major: 3, Minor: 1, Mechanism: mechanism}), bytes.Clone(c.bytes))
-		e := seen.await(t, EventHandshakeFailed)
+		r.Send(zmtp.AppendGreeting(nil, zmtp.Greeting{Major: 3, Minor: 1, Mechanism: mechanism}), bytes.Clone(c.bytes))
+		e := seen.Await(t, EventHandshakeFailed)
 		if number, value := e.Code(); number != libzmqProtocol || c.code != 0 && value != c.code {
 			t.Errorf("%s: %#x %#x, want the code %#x: %v", c.name, number, value, c.code, e.Err)
 		}
-		r.ended()
+		r.Ended()
 	}
-	if n := seen.count(EventHandshakeSucceeded); n > 0 {
+	if n := seen.Count(EventHandshakeSucceeded); n > 0 {
 		t.Errorf("%d were let in", n)
 	}
 }
@@ -232,7 +230,7 @@ func TestLibzmq_security_zap_handler(t *testing.T) {
 				handler := open(t, NewRouter, Options{Inproc: names})
 				must(t, handler.Bind(ctx, zapEndpoint))
 				seen := newEvents()
-				o := Options{Security: in("ZAPTEST", true, p.server), Inproc: names, Monitor: seen.tell}
+				o := Options{Security: in("ZAPTEST", true, p.server), Inproc: names, Monitor: seen.Tell}
 				if does == "is silent" {
 					o.HandshakeTimeout = 200 * time.Millisecond
 				}
@@ -247,7 +245,7 @@ func TestLibzmq_security_zap_handler(t *testing.T) {
 				case "answers garbage":
 					must(t, handler.Send(ctx, request[0], []byte("garbage"), nil, []byte("200")))
 				}
-				e := seen.await(t, EventHandshakeFailed)
+				e := seen.Await(t, EventHandshakeFailed)
 				number, _ := e.Code()
 				switch want := map[string]error{"is silent": ErrHandshakeTimeout, "dies": ErrNoAuthenticator, "answers garbage": errZAPMalformed}[does]; {
 				case !errors.Is(e.Err, want):
@@ -255,7 +253,7 @@ func TestLibzmq_security_zap_handler(t *testing.T) {
 				case (number == libzmqProtocol) != (does == "answers garbage"):
 					t.Errorf("the event is %#x", number)
 				}
-				if n := seen.count(EventHandshakeSucceeded); n > 0 {
+				if n := seen.Count(EventHandshakeSucceeded); n > 0 {
 					t.Errorf("%d were let in", n)
 				}
 				must(t, handler.Close())

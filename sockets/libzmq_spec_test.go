@@ -102,17 +102,17 @@ func TestLibzmq_spec_pushpull_multipart(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	pull := bind(t, NewPull, Options{Monitor: seen.tell})
-	dying := dialRaw(t, pull.LastEndpoint()).greet("PUSH", nil)
-	dying.send(wire("whole", "message"), wire("half", "message")[:len("half")+2])
+	pull := bind(t, NewPull, Options{Monitor: seen.Tell})
+	dying := dialRaw(t, pull.LastEndpoint()).Greet("PUSH", nil)
+	dying.Send(wire("whole", "message"), wire("half", "message")[:len("half")+2])
 	m, err := pull.Recv(ctx)
 	must(t, err)
 	if fmt.Sprint(texts(m)) != "[whole message]" {
 		t.Errorf("%q", m)
 	}
-	dying.conn.Close()
-	seen.await(t, EventDisconnected)
-	dialRaw(t, pull.LastEndpoint()).greet("PUSH", nil).send(wire("other", "one"))
+	dying.Conn.Close()
+	seen.Await(t, EventDisconnected)
+	dialRaw(t, pull.LastEndpoint()).Greet("PUSH", nil).Send(wire("other", "one"))
 	m, err = pull.Recv(ctx)
 	must(t, err)
 	if fmt.Sprint(texts(m)) != "[other one]" {

@@ -30,21 +30,21 @@ func TestRefusedDialerRetries(t *testing.T) {
 			t.Parallel()
 			endpoint, accept := listenRaw(t)
 			seen := newEvents()
-			dealer := open(t, NewDealer, Options{ReconnectInterval: time.Millisecond, ReconnectIntervalMax: most, Monitor: seen.tell})
+			dealer := open(t, NewDealer, Options{ReconnectInterval: time.Millisecond, ReconnectIntervalMax: most, Monitor: seen.Tell})
 			must(t, dealer.Connect(endpoint))
 			for range 3 { // one refusal is no exception, nor are several
 				r := accept()
-				r.send(c.says...)
-				r.ended()
-				if e := seen.await(t, c.kind); !errors.Is(e.Err, c.want) {
+				r.Send(c.says...)
+				r.Ended()
+				if e := seen.Await(t, c.kind); !errors.Is(e.Err, c.want) {
 					t.Errorf("%v, want %v", e.Err, c.want)
 				}
-				if e := seen.await(t, EventConnectRetried); e.Retry != most || !errors.Is(e.Err, c.want) || e.Endpoint != endpoint {
+				if e := seen.Await(t, EventConnectRetried); e.Retry != most || !errors.Is(e.Err, c.want) || e.Endpoint != endpoint {
 					t.Errorf("%+v, want a wait of %v and %v", e, most, c.want)
 				}
 			}
 			says(t, dealer, "now")
-			if m := accept().greet("ROUTER", nil).message(); string(m[0]) != "now" {
+			if m := accept().Greet("ROUTER", nil).Message(); string(m[0]) != "now" {
 				t.Errorf("%q", m)
 			}
 		})
@@ -58,11 +58,11 @@ func TestRefusedDialerWaitsByDefault(t *testing.T) {
 	for _, disconnects := range []bool{false, true} {
 		endpoint, accept := listenRaw(t)
 		seen := newEvents()
-		dealer, err := NewDealer(Options{Monitor: seen.tell})
+		dealer, err := NewDealer(Options{Monitor: seen.Tell})
 		must(t, err)
 		must(t, dealer.Connect(endpoint))
-		accept().send([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
-		if e := seen.await(t, EventConnectRetried); e.Retry <= DefaultReconnectInterval || e.Retry > DefaultReconnectIntervalMax || e.Err == nil {
+		accept().Send([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
+		if e := seen.Await(t, EventConnectRetried); e.Retry <= DefaultReconnectInterval || e.Retry > DefaultReconnectIntervalMax || e.Err == nil {
 			t.Errorf("%+v", e)
 		}
 		if disconnects {

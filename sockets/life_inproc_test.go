@@ -9,19 +9,6 @@ import (
 	"clustermap/zmtp"
 )
 
-// drained takes the queued messages, without waiting.
-func drained(t *testing.T, s interface{ TryRecv() (Message, error) }) (got []string) {
-	t.Helper()
-	for {
-		m, err := s.TryRecv()
-		if errors.Is(err, ErrWouldBlock) {
-			return got
-		}
-		must(t, err)
-		got = append(got, string(m[0]))
-	}
-}
-
 // TestInprocSubscribeIsInForce: over inproc a subscription and its end are in force
 // when the call returns, with either side binding and either first.
 func TestInprocSubscribeIsInForce(t *testing.T) {

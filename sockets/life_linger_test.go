@@ -37,7 +37,7 @@ func TestDisconnectAndCloseBothWait(t *testing.T) {
 			dealer, err := NewDealer(Options{Linger: linger})
 			must(t, err)
 			must(t, dealer.Connect(endpoint))
-			r := accept().greet("ROUTER", nil)
+			r := accept().Greet("ROUTER", nil)
 			for range 200 {
 				must(t, dealer.TrySend(make([]byte, 64<<10)))
 			}
@@ -46,11 +46,11 @@ func TestDisconnectAndCloseBothWait(t *testing.T) {
 			closed := closes(dealer)
 			<-dealer.core.Closing()
 			time.Sleep(20 * time.Millisecond) // for Close to wait, too
-			n, err := io.Copy(io.Discard, r.in)
+			n, err := io.Copy(io.Discard, r.In)
 			if n < 200*64<<10 || err != nil {
 				t.Errorf("%d bytes came: %v", n, err)
 			}
-			r.conn.Close()
+			r.Conn.Close()
 			ends(t, "Disconnect and Close", closed)
 		}
 	}
@@ -70,7 +70,7 @@ func TestCloseGivesUpSilentPeers(t *testing.T) {
 		"stuck": func(t *testing.T, d *Dealer) {
 			endpoint, accept := listenRaw(t)
 			must(t, d.Connect(endpoint))
-			accept().greet("ROUTER", nil)
+			accept().Greet("ROUTER", nil)
 			must(t, d.Send(testContext(t), plug))
 		},
 		"unbound": func(t *testing.T, d *Dealer) { must(t, d.Connect("inproc://"+t.Name())) },
@@ -120,7 +120,7 @@ func TestCloseWaitsForPeersThatRead(t *testing.T) {
 	push, err := NewPush(Options{SendBuffer: 16 << 10})
 	must(t, err)
 	must(t, push.Connect(endpoint))
-	r := accept().greet("PULL", nil)
+	r := accept().Greet("PULL", nil)
 	const parts, size = 16, 256 << 10
 	for range parts {
 		must(t, push.Send(testContext(t), make([]byte, size)))
@@ -128,15 +128,15 @@ func TestCloseWaitsForPeersThatRead(t *testing.T) {
 	closed := closes(push)
 	for range parts - 1 {
 		time.Sleep(LingerPatience / 8)
-		if n, err := io.CopyN(io.Discard, r.in, size); err != nil {
+		if n, err := io.CopyN(io.Discard, r.In, size); err != nil {
 			t.Fatalf("%d bytes came: %v", n, err)
 		}
 	}
 	// All the rest comes, and an end that is no reset.
-	if n, err := io.Copy(io.Discard, r.in); n < size || err != nil {
+	if n, err := io.Copy(io.Discard, r.In); n < size || err != nil {
 		t.Errorf("%d bytes came in the end: %v", n, err)
 	}
-	r.conn.Close()
+	r.Conn.Close()
 	ends(t, "a slow peer", closed)
 }
 

@@ -14,10 +14,10 @@ func TestMonitorIsNotToldOfClose(t *testing.T) {
 			ctx := testContext(t)
 			o := inprocOptions()
 			server, client := newEvents(), newEvents()
-			o.Monitor = server.tell
+			o.Monitor = server.Tell
 			bound := open(t, NewDealer, o)
 			must(t, bound.Bind(ctx, endpoint))
-			o.Monitor = client.tell
+			o.Monitor = client.Tell
 			connected := open(t, NewDealer, o)
 			must(t, connected.Connect(bound.LastEndpoint()))
 			says(t, connected, "x")
@@ -34,9 +34,9 @@ func TestMonitorIsNotToldOfClose(t *testing.T) {
 				says(t, connected, "x")
 				must(t, connected.Close())
 			}
-			far.await(t, EventDisconnected)
-			if n := silent.count(EventDisconnected) + silent.count(EventHandshakeFailed); n != 0 {
-				t.Errorf("%s, %s: its monitor was told %v", endpoint, closes, silent.told())
+			far.Await(t, EventDisconnected)
+			if n := silent.Count(EventDisconnected) + silent.Count(EventHandshakeFailed); n != 0 {
+				t.Errorf("%s, %s: its monitor was told %v", endpoint, closes, silent.Kinds())
 			}
 		}
 	}
@@ -46,16 +46,16 @@ func TestMonitorIsNotToldOfClose(t *testing.T) {
 func TestMonitorIsNotToldOfCloseInHandshake(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
-	router := bind(t, NewRouter, Options{Monitor: seen.tell})
+	router := bind(t, NewRouter, Options{Monitor: seen.Tell})
 	dialRaw(t, router.LastEndpoint())
-	seen.await(t, EventAccepted)
+	seen.Await(t, EventAccepted)
 	endpoint, accept := listenRaw(t)
 	must(t, router.Connect(endpoint))
 	accept()
-	seen.await(t, EventConnected)
+	seen.Await(t, EventConnected)
 	must(t, router.Close())
-	if n := seen.count(EventHandshakeFailed); n != 0 {
-		t.Errorf("told %v", seen.told())
+	if n := seen.Count(EventHandshakeFailed); n != 0 {
+		t.Errorf("told %v", seen.Kinds())
 	}
 }
 
@@ -65,36 +65,36 @@ func TestMonitorIsToldOfOtherEnds(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	server, client := newEvents(), newEvents()
-	router := bind(t, NewRouter, Options{Monitor: server.tell})
-	dealer := open(t, NewDealer, Options{Monitor: client.tell})
+	router := bind(t, NewRouter, Options{Monitor: server.Tell})
+	dealer := open(t, NewDealer, Options{Monitor: client.Tell})
 	must(t, dealer.Connect(router.LastEndpoint()))
-	server.await(t, EventHandshakeSucceeded)
-	client.await(t, EventHandshakeSucceeded)
+	server.Await(t, EventHandshakeSucceeded)
+	client.Await(t, EventHandshakeSucceeded)
 	must(t, dealer.Disconnect(router.LastEndpoint()))
-	client.await(t, EventDisconnected)
-	server.await(t, EventDisconnected)
+	client.Await(t, EventDisconnected)
+	server.Await(t, EventDisconnected)
 	must(t, dealer.Connect(router.LastEndpoint()))
-	server.await(t, EventHandshakeSucceeded)
-	client.await(t, EventHandshakeSucceeded)
+	server.Await(t, EventHandshakeSucceeded)
+	client.Await(t, EventHandshakeSucceeded)
 	must(t, router.Unbind(router.LastEndpoint()))
-	server.await(t, EventDisconnected)
+	server.Await(t, EventDisconnected)
 
 	seen := newEvents()
 	endpoint, accept := listenRaw(t)
-	push, err := NewPush(Options{Monitor: seen.tell, Linger: time.Hour})
+	push, err := NewPush(Options{Monitor: seen.Tell, Linger: time.Hour})
 	must(t, err)
 	must(t, push.Connect(endpoint))
-	r := accept().greet("PULL", nil)
+	r := accept().Greet("PULL", nil)
 	must(t, push.Send(ctx, plug))
 	must(t, push.Send(ctx, []byte("x")))
 	closed := closes(push)
 	<-push.core.Closing()
-	r.conn.Close() // with unread bytes, so it is reset
-	seen.await(t, EventDisconnected)
-	r = accept().greet("PULL", nil)
-	m := r.message()
+	r.Conn.Close() // with unread bytes, so it is reset
+	seen.Await(t, EventDisconnected)
+	r = accept().Greet("PULL", nil)
+	m := r.Message()
 	if len(m[0]) == len(plug) { // none of it was written before the connection broke
-		m = r.message()
+		m = r.Message()
 	}
 	if string(m[0]) != "x" {
 		t.Errorf("%.10q came", m)

@@ -18,21 +18,21 @@ func TestTurnsAreInTheOrderOfAccept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			seen := newEvents()
-			push := bind(t, NewPush, Options{Linger: LingerNone, Monitor: seen.tell})
+			push := bind(t, NewPush, Options{Linger: LingerNone, Monitor: seen.Tell})
 			var peers [n]*raw
 			for i := range peers {
 				peers[i] = dialRaw(t, push.LastEndpoint())
-				seen.await(t, EventAccepted)
+				seen.Await(t, EventAccepted)
 			}
 			for _, i := range order {
-				peers[i].greet("PULL", nil).sync()
+				peers[i].Greet("PULL", nil).Sync()
 			}
 			for round := range 2 {
 				for i := range peers {
 					says(t, push, fmt.Sprint(round, i))
 				}
 				for i, r := range peers {
-					if m := r.message(); string(m[0]) != fmt.Sprint(round, i) {
+					if m := r.Message(); string(m[0]) != fmt.Sprint(round, i) {
 						t.Errorf("peer %d got %q in round %d", i, m, round)
 					}
 				}
@@ -48,25 +48,25 @@ func TestLateHandshakeInARound(t *testing.T) {
 	t.Parallel()
 	for sent, want := range [][]int{{0, 1, 2}, {1, 2, 0}, {0, 1, 2}} {
 		seen := newEvents()
-		push := bind(t, NewPush, Options{Linger: LingerNone, Monitor: seen.tell})
+		push := bind(t, NewPush, Options{Linger: LingerNone, Monitor: seen.Tell})
 		var peers [3]*raw
 		for i := range peers {
 			peers[i] = dialRaw(t, push.LastEndpoint())
-			seen.await(t, EventAccepted)
+			seen.Await(t, EventAccepted)
 		}
-		peers[0].greet("PULL", nil).sync()
-		peers[2].greet("PULL", nil).sync()
+		peers[0].Greet("PULL", nil).Sync()
+		peers[2].Greet("PULL", nil).Sync()
 		for i := range sent {
 			says(t, push, "before")
-			if m := peers[2*i].message(); string(m[0]) != "before" {
+			if m := peers[2*i].Message(); string(m[0]) != "before" {
 				t.Errorf("peer %d got %q", 2*i, m)
 			}
 		}
-		peers[1].greet("PULL", nil).sync()
+		peers[1].Greet("PULL", nil).Sync()
 		says(t, push, "0", "1", "2")
 		got := make([]int, 3)
 		for i, r := range peers {
-			fmt.Sscan(string(r.message()[0]), &i)
+			fmt.Sscan(string(r.Message()[0]), &i)
 			got[i] = slices.Index(peers[:], r)
 		}
 		if !slices.Equal(got, want) {

@@ -31,7 +31,7 @@ func TestLingerForever(t *testing.T) {
 		t.Error("it did not wait")
 	case <-time.After(50 * time.Millisecond):
 	}
-	if m := accept().greet("DEALER", nil).message(); string(m[0]) != "x" {
+	if m := accept().Greet("DEALER", nil).Message(); string(m[0]) != "x" {
 		t.Errorf("%q", m)
 	}
 	must(t, <-closed)

@@ -128,31 +128,31 @@ func TestUnbind(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	router := open(t, NewRouter, Options{Monitor: seen.tell})
+	router := open(t, NewRouter, Options{Monitor: seen.Tell})
 	gone := freePort(t)
 	must(t, router.Bind(ctx, gone))
 	must(t, router.Bind(ctx, anyPort))
 	stays := router.LastEndpoint()
-	a := dialRaw(t, gone).greet("DEALER", []byte("a"))
+	a := dialRaw(t, gone).Greet("DEALER", []byte("a"))
 	half := dialRaw(t, gone)
-	half.send(greeting(1)) // in the middle of its handshake
-	b := dialRaw(t, stays).greet("DEALER", []byte("b"))
-	b.sync()
+	half.Send(greeting(1)) // in the middle of its handshake
+	b := dialRaw(t, stays).Greet("DEALER", []byte("b"))
+	b.Sync()
 
 	must(t, router.Unbind(gone))
-	a.ended()
-	half.ended()
-	if e := seen.await(t, EventListenerClosed); e.Endpoint != gone {
+	a.Ended()
+	half.Ended()
+	if e := seen.Await(t, EventListenerClosed); e.Endpoint != gone {
 		t.Errorf("%+v", e)
 	}
 	must(t, router.Bind(ctx, gone))
-	dialRaw(t, gone).greet("DEALER", []byte("a")).send(wire("back"))
+	dialRaw(t, gone).Greet("DEALER", []byte("a")).Send(wire("back"))
 	m, err := router.Recv(ctx)
 	must(t, err)
 	if fmt.Sprint(texts(m)) != "[a back]" {
 		t.Errorf("%q", m)
 	}
-	b.sync()
+	b.Sync()
 
 	for _, e := range []string{"tcp://127.0.0.1:1", "nonsense", ""} {
 		if err := router.Unbind(e); !errors.Is(err, ErrNotBound) {
@@ -171,22 +171,22 @@ func TestMaxHandshakes(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	router := bind(t, NewRouter, Options{MaxHandshakes: 3, Monitor: seen.tell})
+	router := bind(t, NewRouter, Options{MaxHandshakes: 3, Monitor: seen.Tell})
 	var silent []*raw
 	for range 5 {
 		silent = append(silent, dialRaw(t, router.LastEndpoint()))
-		seen.await(t, EventAccepted)
+		seen.Await(t, EventAccepted)
 	}
-	silent[0].ended()
-	silent[1].ended()
+	silent[0].Ended()
+	silent[1].Ended()
 	for range 2 {
-		e := seen.await(t, EventHandshakeFailed)
+		e := seen.Await(t, EventHandshakeFailed)
 		var typed *PeerError
 		if !errors.Is(e.Err, ErrHandshakeTimeout) || !errors.As(e.Err, &typed) {
 			t.Errorf("%+v", e)
 		}
 	}
-	silent[2].greet("DEALER", nil).sync() // still welcome
+	silent[2].Greet("DEALER", nil).Sync() // still welcome
 	for range 10 {
 		dealer := open(t, NewDealer, Options{})
 		must(t, dealer.Connect(router.LastEndpoint()))
@@ -195,7 +195,7 @@ func TestMaxHandshakes(t *testing.T) {
 		must(t, err)
 	}
 	// All those are established, and count no longer.
-	dialRaw(t, router.LastEndpoint()).greet("DEALER", nil).sync()
+	dialRaw(t, router.LastEndpoint()).Greet("DEALER", nil).Sync()
 }
 
 // TestHandshakeTimeout: a connection is closed if its handshake takes too long, even if
@@ -203,30 +203,30 @@ func TestMaxHandshakes(t *testing.T) {
 func TestHandshakeTimeout(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
-	router := bind(t, NewRouter, Options{HandshakeTimeout: 50 * time.Millisecond, Monitor: seen.tell})
-	dialRaw(t, router.LastEndpoint()).ended()
+	router := bind(t, NewRouter, Options{HandshakeTimeout: 50 * time.Millisecond, Monitor: seen.Tell})
+	dialRaw(t, router.LastEndpoint()).Ended()
 	trickle := dialRaw(t, router.LastEndpoint())
 	go func() {
 		for _, b := range greeting(1) {
-			if _, err := trickle.conn.Write([]byte{b}); err != nil {
+			if _, err := trickle.Conn.Write([]byte{b}); err != nil {
 				return
 			}
 			time.Sleep(5 * time.Millisecond)
 		}
 	}()
-	trickle.ended()
+	trickle.Ended()
 	for range 2 {
-		if e := seen.await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
+		if e := seen.Await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
 			t.Errorf("%+v", e)
 		}
 	}
 	// The bound is for the handshake only.
 	r := dialRaw(t, router.LastEndpoint())
-	for r.tryGreet("DEALER", nil) != nil || r.trySync() != nil {
+	for r.TryGreet("DEALER", nil) != nil || r.TrySync() != nil {
 		r = dialRaw(t, router.LastEndpoint()) // on a busy machine one of us may have been too slow
 	}
 	time.Sleep(2 * router.opts().HandshakeTimeout)
-	r.sync()
+	r.Sync()
 }
 
 // failing is a listener whose accept fails now and then.
@@ -249,7 +249,7 @@ func (f *failing) Accept() (net.Conn, error) {
 func TestAcceptFails(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
-	router := open(t, NewRouter, Options{Monitor: seen.tell})
+	router := open(t, NewRouter, Options{Monitor: seen.Tell})
 	nl, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	f := &failing{Listener: nl}
@@ -257,17 +257,17 @@ func TestAcceptFails(t *testing.T) {
 	endpoint := "tcp://" + nl.Addr().String()
 	must(t, router.core.Serve(f, endpoint))
 	for range 3 {
-		if e := seen.await(t, EventAcceptFailed); !errors.Is(e.Err, errNoDescriptors) {
+		if e := seen.Await(t, EventAcceptFailed); !errors.Is(e.Err, errNoDescriptors) {
 			t.Errorf("%+v", e)
 		}
 	}
-	r := dialRaw(t, endpoint).greet("DEALER", nil)
-	r.sync()
+	r := dialRaw(t, endpoint).Greet("DEALER", nil)
+	r.Sync()
 	f.failures.Store(1000)
 	r2 := dialRaw(t, endpoint) // takes the accept that is under way
 	for range 6 {
-		seen.await(t, EventAcceptFailed)
+		seen.Await(t, EventAcceptFailed)
 	}
 	within(t, "Close in a pause", func() { must(t, router.Close()) })
-	_, _ = io.Copy(io.Discard, r2.conn)
+	_, _ = io.Copy(io.Discard, r2.Conn)
 }

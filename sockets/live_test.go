@@ -306,20 +306,6 @@ func wantDone(t *testing.T, done <-chan error) {
 	within(t, "the call returns", func() { must(t, <-done) })
 }
 
-// fill sends until the socket would wait, and returns the number of messages.
-func fill(t *testing.T, send func(frames ...[]byte) error, frames ...[]byte) (n int) {
-	t.Helper()
-	for ; n < 1_000_000; n++ {
-		if err := send(frames...); errors.Is(err, ErrWouldBlock) {
-			return n
-		} else {
-			must(t, err)
-		}
-	}
-	t.Fatal("the queue is never full")
-	return 0
-}
-
 // roomWanted returns a function that reports whether a call waits for room in the only
 // pipe, or in the balancer.
 func roomWanted(s *socket, lb *route.Balancer) func() bool {

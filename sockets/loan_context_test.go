@@ -60,7 +60,7 @@ func TestLentReceiveEndsWithItsContext(t *testing.T) {
 	pull := open(t, NewPull, Options{BusyPoll: -1})
 	pull.core.Tuning.LoanTerm = hang
 	must(t, pull.Bind(testContext(t), anyPort))
-	push := connect(t, NewPush, Options{}, pull)
+	push := dialled(t, NewPush, Options{}, pull.LastEndpoint())
 	pass := func(ctx context.Context, n int) {
 		t.Helper()
 		done := make(chan struct{})
@@ -105,7 +105,7 @@ func BenchmarkReqRepContext(b *testing.B) {
 	var total [2]time.Duration
 	run := func(per bool, n int) time.Duration {
 		rep := bind(b, NewRep, Options{})
-		req := connect(b, NewReq, Options{}, rep)
+		req := dialled(b, NewReq, Options{}, rep.LastEndpoint())
 		defer rep.Close()
 		defer req.Close()
 		call := func(f func(ctx context.Context) error) error {

@@ -50,29 +50,29 @@ func TestLoanTypes(t *testing.T) {
 	}{
 		{"PULL", func(t *testing.T) (receiver, *queue.Inbox, sender) {
 			r := bind(t, NewPull, Options{})
-			return r, &r.core.In, connect(t, NewPush, Options{}, r)
+			return r, &r.core.In, dialled(t, NewPush, Options{}, r.LastEndpoint())
 		}},
 		{"PAIR", func(t *testing.T) (receiver, *queue.Inbox, sender) {
 			r := bind(t, NewPair, Options{})
-			return r, &r.core.In, connect(t, NewPair, Options{}, r)
+			return r, &r.core.In, dialled(t, NewPair, Options{}, r.LastEndpoint())
 		}},
 		{"DEALER", func(t *testing.T) (receiver, *queue.Inbox, sender) {
 			r := bind(t, NewDealer, Options{})
-			return r, &r.core.In, connect(t, NewDealer, Options{}, r)
+			return r, &r.core.In, dialled(t, NewDealer, Options{}, r.LastEndpoint())
 		}},
 		{"ROUTER", func(t *testing.T) (receiver, *queue.Inbox, sender) {
 			r := bind(t, NewRouter, Options{})
-			return r, &r.core.In, connect(t, NewDealer, Options{}, r)
+			return r, &r.core.In, dialled(t, NewDealer, Options{}, r.LastEndpoint())
 		}},
 		{"SUB", func(t *testing.T) (receiver, *queue.Inbox, sender) {
 			r := bind(t, NewSub, Options{})
 			must(t, r.Subscribe(""))
-			return r, &r.core.In, connect(t, NewPub, Options{}, r)
+			return r, &r.core.In, dialled(t, NewPub, Options{}, r.LastEndpoint())
 		}},
 		{"XSUB", func(t *testing.T) (receiver, *queue.Inbox, sender) {
 			r := bind(t, NewXSub, Options{})
 			must(t, r.Subscribe(""))
-			return r, &r.core.In, connect(t, NewPub, Options{}, r)
+			return r, &r.core.In, dialled(t, NewPub, Options{}, r.LastEndpoint())
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestLoanTypes(t *testing.T) {
 func TestLoanStream(t *testing.T) {
 	t.Parallel()
 	pull := bind(t, NewPull, Options{RecvHWM: 100})
-	push := connect(t, NewPush, Options{}, pull)
+	push := dialled(t, NewPush, Options{}, pull.LastEndpoint())
 	const count = 20_000
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -176,7 +176,7 @@ func TestLoanStream(t *testing.T) {
 func TestLoanShared(t *testing.T) {
 	t.Parallel()
 	pull := bind(t, NewPull, Options{})
-	push := connect(t, NewPush, Options{}, pull)
+	push := dialled(t, NewPush, Options{}, pull.LastEndpoint())
 	const count = 20_000
 	ctx, cancel := context.WithCancel(testContext(t))
 	var mu sync.Mutex
@@ -224,7 +224,7 @@ func TestLoanTryAlone(t *testing.T) {
 	pull := open(t, NewPull, Options{})
 	pull.core.Tuning.LoanTerm = 20 * time.Millisecond
 	must(t, pull.Bind(testContext(t), "tcp://127.0.0.1:*"))
-	push := connect(t, NewPush, Options{}, pull)
+	push := dialled(t, NewPush, Options{}, pull.LastEndpoint())
 	lent := func() bool {
 		return pull.core.In.Status().Loan != nil
 	}
@@ -259,7 +259,7 @@ func TestLoanBehind(t *testing.T) {
 	pull := open(t, NewPull, Options{})
 	pull.core.Tuning.Behind = 4 << 10
 	must(t, pull.Bind(testContext(t), "tcp://127.0.0.1:*"))
-	push := connect(t, NewPush, Options{}, pull)
+	push := dialled(t, NewPush, Options{}, pull.LastEndpoint())
 	received := make(chan int)
 	done := make(chan struct{})
 	go func() {
@@ -301,7 +301,7 @@ func TestLoanSlow(t *testing.T) {
 	needLoans(t)
 	t.Parallel()
 	pull := bind(t, NewPull, Options{})
-	push := connect(t, NewPush, Options{}, pull)
+	push := dialled(t, NewPush, Options{}, pull.LastEndpoint())
 	received := make(chan struct{})
 	go func() {
 		defer close(received)
@@ -339,7 +339,7 @@ func TestLoanSlow(t *testing.T) {
 	slow := open(t, NewPull, Options{})
 	slow.core.Tuning.LoanTerm = time.Nanosecond
 	must(t, slow.Bind(testContext(t), "tcp://127.0.0.1:*"))
-	push = connect(t, NewPush, Options{}, slow)
+	push = dialled(t, NewPush, Options{}, slow.LastEndpoint())
 	for range 100 {
 		done := make(chan struct{})
 		go func() {
@@ -363,7 +363,7 @@ func TestLoanSpun(t *testing.T) {
 	pull := open(t, NewPull, Options{BusyPoll: time.Second})
 	pull.core.Tuning.Behind, pull.core.Tuning.LoanTerm = 4<<10, time.Hour
 	must(t, pull.Bind(testContext(t), "tcp://127.0.0.1:*"))
-	push := connect(t, NewPush, Options{}, pull)
+	push := dialled(t, NewPush, Options{}, pull.LastEndpoint())
 	for lent := 0; lent < 20; {
 		done := make(chan struct{})
 		go func() {

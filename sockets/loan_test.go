@@ -23,7 +23,7 @@ const canLend = runtime.GOOS == "linux" && !portable
 func couple(t *testing.T, o Options) (*Req, *Rep) {
 	t.Helper()
 	rep := bind(t, NewRep, o)
-	req := connect(t, NewReq, o, rep)
+	req := dialled(t, NewReq, o, rep.LastEndpoint())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -177,7 +177,7 @@ func TestLoanClose(t *testing.T) {
 func TestLoanLinger(t *testing.T) {
 	t.Parallel()
 	rep := bind(t, NewRep, Options{})
-	req := connect(t, NewReq, Options{Linger: time.Hour}, rep)
+	req := dialled(t, NewReq, Options{Linger: time.Hour}, rep.LastEndpoint())
 	go func() {
 		for range warmUp {
 			answer(t, rep)
@@ -211,7 +211,7 @@ func TestLoanSecondPeer(t *testing.T) {
 	req, rep := couple(t, Options{})
 	ctx, cancel := context.WithCancel(testContext(t))
 	ended := rep.inRecv(t, req, ctx)
-	other := connect(t, NewReq, Options{}, rep)
+	other := dialled(t, NewReq, Options{}, rep.LastEndpoint())
 	for i := range 100 {
 		ask(t, other, fmt.Sprint(i))
 		ask(t, req, fmt.Sprint(i))
@@ -235,7 +235,7 @@ func TestLoanLost(t *testing.T) {
 		}
 	}})
 	for range 3 {
-		req := connect(t, NewReq, Options{}, rep)
+		req := dialled(t, NewReq, Options{}, rep.LastEndpoint())
 		ctx, cancel := context.WithCancel(testContext(t))
 		ended := rep.inRecv(t, req, ctx)
 		must(t, req.Close())
@@ -255,7 +255,7 @@ func TestLoanUnused(t *testing.T) {
 			gone <- struct{}{}
 		}
 	}})
-	req := connect(t, NewReq, Options{}, rep)
+	req := dialled(t, NewReq, Options{}, rep.LastEndpoint())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -324,9 +324,9 @@ func TestLoanStale(t *testing.T) {
 	req := open(t, NewReq, Options{})
 	req.core.Tuning.LoanTerm = time.Hour
 	must(t, req.Bind(testContext(t), "tcp://127.0.0.1:*"))
-	peer := dialRaw(t, req.LastEndpoint()).greet("REP", nil)
+	peer := dialRaw(t, req.LastEndpoint()).Greet("REP", nil)
 	var sent link.Stream
-	must(t, sent.Init(peer.conn))
+	must(t, sent.Init(peer.Conn))
 	lent := 0
 	for i := 0; i < 1000 && lent < 20; i++ {
 		body := fmt.Sprint(i)
@@ -334,9 +334,9 @@ func TestLoanStale(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			peer.message()
+			peer.Message()
 			time.Sleep(10 * time.Microsecond) // so that a receive call waits for it
-			peer.send(wire("", body))
+			peer.Send(wire("", body))
 		}()
 		got, err := req.Recv(testContext(t))
 		must(t, err)
@@ -346,7 +346,7 @@ func TestLoanStale(t *testing.T) {
 		}
 		if req.core.In.Status().Loan != nil {
 			lent++
-			peer.send(wire("", "stale"), wire("", "and another"))
+			peer.Send(wire("", "stale"), wire("", "and another"))
 			eventually(t, "it has arrived", func() bool { return sent.Unconfirmed() == 0 })
 		}
 	}
@@ -359,7 +359,7 @@ func TestLoanStale(t *testing.T) {
 func TestDirectPartly(t *testing.T) {
 	t.Parallel()
 	rep := bind(t, NewRep, Options{})
-	req := connect(t, NewReq, Options{SendBuffer: 4 << 10}, rep)
+	req := dialled(t, NewReq, Options{SendBuffer: 4 << 10}, rep.LastEndpoint())
 	go func() {
 		for {
 			m, err := rep.Recv(context.Background())
@@ -379,7 +379,7 @@ func TestDirectPartly(t *testing.T) {
 func TestLoanBurst(t *testing.T) {
 	t.Parallel()
 	rep := bind(t, NewRep, Options{RecvHWM: 10})
-	peer := dialRaw(t, rep.LastEndpoint()).greet("DEALER", nil)
+	peer := dialRaw(t, rep.LastEndpoint()).Greet("DEALER", nil)
 	go func() {
 		for {
 			m, err := rep.Recv(context.Background())
@@ -390,13 +390,13 @@ func TestLoanBurst(t *testing.T) {
 	}()
 	for range 20 {
 		for range warmUp {
-			peer.send(wire("", "question"))
-			peer.message()
+			peer.Send(wire("", "question"))
+			peer.Message()
 		}
 		const burst = 500
-		peer.send(bytes.Repeat(wire("", "question"), burst))
+		peer.Send(bytes.Repeat(wire("", "question"), burst))
 		for range burst {
-			peer.message()
+			peer.Message()
 		}
 	}
 }
@@ -406,7 +406,7 @@ func TestLoanBurst(t *testing.T) {
 func TestLoanFlood(t *testing.T) {
 	t.Parallel()
 	rep := bind(t, NewRep, Options{})
-	peer := dialRaw(t, rep.LastEndpoint()).greet("DEALER", nil)
+	peer := dialRaw(t, rep.LastEndpoint()).Greet("DEALER", nil)
 	ctx, cancel := context.WithCancel(testContext(t))
 	ended := make(chan error, 1)
 	go func() {
@@ -422,8 +422,8 @@ func TestLoanFlood(t *testing.T) {
 		}
 	}()
 	for range warmUp {
-		peer.send(wire("", "question"))
-		peer.message()
+		peer.Send(wire("", "question"))
+		peer.Message()
 	}
 	// A command without an answer.
 	flood := bytes.Repeat(zmtp.AppendCommand(nil, zmtp.CommandPong, nil), 10_000)
@@ -431,7 +431,7 @@ func TestLoanFlood(t *testing.T) {
 	go func() {
 		defer close(done)
 		for {
-			if _, err := peer.conn.Write(flood); err != nil {
+			if _, err := peer.Conn.Write(flood); err != nil {
 				return
 			}
 		}
@@ -441,7 +441,7 @@ func TestLoanFlood(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the wait ends with %v", err)
 	}
-	must(t, peer.conn.Close())
+	must(t, peer.Conn.Close())
 	<-done
 }
 
@@ -452,20 +452,20 @@ func TestLoanStaleBurst(t *testing.T) {
 	req := open(t, NewReq, Options{RecvHWM: 10})
 	req.core.Tuning.LoanTerm = time.Hour
 	must(t, req.Bind(testContext(t), "tcp://127.0.0.1:*"))
-	peer := dialRaw(t, req.LastEndpoint()).greet("REP", nil)
+	peer := dialRaw(t, req.LastEndpoint()).Greet("REP", nil)
 	for range 20 {
 		for range warmUp {
 			must(t, req.Send(testContext(t), []byte("question")))
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				peer.message()
-				peer.send(wire("", "answer"))
+				peer.Message()
+				peer.Send(wire("", "answer"))
 			}()
 			_, err := req.Recv(testContext(t))
 			must(t, err)
 			<-done
 		}
-		peer.send(bytes.Repeat(wire("", "answer"), 500))
+		peer.Send(bytes.Repeat(wire("", "answer"), 500))
 	}
 }

@@ -2,9 +2,10 @@ package sockets
 
 import (
 	"context"
+	"io"
 	"testing"
-	"time"
 
+	"clustermap/internal/sockettest"
 	"clustermap/internal/testenv"
 
 	"go.uber.org/goleak"
@@ -21,7 +22,34 @@ var (
 	eventually  = testenv.Eventually
 	within      = testenv.Within
 	newLender   = testenv.NewLender
+
+	freePort   = sockettest.FreePort
+	sourcePort = sockettest.SourcePort
+	hasIPv6    = sockettest.HasIPv6
+
+	newRaw    = sockettest.NewPeer
+	dialRaw   = sockettest.Dial
+	listenRaw = sockettest.Listen
+	greeting  = sockettest.Greeting
+	ready     = sockettest.Ready
+	wire      = sockettest.Wire
+
+	says       = sockettest.Says
+	wants      = sockettest.Wants[Message]
+	wantRecv   = sockettest.WantRecv[Message]
+	wantQueued = sockettest.WantQueued[Message]
+	drained    = sockettest.Drained[Message]
+	fill       = sockettest.Fill
+	texts      = sockettest.Texts[Message]
+	show       = sockettest.Show
 )
+
+type (
+	raw    = sockettest.Peer
+	events = sockettest.Events[Event, EventKind]
+)
+
+func newEvents() *events { return sockettest.NewEvents(func(e Event) EventKind { return e.Kind }) }
 
 func TestMain(m *testing.M) {
 	testenv.Names()
@@ -29,26 +57,25 @@ func TestMain(m *testing.M) {
 }
 
 // open makes a socket that is closed at the end of the test.
-// It does not wait for ever for messages that are not taken.
-func open[S interface{ Close() error }](t testing.TB, make func(Options) (S, error), o Options) S {
+func open[S io.Closer](t testing.TB, make func(Options) (S, error), o Options) S {
 	t.Helper()
-	if o.Linger == 0 {
-		o.Linger = 30 * time.Second
-	}
-	s, err := make(o)
-	must(t, err)
-	t.Cleanup(func() { s.Close() })
-	return s
+	return sockettest.Open(t, make, o)
 }
 
-// bind makes a socket that is bound to a port of its own, also when it has been closed:
-// a late connection to the port meets no socket of another test.
+// bind makes a socket that is bound to a port of its own.
 func bind[S interface {
+	io.Closer
 	Bind(context.Context, string) error
-	Close() error
 }](t testing.TB, make func(Options) (S, error), o Options) S {
 	t.Helper()
-	s := open(t, make, o)
-	must(t, s.Bind(testContext(t), freePort(t)))
-	return s
+	return sockettest.Bind(t, make, o)
+}
+
+// dialled makes a socket that is connected to an endpoint.
+func dialled[S interface {
+	io.Closer
+	Connect(string) error
+}](t testing.TB, make func(Options) (S, error), o Options, endpoint string) S {
+	t.Helper()
+	return sockettest.Connect(t, make, o, endpoint)
 }

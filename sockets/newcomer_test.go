@@ -14,19 +14,19 @@ func TestIdentityIsFreed(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	router := bind(t, NewRouter, Options{Mandatory: true, Notify: NotifyConnect | NotifyDisconnect, Monitor: seen.tell})
+	router := bind(t, NewRouter, Options{Mandatory: true, Notify: NotifyConnect | NotifyDisconnect, Monitor: seen.Tell})
 	recv := func() (Message, error) { return router.Recv(ctx) }
-	dead := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("me"))
+	dead := dialRaw(t, router.LastEndpoint()).Greet("DEALER", []byte("me"))
 	wantRecv(t, recv, "me", "")
 	var back []*Dealer
 	for i := range 2 {
 		d := open(t, NewDealer, Options{Identity: []byte("me")})
 		must(t, d.Connect(router.LastEndpoint()))
 		must(t, d.Send(ctx, fmt.Append(nil, "hello", i)))
-		seen.await(t, EventPeerIgnored)
+		seen.Await(t, EventPeerIgnored)
 		back = append(back, d)
 	}
-	dead.conn.Close()
+	dead.Conn.Close()
 	for i, d := range back {
 		// The end of the one before it, its own beginning and then its message. The
 		// connections have queues of their own, so only the order of each is fixed.
@@ -43,7 +43,7 @@ func TestIdentityIsFreed(t *testing.T) {
 		if end, join := `["me" ""]`, fmt.Sprintf(`["me" ""]["me" "hello%d"]`, i); len(of) != 2 || came[end] != 1 || came[join] != 1 {
 			t.Errorf("%v came", came)
 		}
-		seen.await(t, EventPeerAdmitted)
+		seen.Await(t, EventPeerAdmitted)
 		must(t, router.Send(ctx, []byte("me"), []byte("answer")))
 		wantRecv(t, func() (Message, error) { return d.Recv(ctx) }, "answer")
 		must(t, d.Close())
@@ -63,20 +63,20 @@ func TestIdentityStaysInUse(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	router := bind(t, NewRouter, Options{HandshakeTimeout: 300 * time.Millisecond, Monitor: seen.tell})
+	router := bind(t, NewRouter, Options{HandshakeTimeout: 300 * time.Millisecond, Monitor: seen.Tell})
 	var first *raw
-	for first = dialRaw(t, router.LastEndpoint()); first.tryGreet("DEALER", []byte("me")) != nil || first.trySync() != nil; {
+	for first = dialRaw(t, router.LastEndpoint()); first.TryGreet("DEALER", []byte("me")) != nil || first.TrySync() != nil; {
 		first = dialRaw(t, router.LastEndpoint()) // on a busy machine one of us may have been too slow
 	}
 	dealer := open(t, NewDealer, quick(Options{Identity: []byte("me"), Linger: LingerNone}))
 	must(t, dealer.Connect(router.LastEndpoint()))
 	must(t, dealer.Send(ctx, []byte("never heard")))
 	for range 2 {
-		if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, ErrIdentityInUse) {
+		if e := seen.Await(t, EventDisconnected); !errors.Is(e.Err, ErrIdentityInUse) {
 			t.Errorf("%v", e.Err)
 		}
 	}
-	first.conn.Close()
+	first.Conn.Close()
 	eventually(t, "it is let in", func() bool {
 		_ = router.Send(ctx, []byte("me"), []byte("welcome"))
 		m, err := dealer.TryRecv()
@@ -91,7 +91,7 @@ func TestCloseDoesNotWaitForAnIdentity(t *testing.T) {
 	for _, inproc := range []bool{false, true} {
 		seen := newEvents()
 		o := inprocOptions()
-		o.Monitor = seen.tell
+		o.Monitor = seen.Tell
 		router := open(t, NewRouter, o)
 		endpoint := "inproc://a"
 		if !inproc {
@@ -105,9 +105,9 @@ func TestCloseDoesNotWaitForAnIdentity(t *testing.T) {
 			must(t, d.Connect(router.LastEndpoint()))
 			must(t, d.Send(testContext(t), []byte("x")))
 			if len(all) == 0 {
-				seen.await(t, EventHandshakeSucceeded)
+				seen.Await(t, EventHandshakeSucceeded)
 			} else {
-				seen.await(t, EventPeerIgnored)
+				seen.Await(t, EventPeerIgnored)
 			}
 			all = append(all, d)
 		}
@@ -122,7 +122,7 @@ func TestNewcomerOverInproc(t *testing.T) {
 	ctx := testContext(t)
 	seen := newEvents()
 	o := inprocOptions()
-	o.Monitor = seen.tell
+	o.Monitor = seen.Tell
 	router := open(t, NewRouter, o)
 	must(t, router.Bind(ctx, anyPort))
 	must(t, router.Bind(ctx, "inproc://a"))
@@ -131,12 +131,12 @@ func TestNewcomerOverInproc(t *testing.T) {
 	first, second := open(t, NewDealer, o), open(t, NewDealer, o)
 	must(t, first.Connect("inproc://a"))
 	must(t, second.Connect("inproc://a"))
-	seen.await(t, EventPeerIgnored)
+	seen.Await(t, EventPeerIgnored)
 	must(t, second.Send(ctx, []byte("second")))
 	must(t, first.Send(ctx, []byte("first")))
 	wantRecv(t, recv, "me", "first")
 	must(t, first.Close())
-	seen.await(t, EventPeerAdmitted)
+	seen.Await(t, EventPeerAdmitted)
 	wantRecv(t, recv, "me", "second")
 	must(t, router.Send(ctx, []byte("me"), []byte("answer")))
 	wantRecv(t, func() (Message, error) { return second.Recv(ctx) }, "answer")

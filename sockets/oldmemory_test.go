@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"clustermap/internal/hooks"
+	"clustermap/internal/sockettest"
 	"clustermap/internal/testenv"
 	"clustermap/zmtp"
 )
@@ -17,18 +18,18 @@ func TestOldHostileMemory(t *testing.T) {
 		t.Skip("the race detector's own memory is measured too")
 	}
 	const connections = 100
-	announce := map[oldVersion]string{
-		version10: "\xff\x00\x00\x00\x00\x0b\xeb\xc2\x00\x00",
-		version20: "\x02\x00\x00\x00\x00\x0b\xeb\xc2\x00",
+	announce := map[sockettest.Version]string{
+		sockettest.ZMTP10: "\xff\x00\x00\x00\x00\x0b\xeb\xc2\x00\x00",
+		sockettest.ZMTP20: "\x02\x00\x00\x00\x00\x0b\xeb\xc2\x00",
 	}
-	for _, v := range []oldVersion{version10, version20} {
+	for _, v := range []sockettest.Version{sockettest.ZMTP10, sockettest.ZMTP20} {
 		for _, c := range []struct {
 			name string
 			says string
 			each int64 // bytes a connection may cost
 		}{
-			{"idle after traffic", strings.Repeat(v.message(strings.Repeat("x", 1000)), 500), 40 << 10},
-			{"idle after tiny messages", strings.Repeat(v.message(""), 100_000), 40 << 10},
+			{"idle after traffic", strings.Repeat(v.Message(strings.Repeat("x", 1000)), 500), 40 << 10},
+			{"idle after tiny messages", strings.Repeat(v.Message(""), 100_000), 40 << 10},
 			{"5000 of 200 million bytes", announce[v] + strings.Repeat("x", 5000), 40<<10 + 8*5000},
 			{"300 thousand of 200 million bytes", announce[v] + strings.Repeat("x", 300_000), 40<<10 + 8*300_000},
 		} {
@@ -38,12 +39,12 @@ func TestOldHostileMemory(t *testing.T) {
 				hooks.Prepare(router, func(b *hooks.Batch) { b.SetSpans(nil) })
 				defer router.Close()
 				must(t, router.Bind(testContext(t), anyPort))
-				hello := []byte(strings.Join(v.hello(zmtp.TypeDealer, ""), ""))
+				hello := []byte(strings.Join(v.Hello(zmtp.TypeDealer, ""), ""))
 				before := used()
 				var peers []*raw
 				for range connections {
 					r := dialRaw(t, router.LastEndpoint())
-					r.send(hello, []byte(c.says))
+					r.Send(hello, []byte(c.says))
 					peers = append(peers, r)
 				}
 				eventually(t, "all bytes are received", func() bool { return unreceived(t, peers) == 0 })
@@ -56,7 +57,7 @@ func TestOldHostileMemory(t *testing.T) {
 					t.Errorf("%d bytes a connection, the bound is %d", cost, c.each)
 				}
 				for _, r := range peers {
-					r.conn.Close()
+					r.Conn.Close()
 				}
 			})
 		}
@@ -70,12 +71,12 @@ func TestOldHostileTrickle(t *testing.T) {
 	router := bind(t, NewRouter, Options{})
 	works := honest(t, router, "honest")
 	works()
-	for _, v := range []oldVersion{version10, version10Revised, version20} {
+	for _, v := range []sockettest.Version{sockettest.ZMTP10, sockettest.ZMTP10Revised, sockettest.ZMTP20} {
 		r := dialRaw(t, router.LastEndpoint())
-		r.slowly(strings.Join(v.hello(zmtp.TypeDealer, "trickle"), ""))
-		flood := bytes.Repeat([]byte(v.message("", "x")), 500)
+		r.Slowly(strings.Join(v.Hello(zmtp.TypeDealer, "trickle"), ""))
+		flood := bytes.Repeat([]byte(v.Message("", "x")), 500)
 		for i := range flood {
-			r.send(flood[i : i+1])
+			r.Send(flood[i : i+1])
 			if i%500 == 0 {
 				works()
 			}

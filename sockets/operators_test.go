@@ -15,12 +15,12 @@ import (
 func TestOperatorsGetInWhenAllPlacesAreTaken(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
-	router := open(t, NewRouter, Options{MaxConnections: 2, Operator: func(*Peer) bool { return false }, Monitor: seen.tell})
+	router := open(t, NewRouter, Options{MaxConnections: 2, Operator: func(*Peer) bool { return false }, Monitor: seen.Tell})
 	router.core.Tuning.OperatorTurn = 0
 	must(t, router.Bind(testContext(t), anyPort))
 	arrive := func() *raw {
-		r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
-		r.sync()
+		r := dialRaw(t, router.LastEndpoint()).Greet("DEALER", nil)
+		r.Sync()
 		return r
 	}
 	ordinary := []*raw{arrive(), arrive()}
@@ -29,12 +29,12 @@ func TestOperatorsGetInWhenAllPlacesAreTaken(t *testing.T) {
 		operators = append(operators, arrive())
 	}
 	arrive()
-	operators[0].ended()
-	if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, ErrTooManyConnections) {
+	operators[0].Ended()
+	if e := seen.Await(t, EventDisconnected); !errors.Is(e.Err, ErrTooManyConnections) {
 		t.Errorf("the first operator was disconnected with %v", e.Err)
 	}
 	for _, r := range append(ordinary, operators[1:]...) {
-		r.sync()
+		r.Sync()
 	}
 	// One that says nothing keeps no place.
 	for range bounds.OperatorPlaces + 1 {
@@ -43,8 +43,8 @@ func TestOperatorsGetInWhenAllPlacesAreTaken(t *testing.T) {
 	arrive()
 	must(t, router.SetOptions(func(o *Options) { o.Operator = nil }))
 	more := dialRaw(t, router.LastEndpoint())
-	more.ended()
-	if e := seen.await(t, EventAcceptFailed); !errors.Is(e.Err, ErrTooManyConnections) {
+	more.Ended()
+	if e := seen.Await(t, EventAcceptFailed); !errors.Is(e.Err, ErrTooManyConnections) {
 		t.Errorf("%+v", e)
 	}
 }
@@ -72,7 +72,7 @@ func TestOperatorsOfOtherMachinesProveTheirKey(t *testing.T) {
 	server, operator, client := zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair()
 	seen := newEvents()
 	o := Options{
-		MaxConnections: 1, Listen: listenDistant, Monitor: seen.tell,
+		MaxConnections: 1, Listen: listenDistant, Monitor: seen.Tell,
 		Security: Security{CurveServer: true, CurveSecretKey: server.Secret, Authenticate: AllowKeys(operator.Public, client.Public)},
 		Operator: func(p *Peer) bool { return p.PublicKey() == operator.Public },
 	}
@@ -84,21 +84,21 @@ func TestOperatorsOfOtherMachinesProveTheirKey(t *testing.T) {
 		}, router.LastEndpoint())
 	}
 	arrive(client)
-	seen.await(t, EventHandshakeSucceeded)
+	seen.Await(t, EventHandshakeSucceeded)
 	arrive(client)
-	if e := seen.await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrTooManyConnections) {
+	if e := seen.Await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrTooManyConnections) {
 		t.Errorf("%+v", e)
 	}
 	arrive(operator)
-	if e := seen.await(t, EventHandshakeSucceeded); e.Peer.PublicKey() != operator.Public {
+	if e := seen.Await(t, EventHandshakeSucceeded); e.Peer.PublicKey() != operator.Public {
 		t.Errorf("%v was accepted", e.Peer.PublicKey())
 	}
 
 	o.Security, o.Operator = Security{}, func(*Peer) bool { return true }
 	open := bind(t, NewRouter, o)
-	dialRaw(t, open.LastEndpoint()).greet("DEALER", nil).sync()
-	dialRaw(t, open.LastEndpoint()).ended()
-	if e := seen.await(t, EventAcceptFailed); !errors.Is(e.Err, ErrTooManyConnections) {
+	dialRaw(t, open.LastEndpoint()).Greet("DEALER", nil).Sync()
+	dialRaw(t, open.LastEndpoint()).Ended()
+	if e := seen.Await(t, EventAcceptFailed); !errors.Is(e.Err, ErrTooManyConnections) {
 		t.Errorf("%+v", e)
 	}
 }

@@ -147,7 +147,7 @@ func TestLocalSendBuffer(t *testing.T) {
 		{2 * localSendBuffer, 4 * localSendBuffer, 4 * localSendBuffer},
 	} {
 		pull := bind(t, NewPull, Options{})
-		push := connect(t, NewPush, Options{SendBuffer: c.asked}, pull)
+		push := dialled(t, NewPush, Options{SendBuffer: c.asked}, pull.LastEndpoint())
 		message := make([]byte, 1<<20)
 		send := func(messages int) {
 			for range messages {
@@ -179,7 +179,7 @@ func TestLocalSendBufferStuck(t *testing.T) {
 	t.Parallel()
 	boundsSendBuffer(t)
 	push := bind(t, NewPush, Options{SendHWM: 10})
-	dialRaw(t, push.LastEndpoint()).greet("PULL", nil)
+	dialRaw(t, push.LastEndpoint()).Greet("PULL", nil)
 	message := make([]byte, 4000)
 	fill := func() {
 		for at := time.Now(); time.Since(at) < 500*time.Millisecond; {

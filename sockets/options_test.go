@@ -114,10 +114,10 @@ func TestOptionsAreCopied(t *testing.T) {
 func TestMetadata(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
-	router := bind(t, NewRouter, Options{Monitor: seen.tell})
+	router := bind(t, NewRouter, Options{Monitor: seen.Tell})
 	dealer := open(t, NewDealer, Options{Metadata: map[string]string{"X-One": "1", "X-Two": strings.Repeat("2", 5000)}})
 	must(t, dealer.Connect(router.LastEndpoint()))
-	peer := seen.await(t, EventHandshakeSucceeded).Peer
+	peer := seen.Await(t, EventHandshakeSucceeded).Peer
 	one, _ := peer.Property("X-One")
 	two, _ := peer.Property("x-two")
 	three, ok := peer.Property("X-Three")

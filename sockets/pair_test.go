@@ -39,34 +39,34 @@ func TestPairRefuses(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	pair := bind(t, NewPair, Options{Monitor: seen.tell})
+	pair := bind(t, NewPair, Options{Monitor: seen.Tell})
 	if err := pair.TrySend([]byte("nobody")); !errors.Is(err, ErrWouldBlock) {
 		t.Errorf("without a peer: %v", err)
 	}
-	first := dialRaw(t, pair.LastEndpoint()).greet("PAIR", nil)
-	first.sync()
-	second := dialRaw(t, pair.LastEndpoint()).greet("PAIR", nil)
-	second.ended()
-	if e := seen.await(t, EventPeerIgnored); !errors.Is(e.Err, ErrPaired) {
+	first := dialRaw(t, pair.LastEndpoint()).Greet("PAIR", nil)
+	first.Sync()
+	second := dialRaw(t, pair.LastEndpoint()).Greet("PAIR", nil)
+	second.Ended()
+	if e := seen.Await(t, EventPeerIgnored); !errors.Is(e.Err, ErrPaired) {
 		t.Errorf("%v", e.Err)
 	}
-	if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, ErrPaired) {
+	if e := seen.Await(t, EventDisconnected); !errors.Is(e.Err, ErrPaired) {
 		t.Errorf("%v", e.Err)
 	}
 	for range 10 {
 		must(t, pair.Send(ctx, []byte("still")))
-		if m := first.message(); string(m[0]) != "still" {
+		if m := first.Message(); string(m[0]) != "still" {
 			t.Errorf("%q", m)
 		}
 	}
-	first.send(wire("here"))
+	first.Send(wire("here"))
 	_, err := pair.Recv(ctx)
 	must(t, err)
-	first.conn.Close()
-	seen.await(t, EventDisconnected)
-	third := dialRaw(t, pair.LastEndpoint()).greet("PAIR", nil)
+	first.Conn.Close()
+	seen.Await(t, EventDisconnected)
+	third := dialRaw(t, pair.LastEndpoint()).Greet("PAIR", nil)
 	must(t, pair.Send(ctx, []byte("welcome")))
-	if m := third.message(); string(m[0]) != "welcome" {
+	if m := third.Message(); string(m[0]) != "welcome" {
 		t.Errorf("%q", m)
 	}
 }
@@ -81,7 +81,7 @@ func TestPairConnects(t *testing.T) {
 	bound := pair.LastEndpoint()
 	nobody := freePort(t)
 	must(t, pair.Connect(nobody))
-	dialRaw(t, bound).greet("PAIR", nil).ended()
+	dialRaw(t, bound).Greet("PAIR", nil).Ended()
 	other := bind(t, NewPair, Options{})
 	must(t, pair.Connect(other.LastEndpoint()))
 	for range 3 {
@@ -109,33 +109,33 @@ func TestPairReconnect(t *testing.T) {
 			ctx := testContext(t)
 			endpoint, accept := listenRaw(t)
 			seen := newEvents()
-			pair := open(t, NewPair, quick(Options{Immediate: immediate, Monitor: seen.tell, Linger: LingerNone}))
+			pair := open(t, NewPair, quick(Options{Immediate: immediate, Monitor: seen.Tell, Linger: LingerNone}))
 			must(t, pair.Connect(endpoint))
 			if err := pair.TrySend([]byte("early")); immediate != errors.Is(err, ErrWouldBlock) {
 				t.Errorf("before the connection: %v", err)
 			}
-			first := accept().greet("PAIR", nil)
+			first := accept().Greet("PAIR", nil)
 			must(t, pair.Send(ctx, []byte("now")))
 			if !immediate {
-				first.message()
+				first.Message()
 			}
-			if m := first.message(); string(m[0]) != "now" {
+			if m := first.Message(); string(m[0]) != "now" {
 				t.Errorf("%q", m)
 			}
 			must(t, pair.Send(ctx, plug))
 			eventually(t, "the plug is taken", func() bool { return pair.Peers()[0].QueuedMessages == 0 })
-			first.begun()
+			first.Begun()
 			must(t, pair.Send(ctx, []byte("queued")))
-			first.conn.Close()
-			seen.await(t, EventDisconnected)
-			second := accept().greet("PAIR", nil)
+			first.Conn.Close()
+			seen.Await(t, EventDisconnected)
+			second := accept().Greet("PAIR", nil)
 			must(t, pair.Send(ctx, []byte("again")))
-			m := second.message()
+			m := second.Message()
 			if !immediate {
 				if string(m[0]) != "queued" {
 					t.Errorf("%.20q", m[0])
 				}
-				m = second.message()
+				m = second.Message()
 			}
 			if string(m[0]) != "again" {
 				t.Errorf("%.20q", m[0])

@@ -61,7 +61,7 @@ func TestPeerCannotAnnounceGrantedProperties(t *testing.T) {
 	} {
 		properties = zmtp.AppendProperty(properties, name, []byte(value))
 	}
-	r.send(greeting(1), zmtp.AppendCommand(nil, "READY", properties), wire("hello"))
+	r.Send(greeting(1), zmtp.AppendCommand(nil, "READY", properties), wire("hello"))
 	_, peer, err := router.RecvFrom(ctx)
 	must(t, err)
 	for name, want := range map[string]string{

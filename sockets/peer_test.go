@@ -16,7 +16,7 @@ func TestDropsOfEndedConnection(t *testing.T) {
 	if s := peer.Stats(); s.Drops != 90 || s.QueuedMessages != 10 {
 		t.Fatalf("%+v", s)
 	}
-	sub.conn.Close()
+	sub.Conn.Close()
 	eventually(t, "the connection ends", func() bool { return len(pub.Peers()) == 0 })
 	if s := peer.Stats(); s.Drops != 100 || s.QueuedMessages != 0 || s.Connected {
 		t.Errorf("%+v", s)

@@ -10,6 +10,7 @@ import (
 
 	"clustermap/internal/engine"
 	"clustermap/internal/fanout"
+	"clustermap/internal/queue"
 	"clustermap/internal/testenv"
 	"clustermap/zmtp"
 )
@@ -502,7 +503,9 @@ func TestPollerOutOfLog(t *testing.T) {
 		t.Errorf("%d messages found room for 4", sent)
 	}
 	for _, q := range peers {
-		drain(q)
+		var l queue.Load
+		q.Out.Take(&l, nil, func() {})
+		l.Clear()
 	}
 	ready, err := p.Wait(ended())
 	wantReady(t, ready, err, Ready{pub, PollOut})

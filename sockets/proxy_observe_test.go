@@ -52,7 +52,7 @@ func TestProxyObserve(t *testing.T) {
 	front, back := bind(t, NewRouter, Options{}), bind(t, NewDealer, Options{})
 	var s seen
 	running(t, newProxy(t, front, back, ProxyOptions{Observe: s.observe}))
-	client, service := connect(t, NewReq, Options{}, front), connect(t, NewRep, Options{}, back)
+	client, service := dialled(t, NewReq, Options{}, front.LastEndpoint()), dialled(t, NewRep, Options{}, back.LastEndpoint())
 	var want []string
 	for i := range 10 {
 		text := fmt.Sprintf("question %d", i) + string(bytes.Repeat([]byte("?"), i*100)) // frames of both forms
@@ -80,7 +80,7 @@ func TestProxyObserveSingle(t *testing.T) {
 	r := bind(t, NewRep, Options{})
 	var s seen
 	running(t, newProxy(t, r, r, ProxyOptions{Observe: s.observe}))
-	client := connect(t, NewReq, Options{}, r)
+	client := dialled(t, NewReq, Options{}, r.LastEndpoint())
 	for range 2 {
 		must(t, client.Send(ctx, []byte("some"), make([]byte, 300)))
 		_, err := client.Recv(ctx)

@@ -38,17 +38,6 @@ func newProxy(t *testing.T, frontend, backend Socket, o ProxyOptions) *Steerable
 	return p
 }
 
-// connect makes a socket that is connected to another one.
-func connect[S interface {
-	Connect(string) error
-	Close() error
-}](t testing.TB, make func(Options) (S, error), o Options, to Socket) S {
-	t.Helper()
-	s := open(t, make, o)
-	must(t, s.Connect(to.LastEndpoint()))
-	return s
-}
-
 // A queue: requests of several clients are shared out among several workers,
 // and each answer finds its way back.
 func TestProxyQueue(t *testing.T) {
@@ -62,7 +51,7 @@ func TestProxyQueue(t *testing.T) {
 	var wg sync.WaitGroup
 	t.Cleanup(wg.Wait)
 	for range workers {
-		r := connect(t, NewRouter, Options{}, back)
+		r := dialled(t, NewRouter, Options{}, back.LastEndpoint())
 		wg.Go(func() {
 			for {
 				m, err := r.Recv(ctx)
@@ -84,7 +73,7 @@ func TestProxyQueue(t *testing.T) {
 	eventually(t, "all workers are there", func() bool { return len(back.Peers()) == workers })
 	var asking sync.WaitGroup
 	for c := range clients {
-		d := connect(t, NewDealer, Options{}, front)
+		d := dialled(t, NewDealer, Options{}, front.LastEndpoint())
 		asking.Go(func() {
 			want := map[string]bool{}
 			for i := range each {
@@ -132,10 +121,10 @@ func TestProxyForwarder(t *testing.T) {
 	front := bind(t, NewXSub, Options{})
 	back := bind(t, NewXPub, Options{FullPolicy: PolicyBlock})
 	running(t, newProxy(t, front, back, ProxyOptions{}))
-	pub := connect(t, NewPub, Options{FullPolicy: PolicyBlock}, front)
-	other := connect(t, NewSub, Options{}, back)
+	pub := dialled(t, NewPub, Options{FullPolicy: PolicyBlock}, front.LastEndpoint())
+	other := dialled(t, NewSub, Options{}, back.LastEndpoint())
 	must(t, other.Subscribe("b"))
-	sub := connect(t, NewSub, Options{}, back)
+	sub := dialled(t, NewSub, Options{}, back.LastEndpoint())
 	must(t, sub.Subscribe("a"))
 	must(t, pub.WaitSubscribers(ctx, "a", 1))
 	must(t, pub.WaitSubscribers(ctx, "b", 1))
@@ -174,11 +163,11 @@ func TestProxyInTurn(t *testing.T) {
 	ctx := testContext(t)
 	in := bind(t, NewPull, Options{})
 	out := bind(t, NewPush, Options{})
-	push := connect(t, NewPush, Options{}, in)
+	push := dialled(t, NewPush, Options{}, in.LastEndpoint())
 	const workers, each = 4, 50
 	var pulls [workers]*Pull
 	for i := range pulls {
-		pulls[i] = connect(t, NewPull, Options{}, out)
+		pulls[i] = dialled(t, NewPull, Options{}, out.LastEndpoint())
 	}
 	eventually(t, "all workers are there", func() bool {
 		pipes, _ := out.balancer.Status()
@@ -210,9 +199,9 @@ func TestProxyShapes(t *testing.T) {
 	out := bind(t, NewPush, Options{})
 	capture := bind(t, NewPush, Options{})
 	publish := bind(t, NewPub, Options{FullPolicy: PolicyBlock})
-	push := connect(t, NewPush, Options{}, in)
-	pull := connect(t, NewPull, Options{}, out)
-	copied := connect(t, NewPull, Options{}, capture)
+	push := dialled(t, NewPush, Options{}, in.LastEndpoint())
+	pull := dialled(t, NewPull, Options{}, out.LastEndpoint())
+	copied := dialled(t, NewPull, Options{}, capture.LastEndpoint())
 	sub := open(t, NewSub, Options{})
 	must(t, sub.Subscribe(""))
 	must(t, sub.Connect(publish.LastEndpoint()))
@@ -266,7 +255,7 @@ func TestProxyHoldsBack(t *testing.T) {
 	ctx := testContext(t)
 	in := bind(t, NewPull, Options{RecvHWM: 10})
 	out := bind(t, NewPush, Options{SendHWM: 10})
-	push := connect(t, NewPush, Options{SendHWM: 10}, in)
+	push := dialled(t, NewPush, Options{SendHWM: 10}, in.LastEndpoint())
 	p := newProxy(t, in, out, ProxyOptions{})
 	end := running(t, p)
 	body := make([]byte, 64<<10)
@@ -288,7 +277,7 @@ func TestProxyHoldsBack(t *testing.T) {
 	if n := p.Statistics().FrontendIn.Messages; n != 0 {
 		t.Errorf("%d messages were taken for nobody", n)
 	}
-	pull := connect(t, NewPull, Options{}, out)
+	pull := dialled(t, NewPull, Options{}, out.LastEndpoint())
 	for i := range sent {
 		m, err := pull.Recv(ctx)
 		must(t, err)
@@ -316,11 +305,11 @@ func TestLibzmq_proxy_hwm(t *testing.T) {
 	must(t, control.Bind(ctx, "inproc://control"))
 	p := newProxy(t, in, out, ProxyOptions{Control: control})
 	end := running(t, p)
-	pub := connect(t, NewXPub, nodrop, in)
-	sub := connect(t, NewSub, Options{Inproc: o.Inproc, RecvHWM: hwm}, out)
+	pub := dialled(t, NewXPub, nodrop, in.LastEndpoint())
+	sub := dialled(t, NewSub, Options{Inproc: o.Inproc, RecvHWM: hwm}, out.LastEndpoint())
 	must(t, sub.Subscribe(""))
 	wants(t, pub, "\x01")
-	operator := connect(t, NewReq, o, control)
+	operator := dialled(t, NewReq, o, control.LastEndpoint())
 
 	body := bytes.Repeat([]byte("A"), 50_000)
 	sent := uint32(0)
@@ -377,8 +366,8 @@ func TestProxyPause(t *testing.T) {
 	ctx := testContext(t)
 	in := bind(t, NewPull, Options{})
 	out := bind(t, NewPush, Options{})
-	push := connect(t, NewPush, Options{}, in)
-	pull := connect(t, NewPull, Options{}, out)
+	push := dialled(t, NewPush, Options{}, in.LastEndpoint())
+	pull := dialled(t, NewPull, Options{}, out.LastEndpoint())
 	p := newProxy(t, in, out, ProxyOptions{})
 	p.Resume() // without a pause
 	must(t, p.Pause(ctx))
@@ -412,7 +401,7 @@ func TestProxyPauseWhileFull(t *testing.T) {
 	out := bind(t, NewPush, Options{SendHWM: 1, Linger: LingerNone})
 	address := out.LastEndpoint()
 	must(t, out.Connect("tcp://127.0.0.1:1")) // has room for one message, and no peer is there
-	push := connect(t, NewPush, Options{}, in)
+	push := dialled(t, NewPush, Options{}, in.LastEndpoint())
 	for i := range 10 {
 		must(t, push.Send(ctx, fmt.Append(nil, i)))
 	}
@@ -439,8 +428,8 @@ func TestProxyTerminate(t *testing.T) {
 	ctx := testContext(t)
 	in := bind(t, NewPull, Options{})
 	out := bind(t, NewPush, Options{})
-	push := connect(t, NewPush, Options{}, in)
-	pull := connect(t, NewPull, Options{}, out)
+	push := dialled(t, NewPush, Options{}, in.LastEndpoint())
+	pull := dialled(t, NewPull, Options{}, out.LastEndpoint())
 	p := newProxy(t, in, out, ProxyOptions{})
 	p.Terminate() // it does not run
 	for range 3 { // and again
@@ -476,9 +465,9 @@ func TestProxyEnds(t *testing.T) {
 			must(t, map[string]Socket{"frontend": in, "backend": out, "capture": capture, "control": control}[which].Close())
 			if which == "capture" {
 				// It is noticed when a message is to be captured.
-				connect(t, NewPull, Options{}, control)
-				d := connect(t, NewDealer, Options{}, in)
-				connect(t, NewRouter, Options{}, out)
+				dialled(t, NewPull, Options{}, control.LastEndpoint())
+				d := dialled(t, NewDealer, Options{}, in.LastEndpoint())
+				dialled(t, NewRouter, Options{}, out.LastEndpoint())
 				must(t, d.Send(ctx, []byte("a")))
 			}
 			if err := <-done; !errors.Is(err, ErrClosed) {
@@ -518,7 +507,7 @@ func TestProxySingleSocket(t *testing.T) {
 	p := newProxy(t, r, r, ProxyOptions{})
 	running(t, p)
 	for i := range 3 {
-		d := connect(t, NewDealer, Options{}, r)
+		d := dialled(t, NewDealer, Options{}, r.LastEndpoint())
 		must(t, d.Send(ctx, []byte("a"), fmt.Append(nil, i)))
 		m, err := d.Recv(ctx)
 		if err != nil || len(m) != 2 || string(m[1]) != fmt.Sprint(i) {
@@ -543,7 +532,7 @@ func TestProxyInTurns(t *testing.T) {
 	running(t, newProxy(t, echo, echo, ProxyOptions{}))
 	var wg sync.WaitGroup
 	for c := range 3 {
-		req := connect(t, NewReq, Options{}, front)
+		req := dialled(t, NewReq, Options{}, front.LastEndpoint())
 		wg.Go(func() {
 			for i := range 50 {
 				if err := req.Send(ctx, fmt.Append(nil, c), fmt.Append(nil, i)); err != nil {
@@ -607,7 +596,7 @@ func TestProxyPairs(t *testing.T) {
 	front := bind(t, NewPair, Options{})
 	back := bind(t, NewPair, Options{})
 	running(t, newProxy(t, front, back, ProxyOptions{}))
-	ends := [2]*Pair{connect(t, NewPair, Options{}, front), connect(t, NewPair, Options{}, back)}
+	ends := [2]*Pair{dialled(t, NewPair, Options{}, front.LastEndpoint()), dialled(t, NewPair, Options{}, back.LastEndpoint())}
 	const n = 3000
 	var wg sync.WaitGroup
 	for _, end := range ends {
@@ -640,13 +629,13 @@ func TestProxyTimeouts(t *testing.T) {
 	out := bind(t, NewPush, only(zmtp.TypePush, o))
 	control := bind(t, NewRep, only(zmtp.TypeRep, o))
 	running(t, newProxy(t, in, out, ProxyOptions{Control: control}))
-	push := connect(t, NewPush, Options{}, in)
+	push := dialled(t, NewPush, Options{}, in.LastEndpoint())
 	must(t, push.Send(ctx, []byte("a")))
-	pull := connect(t, NewPull, Options{}, out)
+	pull := dialled(t, NewPull, Options{}, out.LastEndpoint())
 	if m, err := pull.Recv(ctx); err != nil || string(m[0]) != "a" {
 		t.Fatal(m, err)
 	}
-	operator := connect(t, NewReq, Options{}, control)
+	operator := dialled(t, NewReq, Options{}, control.LastEndpoint())
 	for _, command := range []string{"PAUSE", "RESUME", "DANCE"} {
 		must(t, operator.Send(ctx, []byte(command)))
 		if m, err := operator.Recv(ctx); err != nil || len(m) != 1 || len(m[0]) != 0 {
@@ -662,8 +651,8 @@ func TestProxyUnroutable(t *testing.T) {
 		ctx := testContext(t)
 		in := bind(t, NewDealer, Options{})
 		out := bind(t, NewRouter, Options{Mandatory: mandatory})
-		source := connect(t, NewRouter, Options{Mandatory: true}, in)
-		sink := connect(t, NewDealer, Options{Identity: []byte("sink")}, out)
+		source := dialled(t, NewRouter, Options{Mandatory: true}, in.LastEndpoint())
+		sink := dialled(t, NewDealer, Options{Identity: []byte("sink")}, out.LastEndpoint())
 		eventually(t, "the sink is there", func() bool {
 			return out.routes.Find([]byte("sink")).Pipe != nil
 		})
@@ -695,9 +684,9 @@ func TestProxyControl(t *testing.T) {
 	in := bind(t, NewPull, Options{})
 	out := bind(t, NewPush, Options{})
 	control := bind(t, NewRouter, Options{})
-	push := connect(t, NewPush, Options{}, in)
-	pull := connect(t, NewPull, Options{}, out)
-	operator := connect(t, NewDealer, Options{}, control)
+	push := dialled(t, NewPush, Options{}, in.LastEndpoint())
+	pull := dialled(t, NewPull, Options{}, out.LastEndpoint())
+	operator := dialled(t, NewDealer, Options{}, control.LastEndpoint())
 	p := newProxy(t, in, out, ProxyOptions{Control: control})
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
@@ -739,8 +728,8 @@ func TestAllocProxy(t *testing.T) {
 	ctx := testContext(t)
 	in := bind(t, NewPull, Options{})
 	out := bind(t, NewPush, Options{})
-	push := connect(t, NewPush, Options{}, in)
-	pull := connect(t, NewPull, Options{}, out)
+	push := dialled(t, NewPush, Options{}, in.LastEndpoint())
+	pull := dialled(t, NewPull, Options{}, out.LastEndpoint())
 	running(t, newProxy(t, in, out, ProxyOptions{}))
 	body := [][]byte{make([]byte, 100)}
 	var b Batch

@@ -149,7 +149,7 @@ func TestPubSet(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	pub := bind(t, NewPub, Options{})
-	r := dialRaw(t, pub.LastEndpoint()).greet("XSUB", nil)
+	r := dialRaw(t, pub.LastEndpoint()).Greet("XSUB", nil)
 	subscribe, cancel := zmtp.AppendSubscribe(nil, []byte("a")), zmtp.AppendCancel(nil, []byte("a"))
 	for _, c := range []struct {
 		says [][]byte
@@ -168,20 +168,20 @@ func TestPubSet(t *testing.T) {
 		{[][]byte{slices.Concat(subscribe, wire("\x00a"))}, 0},
 		{[][]byte{slices.Concat(wire("\x01a"), cancel, wire("\x01a"), wire("x"), wire("", ""), wire("\x02a"))}, 1},
 	} {
-		r.send(c.says...)
-		r.sync()
+		r.Send(c.says...)
+		r.Sync()
 		if n := pub.Subscriptions(); n != c.want {
 			t.Fatalf("%q: %d topics, want %d", c.says, n, c.want)
 		}
 		must(t, pub.Send(ctx, []byte("a")))
-		r.send(zmtp.AppendPing(nil, 0, nil))
+		r.Send(zmtp.AppendPing(nil, 0, nil))
 		messages := 0
 		for messages < c.want {
-			if flags, _ := r.frame(); flags&zmtp.FlagCommand == 0 {
+			if flags, _ := r.Frame(); flags&zmtp.FlagCommand == 0 {
 				messages++
 			}
 		}
-		r.sync()
+		r.Sync()
 	}
 	if p := pub.Peers()[0]; p.Discarded != 3 {
 		t.Errorf("%d messages of a subscriber were discarded, want 3", p.Discarded)
@@ -195,15 +195,15 @@ func TestPubForgets(t *testing.T) {
 	pub := bind(t, NewPub, Options{})
 	stays := subscribed(t, Options{}, pub.LastEndpoint(), "0")
 	for range 3 {
-		r := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
+		r := dialRaw(t, pub.LastEndpoint()).Greet("SUB", nil)
 		var all []byte
 		for i := range 1000 { // they are removed in bursts
 			all = zmtp.AppendSubscribe(all, fmt.Append(nil, i))
 		}
-		r.send(all)
-		r.sync()
+		r.Send(all)
+		r.Sync()
 		must(t, pub.WaitSubscribers(ctx, "0", 2))
-		r.conn.Close()
+		r.Conn.Close()
 		eventually(t, "its topics are gone", func() bool { return pub.Subscriptions() == 1 })
 	}
 	must(t, pub.Send(ctx, []byte("0")))
@@ -220,19 +220,19 @@ var plug = make([]byte, 32<<20)
 func stuck(t *testing.T, pub *Pub) *raw {
 	t.Helper()
 	ctx := testContext(t)
-	r := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
-	r.send(zmtp.AppendSubscribe(nil, nil))
-	r.sync()
+	r := dialRaw(t, pub.LastEndpoint()).Greet("SUB", nil)
+	r.Send(zmtp.AppendSubscribe(nil, nil))
+	r.Sync()
 	must(t, pub.Send(ctx, plug))
 	eventually(t, "the plug is taken", func() bool {
 		for _, p := range pub.Peers() {
-			if p.Remote == r.conn.LocalAddr().String() {
+			if p.Remote == r.Conn.LocalAddr().String() {
 				return p.QueuedMessages == 0
 			}
 		}
 		return false
 	})
-	r.begun()
+	r.Begun()
 	return r
 }
 
@@ -248,18 +248,18 @@ func TestPubHWM(t *testing.T) {
 		must(t, pub.Send(ctx, fmt.Append(nil, i)))
 	}
 	s := pub.Peers()[0]
-	if s.QueuedMessages != 10 || s.QueuedBytes != 10*3 || s.Drops != n-10 || !s.Connected || s.Remote != r.conn.LocalAddr().String() {
+	if s.QueuedMessages != 10 || s.QueuedBytes != 10*3 || s.Drops != n-10 || !s.Connected || s.Remote != r.Conn.LocalAddr().String() {
 		t.Errorf("%+v", s)
 	}
-	r.message() // the plug
+	r.Message() // the plug
 	for i := range 10 {
-		if m := r.message(); string(m[0]) != fmt.Sprint(i) {
+		if m := r.Message(); string(m[0]) != fmt.Sprint(i) {
 			t.Fatalf("%q instead of %d", m[0], i)
 		}
 	}
-	r.sync() // and nothing more
+	r.Sync() // and nothing more
 	must(t, pub.Send(ctx, []byte("room")))
-	if m := r.message(); string(m[0]) != "room" {
+	if m := r.Message(); string(m[0]) != "room" {
 		t.Errorf("%q", m[0])
 	}
 	eventually(t, "all is counted", func() bool {
@@ -379,7 +379,7 @@ func TestPubBlockEnds(t *testing.T) {
 		})
 	}
 	send("after")
-	r.conn.Close()
+	r.Conn.Close()
 	must(t, <-results)
 	must(t, <-results)
 	if got := received(t, other, 3); fmt.Sprint(got) != "[fits after after]" {
@@ -406,7 +406,7 @@ func TestPubDisconnect(t *testing.T) {
 	ctx := testContext(t)
 	seen := newEvents()
 	const limit = 1 << 20
-	pub := bind(t, NewPub, Options{SendHWM: -1, SendHWMBytes: limit, FullPolicy: PolicyDisconnect, SendBuffer: 64 << 10, Monitor: seen.tell})
+	pub := bind(t, NewPub, Options{SendHWM: -1, SendHWMBytes: limit, FullPolicy: PolicyDisconnect, SendBuffer: 64 << 10, Monitor: seen.Tell})
 	healthy := subscribed(t, Options{RecvHWM: -1}, pub.LastEndpoint(), "")
 	lazy := open(t, NewSub, quick(Options{RecvHWM: 1, RecvBuffer: 64 << 10}))
 	must(t, lazy.Subscribe("back"))
@@ -414,11 +414,11 @@ func TestPubDisconnect(t *testing.T) {
 	must(t, lazy.Connect(pub.LastEndpoint()))
 	must(t, lazy.WaitSubscribed(ctx))
 	for range 2 {
-		seen.await(t, EventHandshakeSucceeded)
+		seen.Await(t, EventHandshakeSucceeded)
 	}
 
 	gone := make(chan Event, 1)
-	go func() { gone <- seen.await(t, EventDisconnected) }()
+	go func() { gone <- seen.Await(t, EventDisconnected) }()
 	l := newLender()
 	body := string(make([]byte, 10_000))
 	sent, most := 0, 0
@@ -616,7 +616,7 @@ func TestSendWireReturns(t *testing.T) {
 	ctx := testContext(t)
 	data := wire("a", string(make([]byte, 1<<20)))
 	for name, end := range map[string]func(pub *Pub, r *raw){
-		"the peer closes": func(_ *Pub, r *raw) { r.conn.Close() },
+		"the peer closes": func(_ *Pub, r *raw) { r.Conn.Close() },
 		"Close":           func(pub *Pub, _ *raw) { must(t, pub.Close()) },
 		"Unbind":          func(pub *Pub, _ *raw) { must(t, pub.Unbind(pub.LastEndpoint())) },
 	} {

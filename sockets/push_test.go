@@ -150,19 +150,19 @@ func TestLibzmq_spec_pushpull_destroy_queue_on_disconnect(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	push := bind(t, NewPush, Options{Monitor: seen.tell, Linger: LingerNone})
-	r := dialRaw(t, push.LastEndpoint()).greet("PULL", nil)
+	push := bind(t, NewPush, Options{Monitor: seen.Tell, Linger: LingerNone})
+	r := dialRaw(t, push.LastEndpoint()).Greet("PULL", nil)
 	must(t, push.Send(ctx, plug))
 	eventually(t, "the plug is taken", func() bool { return push.Peers()[0].QueuedMessages == 0 })
 	must(t, push.Send(ctx, []byte("lost")))
-	r.conn.Close()
-	seen.await(t, EventDisconnected)
+	r.Conn.Close()
+	seen.Await(t, EventDisconnected)
 	if err := push.TrySend([]byte("nobody")); !errors.Is(err, ErrWouldBlock) {
 		t.Errorf("without a peer: %v", err)
 	}
-	again := dialRaw(t, push.LastEndpoint()).greet("PULL", nil)
+	again := dialRaw(t, push.LastEndpoint()).Greet("PULL", nil)
 	must(t, push.Send(ctx, []byte("kept")))
-	if m := again.message(); string(m[0]) != "kept" {
+	if m := again.Message(); string(m[0]) != "kept" {
 		t.Errorf("%.10q came", m[0])
 	}
 }
@@ -201,14 +201,14 @@ func TestPushUnwanted(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	push := bind(t, NewPush, Options{})
-	r := dialRaw(t, push.LastEndpoint()).greet("PULL", nil)
-	r.send(wire("what", "is"), wire("this"))
+	r := dialRaw(t, push.LastEndpoint()).Greet("PULL", nil)
+	r.Send(wire("what", "is"), wire("this"))
 	eventually(t, "both are thrown away", func() bool {
 		peers := push.Peers()
 		return len(peers) == 1 && peers[0].Discarded == 2
 	})
 	must(t, push.Send(ctx, []byte("a message")))
-	if m := r.message(); string(m[0]) != "a message" {
+	if m := r.Message(); string(m[0]) != "a message" {
 		t.Errorf("%q", m)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"clustermap/internal/sockettest"
 	"clustermap/zmtp"
 )
 
@@ -46,7 +47,7 @@ func TestRecvFrom(t *testing.T) {
 		// A peer may announce any properties.
 		properties = zmtp.AppendProperty(properties, "User-Id", []byte("root"))
 		properties = zmtp.AppendProperty(properties, "Peer-Address", []byte("10.0.0.1"))
-		r.send(greeting(1), zmtp.AppendCommand(nil, "READY", properties), c.says)
+		r.Send(greeting(1), zmtp.AppendCommand(nil, "READY", properties), c.says)
 		m, peer, err := c.socket.RecvFrom(ctx)
 		must(t, err)
 		if got := texts(m); len(got) != len(c.want) || got[len(got)-1] != c.want[len(got)-1] || got[0] != c.want[0] {
@@ -67,10 +68,10 @@ func TestRecvFrom(t *testing.T) {
 				t.Errorf("%s: %s is %q, %v, want %q", c.peer, name, got, ok, want)
 			}
 		}
-		if s := peer.Stats(); !s.Connected || s.PendingMessages != 0 || s.PendingBytes != 0 || s.Remote != r.conn.LocalAddr().String() {
+		if s := peer.Stats(); !s.Connected || s.PendingMessages != 0 || s.PendingBytes != 0 || s.Remote != r.Conn.LocalAddr().String() {
 			t.Errorf("%s: %+v", c.peer, s)
 		}
-		r.conn.Close()
+		r.Conn.Close()
 		eventually(t, "its end", func() bool { return !peer.Stats().Connected })
 		// The counts stay with a peer that has gone.
 		if s := peer.Stats(); c.peer != "SUB" && s.MessagesIn != 1 || s.Endpoint != c.socket.LastEndpoint() {
@@ -122,12 +123,12 @@ func TestPeerPropertyOld(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	for _, c := range []struct {
-		version oldVersion
+		version sockettest.Version
 		want    string
-	}{{version10, ""}, {version20, "DEALER"}} {
+	}{{sockettest.ZMTP10, ""}, {sockettest.ZMTP20, "DEALER"}} {
 		router := open(t, NewRouter, Options{})
-		r := oldCase{c.version, true}.link(t, router, zmtp.TypeRouter, "", zmtp.TypeDealer, "old")
-		r.send([]byte(c.version.message("m")))
+		r := sockettest.Link{Version: c.version, Binds: true}.Join(t, router, zmtp.TypeRouter, "", zmtp.TypeDealer, "old")
+		r.Send([]byte(c.version.Message("m")))
 		_, peer, err := router.RecvFrom(ctx)
 		must(t, err)
 		kind, known := peer.Property("Socket-Type")

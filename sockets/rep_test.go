@@ -17,9 +17,9 @@ func TestLibzmq_spec_rep_fair_queue_in(t *testing.T) {
 	const peers, each = 4, 3
 	var dealers []*raw
 	for i := range peers {
-		r := dialRaw(t, rep.LastEndpoint()).greet("DEALER", nil)
+		r := dialRaw(t, rep.LastEndpoint()).Greet("DEALER", nil)
 		for range each {
-			r.send(wire("", fmt.Sprint(i)))
+			r.Send(wire("", fmt.Sprint(i)))
 		}
 		dealers = append(dealers, r)
 	}
@@ -38,7 +38,7 @@ func TestLibzmq_spec_rep_fair_queue_in(t *testing.T) {
 	}
 	for i, r := range dealers {
 		for range each {
-			if m := r.message(); len(m) != 2 || string(m[1]) != fmt.Sprint(i) {
+			if m := r.Message(); len(m) != 2 || string(m[1]) != fmt.Sprint(i) {
 				t.Errorf("%d got %q", i, m)
 			}
 		}
@@ -51,19 +51,19 @@ func TestLibzmq_spec_rep_envelope(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	rep := bind(t, NewRep, Options{})
-	r := dialRaw(t, rep.LastEndpoint()).greet("DEALER", nil)
+	r := dialRaw(t, rep.LastEndpoint()).Greet("DEALER", nil)
 	long := strings.Repeat("x", 300)
 	for _, envelope := range [][]string{
 		{""}, {"A", ""}, {"A", "B", "C", ""}, {long, "\x00\x01", ""}, {strings.Repeat("y", 2*keepEnvelope), ""},
 	} {
-		r.send(wire(append(envelope, "", "request", "")...))
+		r.Send(wire(append(envelope, "", "request", "")...))
 		m, err := rep.Recv(ctx)
 		must(t, err)
 		if fmt.Sprintf("%q", texts(m)) != `["" "request" ""]` {
 			t.Fatalf("%q", m)
 		}
 		must(t, rep.Send(ctx, []byte("reply"), nil))
-		if got, want := fmt.Sprintf("%q", texts(r.message())), fmt.Sprintf("%q", append(envelope, "reply", "")); got != want {
+		if got, want := fmt.Sprintf("%q", texts(r.Message())), fmt.Sprintf("%q", append(envelope, "reply", "")); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
@@ -78,15 +78,15 @@ func TestRepMalformed(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	rep := bind(t, NewRep, Options{RecvTimeout: hang})
-	r := dialRaw(t, rep.LastEndpoint()).greet("DEALER", nil)
-	r.send(wire(""), wire("x"), wire("x", "y"), wire("x", ""), wire("id", "", "good"), wire("a", "b", "c"))
+	r := dialRaw(t, rep.LastEndpoint()).Greet("DEALER", nil)
+	r.Send(wire(""), wire("x"), wire("x", "y"), wire("x", ""), wire("id", "", "good"), wire("a", "b", "c"))
 	m, err := rep.Recv(ctx)
 	must(t, err)
 	if fmt.Sprint(texts(m)) != "[good]" {
 		t.Errorf("%q", m)
 	}
 	must(t, rep.Send(ctx, []byte("reply")))
-	if m := r.message(); fmt.Sprint(texts(m)) != "[id  reply]" {
+	if m := r.Message(); fmt.Sprint(texts(m)) != "[id  reply]" {
 		t.Errorf("%q", m)
 	}
 	eventually(t, "five were dropped", func() bool { return rep.Peers()[0].Discarded == 5 })
@@ -101,13 +101,13 @@ func TestRepGone(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	rep := bind(t, NewRep, Options{Monitor: seen.tell})
-	gone := dialRaw(t, rep.LastEndpoint()).greet("REQ", nil)
-	gone.send(wire("", "request"))
+	rep := bind(t, NewRep, Options{Monitor: seen.Tell})
+	gone := dialRaw(t, rep.LastEndpoint()).Greet("REQ", nil)
+	gone.Send(wire("", "request"))
 	_, err := rep.Recv(ctx)
 	must(t, err)
-	gone.conn.Close()
-	seen.await(t, EventDisconnected)
+	gone.Conn.Close()
+	seen.Await(t, EventDisconnected)
 	must(t, rep.Send(ctx, []byte("reply to nobody")))
 	req := open(t, NewReq, Options{})
 	must(t, req.Connect(rep.LastEndpoint()))
@@ -125,10 +125,10 @@ func TestRepNeverWaits(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	rep := bind(t, NewRep, Options{SendHWM: 1, Linger: LingerNone})
-	r := dialRaw(t, rep.LastEndpoint()).greet("DEALER", nil)
+	r := dialRaw(t, rep.LastEndpoint()).Greet("DEALER", nil)
 	const n = 4
 	for range n {
-		r.send(wire("", "request"))
+		r.Send(wire("", "request"))
 	}
 	for range n {
 		_, err := rep.Recv(ctx)

@@ -43,12 +43,12 @@ func TestLibzmq_spec_req_message_format(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	req := bind(t, NewReq, Options{})
-	r := dialRaw(t, req.LastEndpoint()).greet("REP", nil)
+	r := dialRaw(t, req.LastEndpoint()).Greet("REP", nil)
 	must(t, req.Send(ctx, []byte("ABC"), []byte("DEF")))
-	if m := r.message(); fmt.Sprint(texts(m)) != "[ ABC DEF]" {
+	if m := r.Message(); fmt.Sprint(texts(m)) != "[ ABC DEF]" {
 		t.Errorf("%q", m)
 	}
-	r.send(wire("", "GHI", "", "JKL"))
+	r.Send(wire("", "GHI", "", "JKL"))
 	m, err := req.Recv(ctx)
 	must(t, err)
 	if fmt.Sprintf("%q", texts(m)) != `["GHI" "" "JKL"]` {
@@ -81,24 +81,24 @@ func TestLibzmq_spec_req_only_listens_to_current_peer(t *testing.T) {
 	req := bind(t, NewReq, Options{})
 	var peers []*raw
 	for i := range 3 {
-		peers = append(peers, dialRaw(t, req.LastEndpoint()).greet("ROUTER", nil))
+		peers = append(peers, dialRaw(t, req.LastEndpoint()).Greet("ROUTER", nil))
 		eventually(t, "it is there", func() bool { return len(req.Peers()) == i+1 && req.balancer.HasRoom() })
-		peers[i].sync()
+		peers[i].Sync()
 	}
 	for turn := range 6 {
 		must(t, req.Send(ctx, []byte("request")))
 		asked := turn % 3
 		for i, r := range peers {
 			if i != asked {
-				r.send(wire("", "wrong"))
+				r.Send(wire("", "wrong"))
 			}
 		}
 		eventually(t, "wrong replies have come", func() bool { return pending(req.Peers()) == 2 })
 		if m, err := req.TryRecv(); !errors.Is(err, ErrWouldBlock) {
 			t.Fatalf("%q, %v", m, err)
 		}
-		peers[asked].message()
-		peers[asked].send(wire("", "right"))
+		peers[asked].Message()
+		peers[asked].Send(wire("", "right"))
 		m, err := req.Recv(ctx)
 		must(t, err)
 		if fmt.Sprint(texts(m)) != "[right]" {
@@ -173,17 +173,17 @@ func TestLibzmq_req_correlate(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	req := bind(t, NewReq, Options{ReqCorrelate: true})
-	r := dialRaw(t, req.LastEndpoint()).greet("ROUTER", nil)
+	r := dialRaw(t, req.LastEndpoint()).Greet("ROUTER", nil)
 	var last []byte
 	for range 3 {
 		must(t, req.Send(ctx, []byte("ABC"), []byte("DEF")))
-		m := r.message()
+		m := r.Message()
 		if len(m) != 4 || len(m[0]) != 4 || len(m[1]) != 0 || string(m[2]) != "ABC" || bytes.Equal(m[0], last) {
 			t.Fatalf("%q", m)
 		}
 		wrong := bytes.Clone(m[0])
 		wrong[1]++
-		r.send(wire(string(wrong), "", "wrong number"), wire("", "no number"), wire(string(m[0]), "", "right"))
+		r.Send(wire(string(wrong), "", "wrong number"), wire("", "no number"), wire(string(m[0]), "", "right"))
 		reply, err := req.Recv(ctx)
 		must(t, err)
 		if fmt.Sprint(texts(reply)) != "[right]" {
@@ -199,19 +199,19 @@ func TestLibzmq_req_relaxed(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	req := bind(t, NewReq, Options{ReqRelaxed: true, ReqCorrelate: true, Monitor: seen.tell})
+	req := bind(t, NewReq, Options{ReqRelaxed: true, ReqCorrelate: true, Monitor: seen.Tell})
 	var peers []*raw
 	for range 2 {
-		peers = append(peers, dialRaw(t, req.LastEndpoint()).greet("ROUTER", nil))
-		peers[len(peers)-1].sync()
+		peers = append(peers, dialRaw(t, req.LastEndpoint()).Greet("ROUTER", nil))
+		peers[len(peers)-1].Sync()
 	}
 	// The first request's reply is late, the second's comes.
 	must(t, req.Send(ctx, []byte("A")))
 	must(t, req.Send(ctx, []byte("B")))
-	a, b := peers[0].message(), peers[1].message()
-	peers[0].send(wire(string(a[0]), "", "late"))
+	a, b := peers[0].Message(), peers[1].Message()
+	peers[0].Send(wire(string(a[0]), "", "late"))
 	eventually(t, "the late reply has come", func() bool { return pending(req.Peers()) == 1 })
-	peers[1].send(wire(string(b[0]), "", "reply to B"))
+	peers[1].Send(wire(string(b[0]), "", "reply to B"))
 	m, err := req.Recv(ctx)
 	must(t, err)
 	if fmt.Sprint(texts(m)) != "[reply to B]" {
@@ -219,21 +219,21 @@ func TestLibzmq_req_relaxed(t *testing.T) {
 	}
 	// A reply that waits to be received is forgotten with its request.
 	must(t, req.Send(ctx, []byte("C")))
-	c := peers[0].message()
-	peers[0].send(wire(string(c[0]), "", "reply to C"))
+	c := peers[0].Message()
+	peers[0].Send(wire(string(c[0]), "", "reply to C"))
 	eventually(t, "the reply has come", func() bool { return pending(req.Peers()) == 1 })
 	must(t, req.Send(ctx, []byte("D")))
 	if m, err := req.TryRecv(); !errors.Is(err, ErrWouldBlock) {
 		t.Errorf("%q, %v", m, err)
 	}
-	d := peers[1].message()
-	peers[1].send(wire(string(d[0]), "", "reply to D"))
+	d := peers[1].Message()
+	peers[1].Send(wire(string(d[0]), "", "reply to D"))
 	m, err = req.Recv(ctx)
 	must(t, err)
 	if fmt.Sprint(texts(m)) != "[reply to D]" {
 		t.Errorf("%q", m)
 	}
-	if n := seen.count(EventDisconnected); n != 0 {
+	if n := seen.Count(EventDisconnected); n != 0 {
 		t.Errorf("%d connections were lost", n)
 	}
 }
@@ -249,18 +249,18 @@ func TestLibzmq_invalid_rep(t *testing.T) {
 			t.Parallel()
 			ctx := testContext(t)
 			seen := newEvents()
-			req := bind(t, NewReq, Options{Monitor: seen.tell})
-			first := dialRaw(t, req.LastEndpoint()).greet("ROUTER", nil)
-			first.sync()
-			second := dialRaw(t, req.LastEndpoint()).greet("ROUTER", nil)
+			req := bind(t, NewReq, Options{Monitor: seen.Tell})
+			first := dialRaw(t, req.LastEndpoint()).Greet("ROUTER", nil)
+			first.Sync()
+			second := dialRaw(t, req.LastEndpoint()).Greet("ROUTER", nil)
 			must(t, req.Send(ctx, []byte("request")))
-			first.message()
-			first.send(bad)
-			first.ended()
-			if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, zmtp.ErrMalformed) {
+			first.Message()
+			first.Send(bad)
+			first.Ended()
+			if e := seen.Await(t, EventDisconnected); !errors.Is(e.Err, zmtp.ErrMalformed) {
 				t.Errorf("%v", e.Err)
 			}
-			second.send(wire("", "reply"))
+			second.Send(wire("", "reply"))
 			m, err := req.Recv(ctx)
 			must(t, err)
 			if fmt.Sprint(texts(m)) != "[reply]" {
@@ -275,11 +275,11 @@ func TestReqGoodBeforeBad(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	req := bind(t, NewReq, Options{})
-	r := dialRaw(t, req.LastEndpoint()).greet("ROUTER", nil)
+	r := dialRaw(t, req.LastEndpoint()).Greet("ROUTER", nil)
 	must(t, req.Send(ctx, []byte("request")))
-	r.message()
-	r.send(append(wire("", "reply"), wire("bad")...))
-	r.ended()
+	r.Message()
+	r.Send(append(wire("", "reply"), wire("bad")...))
+	r.Ended()
 	m, err := req.Recv(ctx)
 	must(t, err)
 	if fmt.Sprint(texts(m)) != "[reply]" {
@@ -294,23 +294,23 @@ func TestReqReconnect(t *testing.T) {
 	ctx := testContext(t)
 	endpoint, accept := listenRaw(t)
 	seen := newEvents()
-	req := open(t, NewReq, quick(Options{ReqRelaxed: true, Monitor: seen.tell, Linger: LingerNone}))
+	req := open(t, NewReq, quick(Options{ReqRelaxed: true, Monitor: seen.Tell, Linger: LingerNone}))
 	must(t, req.Connect(endpoint))
 	must(t, req.Send(ctx, []byte("lost")))
-	first := accept().greet("REP", nil)
-	first.message()
-	first.conn.Close()
-	seen.await(t, EventDisconnected)
-	second := accept().greet("REP", nil)
-	seen.await(t, EventHandshakeSucceeded)
+	first := accept().Greet("REP", nil)
+	first.Message()
+	first.Conn.Close()
+	seen.Await(t, EventDisconnected)
+	second := accept().Greet("REP", nil)
+	seen.Await(t, EventHandshakeSucceeded)
 	if m, err := req.TryRecv(); !errors.Is(err, ErrWouldBlock) {
 		t.Errorf("%q, %v", m, err)
 	}
 	must(t, req.Send(ctx, []byte("again")))
-	if m := second.message(); fmt.Sprint(texts(m)) != "[ again]" {
+	if m := second.Message(); fmt.Sprint(texts(m)) != "[ again]" {
 		t.Errorf("%q", m)
 	}
-	second.send(wire("", "reply"))
+	second.Send(wire("", "reply"))
 	_, err := req.Recv(ctx)
 	must(t, err)
 }
@@ -322,18 +322,18 @@ func TestReqImmediate(t *testing.T) {
 	ctx := testContext(t)
 	endpoint, accept := listenRaw(t)
 	seen := newEvents()
-	req := open(t, NewReq, quick(Options{Immediate: true, Monitor: seen.tell, Linger: LingerNone}))
+	req := open(t, NewReq, quick(Options{Immediate: true, Monitor: seen.Tell, Linger: LingerNone}))
 	must(t, req.Connect(endpoint))
 	if err := req.TrySend([]byte("early")); !errors.Is(err, ErrWouldBlock) {
 		t.Errorf("before the connection: %v", err)
 	}
-	first := accept().greet("ROUTER", nil)
+	first := accept().Greet("ROUTER", nil)
 	must(t, req.Send(ctx, []byte("request")))
-	first.message()
-	first.conn.Close()
-	seen.await(t, EventDisconnected)
-	second := accept().greet("ROUTER", nil)
-	second.send(wire("", "reply of another"))
+	first.Message()
+	first.Conn.Close()
+	seen.Await(t, EventDisconnected)
+	second := accept().Greet("ROUTER", nil)
+	second.Send(wire("", "reply of another"))
 	m, err := req.Recv(ctx)
 	must(t, err)
 	if fmt.Sprint(texts(m)) != "[reply of another]" {

@@ -23,7 +23,7 @@ func sleeping(t *testing.T, s *socket) *queue.Outbox {
 func TestWriterRetires(t *testing.T) {
 	t.Parallel()
 	pull := bind(t, NewPull, Options{})
-	push := connect(t, NewPush, Options{}, pull)
+	push := dialled(t, NewPush, Options{}, pull.LastEndpoint())
 	for i := range 10 {
 		must(t, push.Send(testContext(t), []byte(fmt.Sprint(i))))
 		m, err := pull.Recv(testContext(t))
@@ -54,7 +54,7 @@ func TestWriterRetires(t *testing.T) {
 func TestWriterRetiresBusily(t *testing.T) {
 	t.Parallel()
 	pull := bind(t, NewPull, Options{})
-	push := connect(t, NewPush, Options{}, pull)
+	push := dialled(t, NewPush, Options{}, pull.LastEndpoint())
 	const messages = 3000
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -95,7 +95,7 @@ func TestWriterRetiresBusily(t *testing.T) {
 func TestWriterStays(t *testing.T) {
 	t.Parallel()
 	pull := bind(t, NewPull, Options{})
-	push := connect(t, NewPush, Options{HeartbeatInterval: time.Hour}, pull)
+	push := dialled(t, NewPush, Options{HeartbeatInterval: time.Hour}, pull.LastEndpoint())
 	must(t, push.Send(testContext(t), []byte("message")))
 	_, err := pull.Recv(testContext(t))
 	must(t, err)

@@ -41,15 +41,15 @@ func TestRouterIdentities(t *testing.T) {
 	ctx := testContext(t)
 	router := bind(t, NewRouter, Options{Identity: []byte("router")})
 	for _, id := range []string{"a", "\x01\x00\xff", strings.Repeat("x", 255), "\x00odd"} {
-		r := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte(id))
-		r.send(wire("hello"))
+		r := dialRaw(t, router.LastEndpoint()).Greet("DEALER", []byte(id))
+		r.Send(wire("hello"))
 		m, err := router.Recv(ctx)
 		must(t, err)
 		if string(m[0]) != id {
 			t.Fatalf("%q, want %q", m[0], id)
 		}
 		must(t, router.Send(ctx, []byte(id), []byte("answer"), nil))
-		if got := r.message(); len(got) != 2 || string(got[0]) != "answer" {
+		if got := r.Message(); len(got) != 2 || string(got[0]) != "answer" {
 			t.Errorf("%q", got)
 		}
 	}
@@ -59,8 +59,8 @@ func TestRouterIdentities(t *testing.T) {
 		if i%2 == 0 {
 			identity = nil // READY without the property
 		}
-		r := dialRaw(t, router.LastEndpoint()).greet("REQ", identity)
-		r.send(wire("", "hello"))
+		r := dialRaw(t, router.LastEndpoint()).Greet("REQ", identity)
+		r.Send(wire("", "hello"))
 		m, err := router.Recv(ctx)
 		must(t, err)
 		if len(m[0]) != 5 || m[0][0] != 0 || seen[string(m[0])] {
@@ -68,7 +68,7 @@ func TestRouterIdentities(t *testing.T) {
 		}
 		seen[string(m[0])] = true
 		must(t, router.Send(ctx, m[0], nil, fmt.Append(nil, i)))
-		if got := r.message(); string(got[1]) != fmt.Sprint(i) {
+		if got := r.Message(); string(got[1]) != fmt.Sprint(i) {
 			t.Errorf("%q", got)
 		}
 	}
@@ -81,47 +81,47 @@ func TestRouterDuplicate(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	router := bind(t, NewRouter, Options{Monitor: seen.tell})
+	router := bind(t, NewRouter, Options{Monitor: seen.Tell})
 	recv := func() (Message, error) { return router.Recv(ctx) }
-	first := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("same"))
-	first.sync()
-	second := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("same"))
-	e := seen.await(t, EventPeerIgnored)
-	if !errors.Is(e.Err, ErrIdentityInUse) || e.Remote != second.conn.LocalAddr().String() {
+	first := dialRaw(t, router.LastEndpoint()).Greet("DEALER", []byte("same"))
+	first.Sync()
+	second := dialRaw(t, router.LastEndpoint()).Greet("DEALER", []byte("same"))
+	e := seen.Await(t, EventPeerIgnored)
+	if !errors.Is(e.Err, ErrIdentityInUse) || e.Remote != second.Conn.LocalAddr().String() {
 		t.Errorf("%+v", e)
 	}
-	second.sync()
-	second.send(wire("waits"))
-	first.send(wire("heard"))
+	second.Sync()
+	second.Send(wire("waits"))
+	first.Send(wire("heard"))
 	wantRecv(t, recv, "same", "heard")
 	must(t, router.Send(ctx, []byte("same"), []byte("to the first")))
-	if got := first.message(); string(got[0]) != "to the first" {
+	if got := first.Message(); string(got[0]) != "to the first" {
 		t.Errorf("%q", got)
 	}
 	if err := router.SendTo(ctx, e.Peer, []byte("by hand")); err != nil {
 		t.Errorf("SendTo the ignored peer: %v", err)
 	}
-	if got := second.message(); string(got[0]) != "by hand" {
+	if got := second.Message(); string(got[0]) != "by hand" {
 		t.Errorf("%q", got)
 	}
-	third := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("same"))
-	seen.await(t, EventPeerIgnored)
+	third := dialRaw(t, router.LastEndpoint()).Greet("DEALER", []byte("same"))
+	seen.Await(t, EventPeerIgnored)
 	// Its end is not the first one's.
-	third.conn.Close()
-	if e := seen.await(t, EventDisconnected); e.Remote != third.conn.LocalAddr().String() {
+	third.Conn.Close()
+	if e := seen.Await(t, EventDisconnected); e.Remote != third.Conn.LocalAddr().String() {
 		t.Errorf("%+v", e)
 	}
 	must(t, router.Send(ctx, []byte("same"), []byte("still")))
-	if got := first.message(); string(got[0]) != "still" {
+	if got := first.Message(); string(got[0]) != "still" {
 		t.Errorf("%q", got)
 	}
-	first.conn.Close()
-	if e := seen.await(t, EventPeerAdmitted); e.Remote != second.conn.LocalAddr().String() {
+	first.Conn.Close()
+	if e := seen.Await(t, EventPeerAdmitted); e.Remote != second.Conn.LocalAddr().String() {
 		t.Errorf("%+v", e)
 	}
 	wantRecv(t, recv, "same", "waits")
 	must(t, router.Send(ctx, []byte("same"), []byte("to the second")))
-	if got := second.message(); string(got[0]) != "to the second" {
+	if got := second.Message(); string(got[0]) != "to the second" {
 		t.Errorf("%q", got)
 	}
 }
@@ -132,29 +132,29 @@ func TestRouterComesBack(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	router := open(t, NewRouter, Options{Monitor: seen.tell})
+	router := open(t, NewRouter, Options{Monitor: seen.Tell})
 	router.routes.Grace = hang // on a busy machine the end of a connection is noticed late
 	must(t, router.Bind(ctx, anyPort))
 	var previous *raw
 	for i := range 200 {
 		// The new connection is there before the old one ends.
 		r := dialRaw(t, router.LastEndpoint())
-		r.send(greeting(1))
+		r.Send(greeting(1))
 		if previous != nil {
-			previous.conn.Close()
+			previous.Conn.Close()
 		}
-		r.send(ready("DEALER", []byte("same")), wire(fmt.Sprint(i)))
-		r.greeted()
+		r.Send(ready("DEALER", []byte("same")), wire(fmt.Sprint(i)))
+		r.Greeted()
 		m, err := router.Recv(ctx)
 		must(t, err)
 		if string(m[1]) != fmt.Sprint(i) {
 			t.Fatalf("%q instead of %d", m, i)
 		}
-		must(t, router.SendTo(ctx, seen.await(t, EventHandshakeSucceeded).Peer, []byte("answer")))
-		r.message()
+		must(t, router.SendTo(ctx, seen.Await(t, EventHandshakeSucceeded).Peer, []byte("answer")))
+		r.Message()
 		previous = r
 	}
-	if n := seen.count(EventPeerIgnored); n != 0 {
+	if n := seen.Count(EventPeerIgnored); n != 0 {
 		t.Errorf("ignored %d times", n)
 	}
 }
@@ -166,7 +166,7 @@ func TestRouterUnroutable(t *testing.T) {
 	ctx := testContext(t)
 	for _, mandatory := range []bool{false, true} {
 		seen := newEvents()
-		router := bind(t, NewRouter, Options{Mandatory: mandatory, Monitor: seen.tell})
+		router := bind(t, NewRouter, Options{Mandatory: mandatory, Monitor: seen.Tell})
 		var want error
 		if mandatory {
 			want = ErrUnroutable
@@ -178,8 +178,8 @@ func TestRouterUnroutable(t *testing.T) {
 		if err := router.Send(ctx); !errors.Is(err, ErrNoFrames) {
 			t.Errorf("no frames: %v", err)
 		}
-		r := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("me"))
-		peer := seen.await(t, EventHandshakeSucceeded).Peer
+		r := dialRaw(t, router.LastEndpoint()).Greet("DEALER", []byte("me"))
+		peer := seen.Await(t, EventHandshakeSucceeded).Peer
 		if string(peer.Identity()) != "me" {
 			t.Errorf("identity %q", peer.Identity())
 		}
@@ -189,12 +189,12 @@ func TestRouterUnroutable(t *testing.T) {
 		must(t, router.sendWire(ctx, peer, nil, 0, nil))
 		must(t, router.Send(ctx, []byte("me")))
 		for _, want := range []string{"1", "2", "3", "4"} {
-			if m := r.message(); string(m[0]) != want {
+			if m := r.Message(); string(m[0]) != want {
 				t.Errorf("%q, want %s", m, want)
 			}
 		}
-		r.conn.Close()
-		seen.await(t, EventDisconnected)
+		r.Conn.Close()
+		seen.Await(t, EventDisconnected)
 		if err := router.Send(ctx, []byte("me"), []byte("x")); !errors.Is(err, want) {
 			t.Errorf("mandatory %v, after its end: %v", mandatory, err)
 		}
@@ -214,9 +214,9 @@ func TestRouterFull(t *testing.T) {
 	t.Parallel()
 	for _, mandatory := range []bool{false, true} {
 		seen := newEvents()
-		router := bind(t, NewRouter, Options{Mandatory: mandatory, SendHWM: 5, Linger: LingerNone, Monitor: seen.tell})
-		r := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("me"))
-		peer := seen.await(t, EventHandshakeSucceeded).Peer
+		router := bind(t, NewRouter, Options{Mandatory: mandatory, SendHWM: 5, Linger: LingerNone, Monitor: seen.Tell})
+		r := dialRaw(t, router.LastEndpoint()).Greet("DEALER", []byte("me"))
+		peer := seen.Await(t, EventHandshakeSucceeded).Peer
 		ctx := testContext(t)
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
@@ -250,9 +250,9 @@ func TestRouterFull(t *testing.T) {
 		waiting(1)
 		go func() { results <- router.sendWire(ctx, peer, wire("5"), 1, nil) }()
 		waiting(2)
-		r.message() // the plug
+		r.Message() // the plug
 		for i := range 7 {
-			if m := r.message(); string(m[0]) != fmt.Sprint(min(i, 5)) {
+			if m := r.Message(); string(m[0]) != fmt.Sprint(min(i, 5)) {
 				t.Fatalf("%q instead of %d", m[0], i)
 			}
 		}
@@ -263,7 +263,7 @@ func TestRouterFull(t *testing.T) {
 		go func() { results <- router.SendTo(ctx, peer, []byte("x")) }()
 		go func() { results <- router.sendWire(ctx, peer, wire("x"), 1, l) }()
 		waiting(2)
-		r.conn.Close()
+		r.Conn.Close()
 		for range 2 {
 			if err := <-results; !errors.Is(err, ErrUnroutable) {
 				t.Errorf("with the peer gone: %v", err)
@@ -280,27 +280,27 @@ func TestRouterToRouter(t *testing.T) {
 	ctx := testContext(t)
 	endpoint, accept := listenRaw(t)
 	seen := newEvents()
-	router := open(t, NewRouter, quick(Options{Mandatory: true, SendBuffer: 64 << 10, Monitor: seen.tell}))
+	router := open(t, NewRouter, quick(Options{Mandatory: true, SendBuffer: 64 << 10, Monitor: seen.Tell}))
 	must(t, router.Connect(endpoint))
-	r := accept().greet("ROUTER", []byte("one"))
-	one := seen.await(t, EventHandshakeSucceeded).Peer
+	r := accept().Greet("ROUTER", []byte("one"))
+	one := seen.Await(t, EventHandshakeSucceeded).Peer
 	for range 100 {
 		must(t, router.Send(ctx, []byte("one"), []byte("for one"), make([]byte, 100_000)))
 	}
-	r.send(wire("from one"))
-	r.sync()
-	r.conn.Close()
-	r = accept().greet("ROUTER", []byte("two"))
-	seen.await(t, EventHandshakeSucceeded)
+	r.Send(wire("from one"))
+	r.Sync()
+	r.Conn.Close()
+	r = accept().Greet("ROUTER", []byte("two"))
+	seen.Await(t, EventHandshakeSucceeded)
 	if err := router.SendTo(ctx, one, []byte("late")); !errors.Is(err, ErrUnroutable) {
 		t.Errorf("%v", err)
 	}
 	must(t, router.Send(ctx, []byte("two"), []byte("for two")))
-	if m := r.message(); string(m[0]) != "for two" {
+	if m := r.Message(); string(m[0]) != "for two" {
 		t.Errorf("%q", m[0])
 	}
 	// The first peer's messages are still its own.
-	r.send(wire("from two"))
+	r.Send(wire("from two"))
 	for _, want := range []string{"[one from one]", "[two from two]"} {
 		m, err := router.Recv(ctx)
 		must(t, err)
@@ -316,8 +316,8 @@ func TestRouterRecvBatch(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	router := bind(t, NewRouter, Options{})
-	r := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("me"))
-	r.send(bytes.Join([][]byte{wire("0"), wire("1", "x"), wire("2"), wire("3")}, nil))
+	r := dialRaw(t, router.LastEndpoint()).Greet("DEALER", []byte("me"))
+	r.Send(bytes.Join([][]byte{wire("0"), wire("1", "x"), wire("2"), wire("3")}, nil))
 	m, err := router.Recv(ctx)
 	must(t, err)
 	if fmt.Sprint(texts(m)) != "[me 0]" {
@@ -341,7 +341,7 @@ func TestRouterRecvBatch(t *testing.T) {
 		}
 	}
 	must(t, router.SendTo(ctx, b.Peer(), []byte("answer")))
-	r.message()
+	r.Message()
 	b.Release()
 	if b.Len() != 0 || b.engine().Wire() != nil || b.Peer() != nil {
 		t.Error("a released batch is not empty")

@@ -42,10 +42,10 @@ func TestScan(t *testing.T) {
 			pull := open(t, NewPull, Options{})
 			hooks.Scan(pull, scanOf(func(int) { found++ }))
 			must(t, pull.Bind(ctx, freePort(t)))
-			r := dialRaw(t, pull.LastEndpoint()).greet("PUSH", nil)
+			r := dialRaw(t, pull.LastEndpoint()).Greet("PUSH", nil)
 			go func() {
 				for at := 0; at < len(stream); at += cut {
-					r.send(stream[at:min(len(stream), at+cut)])
+					r.Send(stream[at:min(len(stream), at+cut)])
 				}
 			}()
 			var b Batch
@@ -77,18 +77,18 @@ func TestScan(t *testing.T) {
 func TestScanLimit(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
-	pull := open(t, NewPull, Options{MaxMessageSize: 100, Monitor: seen.tell})
+	pull := open(t, NewPull, Options{MaxMessageSize: 100, Monitor: seen.Tell})
 	hooks.Scan(pull, scanOf(func(int) {}))
 	must(t, pull.Bind(t.Context(), freePort(t)))
-	r := dialRaw(t, pull.LastEndpoint()).greet("PUSH", nil)
-	r.send(append(wire(bigOf('s', 90)), wire(bigOf('s', 120))...))
-	r.ended()
+	r := dialRaw(t, pull.LastEndpoint()).Greet("PUSH", nil)
+	r.Send(append(wire(bigOf('s', 90)), wire(bigOf('s', 120))...))
+	r.Ended()
 	m, err := pull.Recv(testContext(t))
 	must(t, err)
 	if len(m[0]) != 90 {
 		t.Errorf("received %d bytes", len(m[0]))
 	}
-	if e := seen.await(t, EventDisconnected); e.Err == nil {
+	if e := seen.Await(t, EventDisconnected); e.Err == nil {
 		t.Error("no reason")
 	}
 }
@@ -100,11 +100,11 @@ func TestScanCommandInside(t *testing.T) {
 	pull := open(t, NewPull, Options{})
 	hooks.Scan(pull, scanOf(func(int) {}))
 	must(t, pull.Bind(t.Context(), freePort(t)))
-	r := dialRaw(t, pull.LastEndpoint()).greet("PUSH", nil)
+	r := dialRaw(t, pull.LastEndpoint()).Greet("PUSH", nil)
 	two := wire("o", "more")
 	stream := bytes.Join([][]byte{two[:3], zmtp.AppendPing(nil, 0, nil), two[3:], wire("s1")}, nil)
 	for _, part := range [][]byte{stream[:5], stream[5:]} {
-		r.send(part)
+		r.Send(part)
 		time.Sleep(time.Millisecond) // usually two reads; either way is right
 	}
 	for _, want := range []string{"o", "s1"} {
@@ -129,9 +129,9 @@ func TestScanSubscriptionInside(t *testing.T) {
 		return len(known), 1
 	})
 	must(t, xpub.Bind(t.Context(), freePort(t)))
-	r := dialRaw(t, xpub.LastEndpoint()).greet("SUB", nil)
+	r := dialRaw(t, xpub.LastEndpoint()).Greet("SUB", nil)
 	subscribe := zmtp.AppendSubscribe(nil, []byte("topic"))
-	r.send(bytes.Join([][]byte{known, known[:3], subscribe, known[3:], wire("x"), wire("o", "p")}, nil))
+	r.Send(bytes.Join([][]byte{known, known[:3], subscribe, known[3:], wire("x"), wire("o", "p")}, nil))
 	for _, want := range []string{"s|t", "\x01topic", "s|t", "x", "o|p"} {
 		m, err := xpub.Recv(testContext(t))
 		must(t, err)

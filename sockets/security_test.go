@@ -173,7 +173,7 @@ func TestSecurityTraffic(t *testing.T) {
 				t.Parallel()
 				ctx := testContext(t)
 				seen, met := newEvents(), newEvents()
-				ours, theirs := Options{Security: p.server, Monitor: seen.tell}, Options{Security: p.client, Monitor: met.tell}
+				ours, theirs := Options{Security: p.server, Monitor: seen.Tell}, Options{Security: p.client, Monitor: met.Tell}
 				routerOptions, dealerOptions := ours, theirs
 				if !serverBinds {
 					routerOptions, dealerOptions = theirs, ours
@@ -198,7 +198,7 @@ func TestSecurityTraffic(t *testing.T) {
 						}
 					}
 				}
-				peer := seen.await(t, EventHandshakeSucceeded).Peer
+				peer := seen.Await(t, EventHandshakeSucceeded).Peer
 				user, _ := peer.Property("user-id")
 				colour, _ := peer.Property("Colour")
 				if peer.UserID() != "user" || user != "user" || colour != name {
@@ -207,7 +207,7 @@ func TestSecurityTraffic(t *testing.T) {
 				if got, want := peer.PublicKey(), p.client.publicKey(); got != want {
 					t.Errorf("the client's key is %v, want %v", got, want)
 				}
-				if got, want := met.await(t, EventHandshakeSucceeded).Peer.PublicKey(), p.client.CurveServerKey; got != want {
+				if got, want := met.Await(t, EventHandshakeSucceeded).Peer.PublicKey(), p.client.CurveServerKey; got != want {
 					t.Errorf("the server's key is %v, want %v", got, want)
 				}
 			})
@@ -291,14 +291,14 @@ func TestSecurityRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			atServer, atClient := newEvents(), newEvents()
-			router := bind(t, NewRouter, Options{Security: c.server, Monitor: atServer.tell})
-			dealer := open(t, NewDealer, Options{Security: c.client, Linger: LingerNone, Monitor: atClient.tell, ReconnectStop: ReconnectStopOnProtocolError})
+			router := bind(t, NewRouter, Options{Security: c.server, Monitor: atServer.Tell})
+			dealer := open(t, NewDealer, Options{Security: c.client, Linger: LingerNone, Monitor: atClient.Tell, ReconnectStop: ReconnectStopOnProtocolError})
 			must(t, dealer.Connect(router.LastEndpoint()))
 			_ = dealer.TrySend([]byte("must not arrive")) // it fails if the client has already given up
-			if e := atServer.await(t, EventHandshakeFailed); !errors.Is(e.Err, c.want.server) {
+			if e := atServer.Await(t, EventHandshakeFailed); !errors.Is(e.Err, c.want.server) {
 				t.Errorf("the server says %v", e.Err)
 			}
-			e := atClient.await(t, EventHandshakeFailed)
+			e := atClient.Await(t, EventHandshakeFailed)
 			var refused *zmtp.ProtocolError
 			if c.want.client != nil && !errors.Is(e.Err, c.want.client) {
 				t.Errorf("the client says %v", e.Err)
@@ -307,17 +307,17 @@ func TestSecurityRefused(t *testing.T) {
 				t.Errorf("the client says %v, which is not of status %s", e.Err, c.want.status)
 			}
 			if c.want.retried {
-				atClient.await(t, EventConnectRetried)
+				atClient.Await(t, EventConnectRetried)
 			} else {
 				eventually(t, "the client gives up", func() bool {
 					return len(dealer.Endpoints()) == 0
 				})
-				if atClient.count(EventConnectRetried) > 0 {
+				if atClient.Count(EventConnectRetried) > 0 {
 					t.Error("the client tries again")
 				}
 			}
 			must(t, dealer.Close())
-			if atServer.count(EventHandshakeSucceeded)+atClient.count(EventHandshakeSucceeded) > 0 {
+			if atServer.Count(EventHandshakeSucceeded)+atClient.Count(EventHandshakeSucceeded) > 0 {
 				t.Error("it was let in")
 			}
 		})
@@ -333,7 +333,7 @@ func TestSecurityNothingBefore(t *testing.T) {
 			continue
 		}
 		seen := newEvents()
-		router := bind(t, NewRouter, Options{Security: p.server, Monitor: seen.tell})
+		router := bind(t, NewRouter, Options{Security: p.server, Monitor: seen.Tell})
 		for _, data := range [][]byte{
 			wire("message"), ready("DEALER", nil), append(ready("DEALER", nil), wire("message")...),
 			zmtp.AppendCommand(nil, "INITIATE", nil), zmtp.AppendCommand(nil, "MESSAGE", make([]byte, 100)),
@@ -341,14 +341,14 @@ func TestSecurityNothingBefore(t *testing.T) {
 			zmtp.AppendCommand(nil, "HELLO", make([]byte, 194)), make([]byte, 1000),
 		} {
 			r := dialRaw(t, router.LastEndpoint())
-			r.send(zmtp.AppendGreeting(nil, zmtp.Greeting{Major: 3, Minor: 1, Mechanism: name}), data)
-			r.ended()
+			r.Send(zmtp.AppendGreeting(nil, zmtp.Greeting{Major: 3, Minor: 1, Mechanism: name}), data)
+			r.Ended()
 			var typed *zmtp.ProtocolError
-			if e := seen.await(t, EventHandshakeFailed); !errors.As(e.Err, &typed) {
+			if e := seen.Await(t, EventHandshakeFailed); !errors.As(e.Err, &typed) {
 				t.Errorf("%s: %v", name, e.Err)
 			}
 		}
-		if n := seen.count(EventHandshakeSucceeded); n > 0 {
+		if n := seen.Count(EventHandshakeSucceeded); n > 0 {
 			t.Errorf("%s: %d were let in", name, n)
 		}
 	}
@@ -358,12 +358,12 @@ func TestSecurityNothingBefore(t *testing.T) {
 func TestSecurityUserForged(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
-	router := bind(t, NewRouter, Options{Monitor: seen.tell})
+	router := bind(t, NewRouter, Options{Monitor: seen.Tell})
 	properties := zmtp.AppendProperty(nil, "Socket-Type", []byte("DEALER"))
 	properties = zmtp.AppendProperty(properties, "User-Id", []byte("root"))
 	r := dialRaw(t, router.LastEndpoint())
-	r.send(greeting(1), zmtp.AppendCommand(nil, "READY", properties))
-	peer := seen.await(t, EventHandshakeSucceeded).Peer
+	r.Send(greeting(1), zmtp.AppendCommand(nil, "READY", properties))
+	peer := seen.Await(t, EventHandshakeSucceeded).Peer
 	user, ok := peer.Property("User-Id")
 	kind, _ := peer.Property("Socket-Type")
 	if peer.UserID() != "" || user != "" || ok || kind != "DEALER" {
@@ -378,7 +378,7 @@ func TestSecurityReconnect(t *testing.T) {
 	ctx := testContext(t)
 	p := pairs()["CURVE"]
 	seen := newEvents()
-	router := bind(t, NewRouter, Options{Security: p.server, Monitor: seen.tell})
+	router := bind(t, NewRouter, Options{Security: p.server, Monitor: seen.Tell})
 	dealer := open(t, NewDealer, Options{Security: p.client, ReconnectInterval: 1, Linger: LingerNone})
 	must(t, dealer.Connect(router.LastEndpoint()))
 	stop, stopped := make(chan struct{}), make(chan error)
@@ -412,7 +412,7 @@ func TestSecurityReconnect(t *testing.T) {
 	}
 	const rounds = 5
 	for round := range rounds + 1 {
-		peer := seen.await(t, EventHandshakeSucceeded).Peer
+		peer := seen.Await(t, EventHandshakeSucceeded).Peer
 		for range 20 {
 			next()
 		}

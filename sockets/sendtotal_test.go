@@ -26,9 +26,9 @@ func TestStuckSubscribersAreDisconnected(t *testing.T) {
 	})
 	healthy := subscribed(t, Options{RecvHWM: -1}, pub.LastEndpoint(), "all/", "own/healthy/")
 	for i := range n {
-		r := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
-		r.send(zmtp.AppendSubscribe(nil, []byte("all/")), zmtp.AppendSubscribe(nil, fmt.Appendf(nil, "own/%d/", i)))
-		r.sync()
+		r := dialRaw(t, pub.LastEndpoint()).Greet("SUB", nil)
+		r.Send(zmtp.AppendSubscribe(nil, []byte("all/")), zmtp.AppendSubscribe(nil, fmt.Appendf(nil, "own/%d/", i)))
+		r.Sync()
 	}
 	wire := zmtp.AppendMessage(nil, []byte("all/"), make([]byte, 100_000))
 	most := 0

@@ -199,11 +199,11 @@ func TestSOCKSFails(t *testing.T) {
 		{Options{SOCKSProxy: silent, HandshakeTimeout: 20 * time.Millisecond}, "tcp://127.0.0.1:1", "", os.ErrDeadlineExceeded},
 	} {
 		seen := newEvents()
-		c.o.Monitor = seen.tell
+		c.o.Monitor = seen.Tell
 		dealer := open(t, NewDealer, quick(c.o))
 		must(t, dealer.Connect(c.endpoint))
 		for range 2 {
-			e := seen.await(t, EventConnectFailed)
+			e := seen.Await(t, EventConnectFailed)
 			if c.o.ConnectTimeout > 0 {
 				var timeout net.Error
 				if !errors.As(e.Err, &timeout) || !timeout.Timeout() {

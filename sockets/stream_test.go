@@ -348,7 +348,7 @@ func TestStreamProxy(t *testing.T) {
 	}
 	front, back := bind(t, NewStream, Options{}), bind(t, NewDealer, Options{})
 	running(t, newProxy(t, front, back, ProxyOptions{}))
-	worker := connect(t, NewDealer, Options{}, back)
+	worker := dialled(t, NewDealer, Options{}, back.LastEndpoint())
 	says, hears := bytesOf(front)
 	receive := func(want string) Message {
 		t.Helper()

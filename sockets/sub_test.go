@@ -162,7 +162,7 @@ func TestSubWire(t *testing.T) {
 		must(t, sub.Unsubscribe("gone"))
 		must(t, sub.Connect(endpoint))
 		next := func(r *raw) string {
-			flags, body := r.frame()
+			flags, body := r.Frame()
 			if flags&zmtp.FlagCommand == 0 {
 				return string(body)
 			}
@@ -179,8 +179,8 @@ func TestSubWire(t *testing.T) {
 			}
 		}
 		r := accept()
-		r.send(greeting(minor), ready("PUB", nil))
-		r.greeted()
+		r.Send(greeting(minor), ready("PUB", nil))
+		r.Greeted()
 		want(r, "\x01", "\x01a", "\x01b")
 		must(t, sub.Subscribe("b"))
 		must(t, sub.Unsubscribe("b"))
@@ -192,10 +192,10 @@ func TestSubWire(t *testing.T) {
 		want(r, "\x01b", "\x00b", "\x01c")
 
 		// After a reconnection, the present subscriptions.
-		r.conn.Close()
+		r.Conn.Close()
 		r = accept()
-		r.send(greeting(minor), ready("PUB", nil))
-		r.greeted()
+		r.Send(greeting(minor), ready("PUB", nil))
+		r.Greeted()
 		want(r, "\x01", "\x01a", "\x01c")
 
 		// PINGs are in order with the subscriptions before them.
@@ -204,20 +204,20 @@ func TestSubWire(t *testing.T) {
 		result := make(chan error)
 		go func() { result <- sub.WaitSubscribed(ctx) }()
 		want(r, "\x01d")
-		name, data := r.command()
+		name, data := r.Command()
 		if name != "PING" || len(data) != 10 {
 			t.Fatalf("%s %q", name, data)
 		}
 		// A stale answer, and nonsense, are no answers.
-		r.send(zmtp.AppendPong(nil, nil), zmtp.AppendPong(nil, []byte("12345678")),
+		r.Send(zmtp.AppendPong(nil, nil), zmtp.AppendPong(nil, []byte("12345678")),
 			zmtp.AppendPong(nil, binary.BigEndian.AppendUint64(nil, binary.BigEndian.Uint64([]byte(data[2:]))-1)))
-		r.sync()
+		r.Sync()
 		select {
 		case err := <-result:
 			t.Fatalf("WaitSubscribed returned without an answer: %v", err)
 		default:
 		}
-		r.send(zmtp.AppendPong(nil, []byte(data[2:])))
+		r.Send(zmtp.AppendPong(nil, []byte(data[2:])))
 		must(t, <-result)
 	}
 }
@@ -231,10 +231,10 @@ func TestSubFilters(t *testing.T) {
 	sub := open(t, NewSub, Options{})
 	must(t, sub.Subscribe("yes"))
 	must(t, sub.Connect(endpoint))
-	r := accept().greet("PUB", nil)
-	r.command()
+	r := accept().Greet("PUB", nil)
+	r.Command()
 	for i := range 100 {
-		r.send(wire("no", fmt.Sprint(i)), wire("yes", fmt.Sprint(i)), wire(""), wire("ye", "s"))
+		r.Send(wire("no", fmt.Sprint(i)), wire("yes", fmt.Sprint(i)), wire(""), wire("ye", "s"))
 	}
 	for i := range 100 {
 		m, err := sub.Recv(ctx)
@@ -249,10 +249,10 @@ func TestSubFilters(t *testing.T) {
 	eventually(t, "300 are discarded", discarded(300))
 	// Without a subscription nothing comes at all.
 	must(t, sub.Unsubscribe("yes"))
-	r.send(wire("yes", "late"))
+	r.Send(wire("yes", "late"))
 	eventually(t, "it is discarded", discarded(301))
 	must(t, sub.Subscribe(""))
-	r.send(wire("all"))
+	r.Send(wire("all"))
 	m, err := sub.Recv(ctx)
 	must(t, err)
 	if string(m[0]) != "all" {
@@ -370,23 +370,23 @@ func TestSubSlowPublisher(t *testing.T) {
 	t.Parallel()
 	endpoint, accept := listenRaw(t)
 	seen := newEvents()
-	sub := open(t, NewSub, quick(Options{SendHWMBytes: 1 << 20, SendBuffer: 4096, Monitor: seen.tell}))
+	sub := open(t, NewSub, quick(Options{SendHWMBytes: 1 << 20, SendBuffer: 4096, Monitor: seen.Tell}))
 	must(t, sub.Connect(endpoint))
-	accept().greet("PUB", nil)
-	seen.await(t, EventHandshakeSucceeded)
+	accept().Greet("PUB", nil)
+	seen.Await(t, EventHandshakeSucceeded)
 	topic := strings.Repeat("t", subscriber.MaxTopic)
 	must(t, sub.Subscribe(topic))
 	eventually(t, "it is disconnected", func() bool {
 		for range 100 { // at a time, because eventually pauses
 			must(t, sub.Subscribe(topic))
 		}
-		return seen.count(EventDisconnected) > 0
+		return seen.Count(EventDisconnected) > 0
 	})
-	if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, ErrSlowPeer) {
+	if e := seen.Await(t, EventDisconnected); !errors.Is(e.Err, ErrSlowPeer) {
 		t.Errorf("%v", e.Err)
 	}
-	r := accept().greet("PUB", nil) // and it starts afresh
-	if name, data := r.command(); name != "SUBSCRIBE" || data != topic {
+	r := accept().Greet("PUB", nil) // and it starts afresh
+	if name, data := r.Command(); name != "SUBSCRIBE" || data != topic {
 		t.Errorf("%s of %d bytes", name, len(data))
 	}
 	if err := sub.Subscribe(topic + "t"); !errors.Is(err, ErrTooLarge) {

@@ -35,39 +35,39 @@ func TestSubscriptionsOfAllPeersHaveOneTotal(t *testing.T) {
 			t.Parallel()
 			const most, peers, topics, size = 1 << 20, 8, 20, 10_000
 			seen := newEvents()
-			pub := open(t, Options{MaxSubscriptionBytes: most, Monitor: seen.tell})
-			honest := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
-			honest.send(zmtp.AppendSubscribe(nil, []byte("honest")))
-			honest.sync()
+			pub := open(t, Options{MaxSubscriptionBytes: most, Monitor: seen.Tell})
+			honest := dialRaw(t, pub.LastEndpoint()).Greet("SUB", nil)
+			honest.Send(zmtp.AppendSubscribe(nil, []byte("honest")))
+			honest.Sync()
 			var greedy []*raw
 			for i := range peers {
-				r := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
+				r := dialRaw(t, pub.LastEndpoint()).Greet("SUB", nil)
 				for j := range topics {
 					// It may be refused meanwhile.
-					_, _ = r.conn.Write(zmtp.AppendSubscribe(nil, fmt.Append(nil, i, " ", j, strings.Repeat("t", size))))
+					_, _ = r.Conn.Write(zmtp.AppendSubscribe(nil, fmt.Append(nil, i, " ", j, strings.Repeat("t", size))))
 				}
-				_ = r.trySync()
+				_ = r.TrySync()
 				greedy = append(greedy, r)
 				if used := pub.fan.Status().Bytes; used > most {
 					t.Fatalf("%d bytes are counted", used)
 				}
 			}
-			late := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
-			late.send(zmtp.AppendSubscribe(nil, []byte("late")))
-			late.sync()
-			honest.send(zmtp.AppendSubscribe(nil, []byte("again")))
-			honest.sync()
-			if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, ErrTooManySubscriptions) {
+			late := dialRaw(t, pub.LastEndpoint()).Greet("SUB", nil)
+			late.Send(zmtp.AppendSubscribe(nil, []byte("late")))
+			late.Sync()
+			honest.Send(zmtp.AppendSubscribe(nil, []byte("again")))
+			honest.Sync()
+			if e := seen.Await(t, EventDisconnected); !errors.Is(e.Err, ErrTooManySubscriptions) {
 				t.Errorf("%v", e.Err)
 			}
 			if name != "XPUB, manual" {
 				must(t, pub.Send(t.Context(), []byte("late")))
-				if m := late.message(); string(m[0]) != "late" {
+				if m := late.Message(); string(m[0]) != "late" {
 					t.Errorf("%q", m)
 				}
 			}
 			for _, r := range append(greedy, honest, late) {
-				r.conn.Close()
+				r.Conn.Close()
 			}
 			eventually(t, "nothing is counted", func() bool {
 				return pub.fan.Status() == fanout.Status{}

@@ -31,8 +31,8 @@ func TestRouterQueuesAreBoundedTogether(t *testing.T) {
 	})
 	peers := make([]*Peer, n)
 	for i := range peers {
-		r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
-		r.send(zmtp.AppendMessage(nil, []byte("hello")))
+		r := dialRaw(t, router.LastEndpoint()).Greet("DEALER", nil)
+		r.Send(zmtp.AppendMessage(nil, []byte("hello")))
 		var b Batch
 		must(t, router.RecvBatch(ctx, &b))
 		peers[i] = b.Peer()
@@ -94,12 +94,12 @@ func TestUnreadRepliesAreBoundedTogether(t *testing.T) {
 	must(t, rep.SetOptions(func(o *Options) { o.SendTotalBytes = limit }))
 	clients := make([]*raw, n)
 	for i := range clients {
-		clients[i] = dialRaw(t, rep.LastEndpoint()).greet("REQ", nil)
+		clients[i] = dialRaw(t, rep.LastEndpoint()).Greet("REQ", nil)
 	}
 	body := make([]byte, size)
 	for gone.Load() == 0 {
 		for _, c := range clients {
-			_, _ = c.conn.Write(wire("", "hello")) // it may have been disconnected
+			_, _ = c.Conn.Write(wire("", "hello")) // it may have been disconnected
 		}
 		for range clients {
 			if gone.Load() > 0 {
@@ -151,7 +151,7 @@ func TestPushQueuesAreBoundedTogether(t *testing.T) {
 			push := bind(t, NewPush, Options{SendHWM: Unlimited, SendTotalBytes: limit, SendBuffer: 128 << 10})
 			idle := make([]*raw, n)
 			for i := range idle {
-				idle[i] = dialRaw(t, push.LastEndpoint()).greet("PULL", nil)
+				idle[i] = dialRaw(t, push.LastEndpoint()).Greet("PULL", nil)
 			}
 			must(t, push.WaitPeers(ctx, n))
 			body := make([]byte, size)
@@ -194,7 +194,7 @@ func TestPushQueuesAreBoundedTogether(t *testing.T) {
 			for _, r := range idle {
 				go func() {
 					for {
-						if _, _, err := r.readFrame(); err != nil {
+						if _, _, err := r.ReadFrame(); err != nil {
 							return // the end of the test
 						}
 						arrived()
@@ -227,7 +227,7 @@ func TestSubscriptionsToPublishersAreBoundedTogether(t *testing.T) {
 		must(t, sub.Subscribe(fmt.Sprintf("%0*d", size, i)))
 	}
 	for range n {
-		dialRaw(t, sub.LastEndpoint()).greet("PUB", nil)
+		dialRaw(t, sub.LastEndpoint()).Greet("PUB", nil)
 		// What the writer of a connection that has to give way has taken counts until it ends.
 		eventually(t, "the queues are within their bound", func() bool {
 			return heldBy(&sub.core) <= limit+limit/engine.TotalStep+2*topics*size
@@ -236,9 +236,9 @@ func TestSubscriptionsToPublishersAreBoundedTogether(t *testing.T) {
 	// While it has read nothing its queue is as long as any, so it may have to give way: then
 	// it comes again, as a socket does.
 	eventually(t, "one that reads has every topic", func() bool {
-		reader := dialRaw(t, sub.LastEndpoint()).greet("PUB", nil)
+		reader := dialRaw(t, sub.LastEndpoint()).Greet("PUB", nil)
 		for i := range topics {
-			_, body, err := reader.readFrame()
+			_, body, err := reader.ReadFrame()
 			if err != nil {
 				return false
 			}
@@ -260,9 +260,9 @@ func TestSubscriptionsThatGiveWayEndTheirConnection(t *testing.T) {
 	for i := range topics {
 		must(t, sub.Subscribe(fmt.Sprintf("%0*d", size, i)))
 	}
-	publisher := dialRaw(t, sub.LastEndpoint()).greet("PUB", nil)
+	publisher := dialRaw(t, sub.LastEndpoint()).Greet("PUB", nil)
 	for {
-		_, _, err := publisher.readFrame()
+		_, _, err := publisher.ReadFrame()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatal("the connection is still there")
 		}
@@ -309,7 +309,7 @@ func TestSendTotalOfPushChanges(t *testing.T) {
 	const n, size = 3, 100_000
 	push := bind(t, NewPush, Options{SendHWM: Unlimited, SendTotalBytes: 1 << 20, SendBuffer: 16 << 10})
 	for range n {
-		dialRaw(t, push.LastEndpoint()).greet("PULL", nil)
+		dialRaw(t, push.LastEndpoint()).Greet("PULL", nil)
 	}
 	must(t, push.WaitPeers(ctx, n))
 	body := make([]byte, size)

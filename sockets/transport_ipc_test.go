@@ -153,14 +153,14 @@ func TestLibzmq_rebind_ipc(t *testing.T) {
 	ctx := testContext(t)
 	e := "ipc://" + socketPath(t)
 	seen := newEvents()
-	dealer := open(t, NewDealer, quick(Options{Monitor: seen.tell}))
+	dealer := open(t, NewDealer, quick(Options{Monitor: seen.Tell}))
 	must(t, dealer.Connect(e))
 	router := open(t, NewRouter, Options{})
 	for range 3 {
 		must(t, router.Bind(ctx, e))
 		echo(t, ctx, dealer, router)
 		must(t, router.Unbind(e))
-		seen.await(t, EventDisconnected) // messages sent before that may be lost
+		seen.Await(t, EventDisconnected) // messages sent before that may be lost
 	}
 	again := open(t, NewRouter, Options{})
 	must(t, again.Bind(ctx, e))
@@ -173,7 +173,7 @@ func TestIPCInUse(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	first := open(t, NewRouter, Options{Monitor: seen.tell})
+	first := open(t, NewRouter, Options{Monitor: seen.Tell})
 	path := socketPath(t)
 	must(t, first.Bind(ctx, "ipc://"+path))
 	second := open(t, NewRouter, Options{})
@@ -191,7 +191,7 @@ func TestIPCInUse(t *testing.T) {
 	must(t, dealer.Connect("ipc://"+path))
 	echo(t, ctx, dealer, first)
 	if runtime.GOOS == "linux" && !portable {
-		if got := seen.count(EventAccepted); got != 1 {
+		if got := seen.Count(EventAccepted); got != 1 {
 			t.Errorf("the listener saw %d connections", got)
 		}
 	}
@@ -329,7 +329,7 @@ func TestLibzmq_abstract_ipc(t *testing.T) {
 	// The name has exactly its bytes, with none behind.
 	nc, err := net.Dial("unix", name)
 	must(t, err)
-	newRaw(t, nc).greet("DEALER", nil)
+	newRaw(t, nc).Greet("DEALER", nil)
 }
 
 // TestIPCUnbindBind: a socket that binds a path as soon as another one has left it keeps its

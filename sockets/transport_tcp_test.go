@@ -15,7 +15,7 @@ func TestLibzmq_bind_src_address(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	router := bind(t, NewRouter, Options{Monitor: seen.tell})
+	router := bind(t, NewRouter, Options{Monitor: seen.Tell})
 	target := strings.TrimPrefix(router.LastEndpoint(), "tcp://")
 	port := sourcePort(t)
 	for source, want := range map[string]string{
@@ -26,7 +26,7 @@ func TestLibzmq_bind_src_address(t *testing.T) {
 		e := "tcp://" + source + ";" + target
 		must(t, dealer.Connect(e))
 		echo(t, ctx, dealer, router)
-		if got := seen.await(t, EventAccepted).Remote; !strings.HasPrefix(got, want) {
+		if got := seen.Await(t, EventAccepted).Remote; !strings.HasPrefix(got, want) {
 			t.Errorf("%s comes from %s", e, got)
 		}
 		must(t, dealer.Disconnect(e))
@@ -38,21 +38,11 @@ func TestLibzmq_bind_src_address(t *testing.T) {
 		echo(t, ctx, dealer, router)
 	}
 	told := newEvents()
-	dealer := open(t, NewDealer, quick(Options{Monitor: told.tell}))
+	dealer := open(t, NewDealer, quick(Options{Monitor: told.Tell}))
 	must(t, dealer.Connect("tcp://192.0.2.1:0;"+target)) // not an address of ours
-	if e := told.await(t, EventConnectFailed); !errors.Is(e.Err, syscall.EADDRNOTAVAIL) {
+	if e := told.Await(t, EventConnectFailed); !errors.Is(e.Err, syscall.EADDRNOTAVAIL) {
 		t.Errorf("%+v", e)
 	}
-}
-
-// hasIPv6 skips a test where there is none.
-func hasIPv6(t testing.TB) {
-	t.Helper()
-	l, err := net.Listen("tcp6", "[::1]:0")
-	if err != nil {
-		t.Skipf("no IPv6 here: %v", err)
-	}
-	l.Close()
 }
 
 // TestIPv6: with the option the wildcard is both families, without it one.
@@ -92,11 +82,11 @@ func TestConnectTimeout(t *testing.T) {
 	t.Parallel()
 	silent := startProxy(t, &proxyServer{silent: true})
 	seen := newEvents()
-	dealer := open(t, NewDealer, quick(Options{ConnectTimeout: 10 * time.Millisecond, SOCKSProxy: silent.address, Monitor: seen.tell}))
+	dealer := open(t, NewDealer, quick(Options{ConnectTimeout: 10 * time.Millisecond, SOCKSProxy: silent.address, Monitor: seen.Tell}))
 	must(t, dealer.Connect("tcp://127.0.0.1:1"))
 	for range 3 {
 		var timeout net.Error
-		if e := seen.await(t, EventConnectFailed); !errors.As(e.Err, &timeout) || !timeout.Timeout() {
+		if e := seen.Await(t, EventConnectFailed); !errors.As(e.Err, &timeout) || !timeout.Timeout() {
 			t.Errorf("%+v", e)
 		}
 	}
@@ -114,12 +104,12 @@ func TestLibzmq_reconnect_options(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {
 		t.Parallel()
 		seen := newEvents()
-		dealer := open(t, NewDealer, quick(Options{ReconnectStop: ReconnectStopOnRefused, Monitor: seen.tell}))
+		dealer := open(t, NewDealer, quick(Options{ReconnectStop: ReconnectStopOnRefused, Monitor: seen.Tell}))
 		for _, e := range []string{freePort(t), "ipc://" + socketPath(t)} {
 			must(t, dealer.Connect(e))
-			seen.await(t, EventConnectFailed)
+			seen.Await(t, EventConnectFailed)
 			gone(dealer)
-			if n := seen.count(EventConnectRetried); n != 0 {
+			if n := seen.Count(EventConnectRetried); n != 0 {
 				t.Errorf("%d more attempts", n)
 			}
 			router := open(t, NewRouter, Options{})
@@ -135,32 +125,32 @@ func TestLibzmq_reconnect_options(t *testing.T) {
 		for _, stop := range []bool{true, false} {
 			endpoint, accept := listenRaw(t)
 			seen := newEvents()
-			o := quick(Options{Monitor: seen.tell})
+			o := quick(Options{Monitor: seen.Tell})
 			if stop {
 				o.ReconnectStop = ReconnectStopOnHandshakeFailed
 			}
 			dealer := open(t, NewDealer, o)
 			must(t, dealer.Connect(endpoint))
-			accept().conn.Close()
-			seen.await(t, EventHandshakeFailed)
+			accept().Conn.Close()
+			seen.Await(t, EventHandshakeFailed)
 			if stop {
 				gone(dealer)
 				must(t, dealer.Connect(endpoint))
 			}
 			r := accept()
-			r.greet("ROUTER", nil).sync()
-			r.conn.Close() // an end after the handshake is another matter
-			accept().greet("ROUTER", nil).sync()
+			r.Greet("ROUTER", nil).Sync()
+			r.Conn.Close() // an end after the handshake is another matter
+			accept().Greet("ROUTER", nil).Sync()
 		}
 	})
 	t.Run("after disconnect", func(t *testing.T) {
 		t.Parallel()
 		seen := newEvents()
-		dealer := open(t, NewDealer, quick(Options{ReconnectStop: ReconnectStopAfterDisconnect, Linger: hang, Monitor: seen.tell}))
+		dealer := open(t, NewDealer, quick(Options{ReconnectStop: ReconnectStopAfterDisconnect, Linger: hang, Monitor: seen.Tell}))
 		e := freePort(t)
 		must(t, dealer.Connect(e))
 		must(t, dealer.Send(ctx, []byte("for nobody")))
-		seen.await(t, EventConnectRetried)
+		seen.Await(t, EventConnectRetried)
 		must(t, dealer.Disconnect(e))
 		gone(dealer)
 		// Messages that can be written are.

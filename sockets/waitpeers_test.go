@@ -56,19 +56,19 @@ func TestWaitPeersIgnored(t *testing.T) {
 	cancel()
 	for _, endpoint := range []string{anyPort, "inproc://ignored"} {
 		seen := newEvents()
-		router := open(t, NewRouter, Options{Monitor: seen.tell, Inproc: &Inproc{}})
+		router := open(t, NewRouter, Options{Monitor: seen.Tell, Inproc: &Inproc{}})
 		must(t, router.Bind(ctx, endpoint))
 		first := open(t, NewDealer, Options{Identity: []byte("same"), Inproc: router.opts().Inproc})
 		must(t, first.Connect(router.LastEndpoint()))
 		must(t, router.WaitPeers(ctx, 1))
 		second := open(t, NewDealer, Options{Identity: []byte("same"), Inproc: router.opts().Inproc})
 		must(t, second.Connect(router.LastEndpoint()))
-		seen.await(t, EventPeerIgnored)
+		seen.Await(t, EventPeerIgnored)
 		if err := router.WaitPeers(ended, 2); err != context.Canceled {
 			t.Errorf("%s: %v", endpoint, err)
 		}
 		must(t, first.Close())
-		seen.await(t, EventPeerAdmitted)
+		seen.Await(t, EventPeerAdmitted)
 		must(t, router.WaitPeers(ctx, 1))
 		must(t, second.Close())
 		eventually(t, "nobody", func() bool { return router.WaitPeers(ended, 1) != nil })

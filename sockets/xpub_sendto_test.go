@@ -75,8 +75,8 @@ func TestSendToFull(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	pub := bind(t, NewXPub, Options{XPubManual: true, SendHWM: 10, SendHWMBytes: 1 << 20, FullPolicy: PolicyDisconnect, SendBuffer: 8 << 10})
-	r := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
-	r.send(wire("\x01"))
+	r := dialRaw(t, pub.LastEndpoint()).Greet("SUB", nil)
+	r.Send(wire("\x01"))
 	var b Batch
 	defer b.Release()
 	must(t, pub.RecvBatch(ctx, &b))
@@ -105,15 +105,15 @@ func TestSendToRefusals(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	pub := bind(t, NewXPub, Options{})
-	r := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
-	r.send(wire("\x01a"))
+	r := dialRaw(t, pub.LastEndpoint()).Greet("SUB", nil)
+	r.Send(wire("\x01a"))
 	var b Batch
 	defer b.Release()
 	must(t, pub.RecvBatch(ctx, &b))
 	peer := b.Peer()
 	// Without XPubManual, too, and under a topic that the peer did not ask for.
 	must(t, hooks.SendTo(pub, peer, wire("b"), 1, nil))
-	if m := r.message(); string(m[0]) != "b" {
+	if m := r.Message(); string(m[0]) != "b" {
 		t.Errorf("got %q", m)
 	}
 	must(t, hooks.SendTo(pub, peer, nil, 0, nil))
@@ -123,7 +123,7 @@ func TestSendToRefusals(t *testing.T) {
 	if err := hooks.SendTo(open(t, NewXPub, Options{}), peer, wire("b"), 1, nil); !errors.Is(err, ErrForeignPeer) {
 		t.Errorf("to another socket's peer: %v", err)
 	}
-	r.conn.Close()
+	r.Conn.Close()
 	l := newLender()
 	eventually(t, "the peer has gone", func() bool {
 		return errors.Is(hooks.SendTo(pub, peer, wire("b"), 1, l), ErrUnroutable)

@@ -23,56 +23,20 @@ type receiver interface {
 	Recv(context.Context) (Message, error)
 }
 
-// wants receives messages and compares them, their frames joined by spaces.
-func wants(t testing.TB, s receiver, want ...string) {
-	t.Helper()
-	ctx := testContext(t)
-	for i, w := range want {
-		m, err := s.Recv(ctx)
-		if err != nil {
-			t.Fatalf("message %d, %q: %v", i, w, err)
-		}
-		if got := strings.Join(texts(m), " "); got != w {
-			t.Fatalf("message %d is %q, want %q", i, got, w)
-		}
-	}
-}
-
-// says sends messages of one frame.
-func says(t testing.TB, s interface {
-	Send(context.Context, ...[]byte) error
-}, messages ...string) {
-	t.Helper()
-	for _, m := range messages {
-		must(t, s.Send(testContext(t), []byte(m)))
-	}
-}
-
-// dialled makes a socket that is connected to an endpoint.
-func dialled[S interface {
-	Connect(string) error
-	Close() error
-}](t testing.TB, make func(Options) (S, error), o Options, endpoint string) S {
-	t.Helper()
-	s := open(t, make, o)
-	must(t, s.Connect(endpoint))
-	return s
-}
-
 // TestXPubForms: subscriptions come to the application in one form, in which
 // ever they came, and in their order among messages and commands.
 func TestXPubForms(t *testing.T) {
 	t.Parallel()
 	pub := bind(t, NewXPub, Options{})
-	r := dialRaw(t, pub.LastEndpoint()).greet("XSUB", nil)
+	r := dialRaw(t, pub.LastEndpoint()).Greet("XSUB", nil)
 	long := strings.Repeat("l", 300)
-	r.send(
+	r.Send(
 		zmtp.AppendSubscribe(nil, []byte("a")), wire("\x01b"), wire("mine", "own"), zmtp.AppendSubscribe(nil, []byte(long)),
 		zmtp.AppendSubscribe(nil, nil), zmtp.AppendCancel(nil, []byte("b")), wire("\x00a"), wire("last"),
 		zmtp.AppendCommand(nil, "UNKNOWN", []byte("a")), zmtp.AppendCancel(nil, []byte(long)),
 	)
 	wants(t, pub, "\x01a", "\x01b", "mine own", "\x01"+long, "\x01", "\x00b", "\x00a", "last", "\x00"+long)
-	r.conn.Close()
+	r.Conn.Close()
 	wants(t, pub, "\x00")
 }
 
@@ -84,13 +48,13 @@ func TestXPubMixed(t *testing.T) {
 	t.Run("every frame", func(t *testing.T) {
 		t.Parallel()
 		pub := bind(t, NewXPub, Options{})
-		dialRaw(t, pub.LastEndpoint()).greet("XSUB", nil).send(mixed, wire("x", "\x01c"))
+		dialRaw(t, pub.LastEndpoint()).Greet("XSUB", nil).Send(mixed, wire("x", "\x01c"))
 		wants(t, pub, "\x01a", "one two", "\x01b", "three ", "\x00a", "x", "\x01c")
 	})
 	t.Run("only first", func(t *testing.T) {
 		t.Parallel()
 		pub := bind(t, NewXPub, Options{OnlyFirstSubscribe: true})
-		dialRaw(t, pub.LastEndpoint()).greet("XSUB", nil).send(mixed, wire("x", "\x01c"))
+		dialRaw(t, pub.LastEndpoint()).Greet("XSUB", nil).Send(mixed, wire("x", "\x01c"))
 		wants(t, pub, "\x01a", "one two", "\x01b", "three ", "\x00a", "x \x01c")
 		if n := pub.Subscriptions(); n != 1 {
 			t.Errorf("%d topics", n)
@@ -103,14 +67,14 @@ func TestXPubMixed(t *testing.T) {
 func TestXPubForeignCancel(t *testing.T) {
 	t.Parallel()
 	pub := bind(t, NewXPub, Options{})
-	honest := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
-	honest.send(zmtp.AppendSubscribe(nil, []byte("a")))
+	honest := dialRaw(t, pub.LastEndpoint()).Greet("SUB", nil)
+	honest.Send(zmtp.AppendSubscribe(nil, []byte("a")))
 	wants(t, pub, "\x01a")
-	other := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
-	other.send(zmtp.AppendCancel(nil, []byte("a")), zmtp.AppendCancel(nil, []byte("nobody's")))
+	other := dialRaw(t, pub.LastEndpoint()).Greet("SUB", nil)
+	other.Send(zmtp.AppendCancel(nil, []byte("a")), zmtp.AppendCancel(nil, []byte("nobody's")))
 	wants(t, pub, "\x00nobody's") // and not of a
 	says(t, pub, "a")
-	if m := honest.message(); string(m[0]) != "a" {
+	if m := honest.Message(); string(m[0]) != "a" {
 		t.Errorf("%q", m)
 	}
 }
@@ -126,10 +90,10 @@ func TestXPubTotal(t *testing.T) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for i := range peers {
-		r := dialRaw(t, pub.LastEndpoint()).greet("XSUB", nil)
+		r := dialRaw(t, pub.LastEndpoint()).Greet("XSUB", nil)
 		rng := rand.New(rand.NewPCG(1, uint64(i)))
 		wg.Go(func() {
-			defer r.conn.Close()
+			defer r.Conn.Close()
 			for i := range 501 {
 				topic := []byte{"abcdefgh"[rng.IntN(8)]}
 				data := zmtp.AppendSubscribe(nil, topic)
@@ -139,7 +103,7 @@ func TestXPubTotal(t *testing.T) {
 				case rng.IntN(2) == 0:
 					data = zmtp.AppendCancel(nil, topic)
 				}
-				if _, err := r.conn.Write(data); err != nil {
+				if _, err := r.Conn.Write(data); err != nil {
 					t.Error(err)
 				}
 			}
@@ -177,13 +141,13 @@ func TestXPubBounded(t *testing.T) {
 	t.Parallel()
 	const limit, count = 100, 2000
 	pub := bind(t, NewXPub, Options{RecvHWM: limit})
-	r := dialRaw(t, pub.LastEndpoint()).greet("XSUB", nil)
+	r := dialRaw(t, pub.LastEndpoint()).Greet("XSUB", nil)
 	wrote := make(chan error, 1)
 	go func() {
 		message := bytes.Repeat([]byte("m"), 5000)
 		var err error
 		for i := 0; i < count && err == nil; i++ {
-			_, err = r.conn.Write(zmtp.AppendMessage(nil, message))
+			_, err = r.Conn.Write(zmtp.AppendMessage(nil, message))
 		}
 		wrote <- err
 	}()
@@ -212,7 +176,7 @@ func TestXPubForgets(t *testing.T) {
 	t.Parallel()
 	const count = 3*256 + 7
 	pub := bind(t, NewXPub, Options{RecvHWM: -1})
-	r := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
+	r := dialRaw(t, pub.LastEndpoint()).Greet("SUB", nil)
 	var subscribe []byte
 	var want []string
 	for i := range count {
@@ -220,11 +184,11 @@ func TestXPubForgets(t *testing.T) {
 		subscribe = zmtp.AppendSubscribe(subscribe, []byte(topic))
 		want = append(want, topic)
 	}
-	r.send(subscribe)
+	r.Send(subscribe)
 	for _, topic := range want {
 		wants(t, pub, "\x01"+topic)
 	}
-	r.conn.Close()
+	r.Conn.Close()
 	for _, topic := range want {
 		wants(t, pub, "\x00"+topic)
 	}
@@ -245,8 +209,8 @@ func TestXPubManualPeer(t *testing.T) {
 	var b Batch
 	defer b.Release()
 	for range 2 {
-		r := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
-		r.send(zmtp.AppendSubscribe(nil, []byte("asked")))
+		r := dialRaw(t, pub.LastEndpoint()).Greet("SUB", nil)
+		r.Send(zmtp.AppendSubscribe(nil, []byte("asked")))
 		must(t, pub.RecvBatch(ctx, &b))
 		raws, peers = append(raws, r), append(peers, b.Peer())
 	}
@@ -257,14 +221,14 @@ func TestXPubManualPeer(t *testing.T) {
 	must(t, pub.UnsubscribePeer(peers[0], "never"))
 	says(t, pub, "asked", "first", "second", "both")
 	for i, want := range []string{"first", "second"} {
-		if m := raws[i].message(); string(m[0]) != want {
+		if m := raws[i].Message(); string(m[0]) != want {
 			t.Errorf("peer %d got %q", i, m)
 		}
-		if m := raws[i].message(); string(m[0]) != "both" {
+		if m := raws[i].Message(); string(m[0]) != "both" {
 			t.Errorf("peer %d got %q", i, m)
 		}
 	}
-	raws[1].conn.Close()
+	raws[1].Conn.Close()
 	wants(t, pub, "\x00asked")
 	for _, err := range []error{pub.Subscribe("late"), pub.SubscribePeer(peers[1], "late"), pub.Unsubscribe("both")} {
 		if !errors.Is(err, ErrUnroutable) {
@@ -292,13 +256,13 @@ func TestXSubSend(t *testing.T) {
 	accepted := bind(t, NewXPub, Options{})
 	must(t, sub.Connect(accepted.LastEndpoint()))
 	wants(t, accepted, "\x01a")
-	late := accept().greet("XPUB", nil)
-	late.wants("\x04\x0b\x09SUBSCRIBEa" + string(wire("early", "own")))
+	late := accept().Greet("XPUB", nil)
+	late.Wants("\x04\x0b\x09SUBSCRIBEa" + string(wire("early", "own")))
 	says(t, sub, "to both")
 	wants(t, accepted, "to both")
-	late.wants(string(wire("to both")))
-	late.conn.Close()
-	accept().greet("XPUB", nil).wants("\x04\x0b\x09SUBSCRIBEa")
+	late.Wants(string(wire("to both")))
+	late.Conn.Close()
+	accept().Greet("XPUB", nil).Wants("\x04\x0b\x09SUBSCRIBEa")
 	if err := sub.Send(ctx, append([]byte{1}, make([]byte, subscriber.MaxTopic+1)...)); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("too long a topic: %v", err)
 	}
@@ -322,14 +286,14 @@ func TestXSubDrops(t *testing.T) {
 	for i := range 100 {
 		says(t, sub, fmt.Sprintf("\x01%02d", i))
 	}
-	r := accept().greet("PUB", nil)
+	r := accept().Greet("PUB", nil)
 	for i := range 100 {
-		if name, topic := r.command(); name != "SUBSCRIBE" || topic != fmt.Sprintf("%02d", i) {
+		if name, topic := r.Command(); name != "SUBSCRIBE" || topic != fmt.Sprintf("%02d", i) {
 			t.Fatalf("%s %q", name, topic)
 		}
 	}
 	for range 10 {
-		r.wants(string(wire("own")))
+		r.Wants(string(wire("own")))
 	}
 }
 
@@ -338,8 +302,8 @@ func TestXSubUnfiltered(t *testing.T) {
 	t.Parallel()
 	endpoint, accept := listenRaw(t)
 	sub := dialled(t, NewXSub, Options{}, endpoint)
-	r := accept().greet("PUB", nil)
-	r.send(wire("anything", "at all"))
+	r := accept().Greet("PUB", nil)
+	r.Send(wire("anything", "at all"))
 	wants(t, sub, "anything at all")
 }
 
@@ -418,8 +382,8 @@ func TestHostileXPubComing(t *testing.T) {
 			data = zmtp.AppendSubscribe(data, fmt.Append(nil, i, " ", j))
 		}
 		r := dialRaw(t, pub.LastEndpoint())
-		r.send(slices.Concat(greeting(1), ready("SUB", nil), data))
-		r.greeted()
+		r.Send(slices.Concat(greeting(1), ready("SUB", nil), data))
+		r.Greeted()
 		if i == 0 {
 			eventually(t, "the queue is full", func() bool { n, _ := queued(); return n >= limit })
 		} else {

@@ -60,7 +60,7 @@ func TestCookieEnds(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
 	p := pairs()["CURVE"]
-	router := open(t, NewRouter, Options{Security: p.server, HandshakeTimeout: time.Hour, Monitor: seen.tell})
+	router := open(t, NewRouter, Options{Security: p.server, HandshakeTimeout: time.Hour, Monitor: seen.Tell})
 	router.core.Tuning.CookieLifetime = 50 * time.Millisecond
 	must(t, router.Bind(testContext(t), anyPort))
 	r := dialRaw(t, router.LastEndpoint())
@@ -70,21 +70,21 @@ func TestCookieEnds(t *testing.T) {
 		Server: p.client.CurveServerKey, Properties: config.AppendProperties(nil),
 	})
 	h := zmtp.NewHandshake(config)
-	r.send(h.Start(nil))
+	r.Send(h.Start(nil))
 	greeting := make([]byte, zmtp.GreetingSize)
 	for n := 0; n < len(greeting); {
-		m, err := r.in.Read(greeting[n:])
+		m, err := r.In.Read(greeting[n:])
 		must(t, err)
 		n += m
 	}
 	_, hello, _, err := h.Step(greeting, nil)
 	must(t, err)
-	r.send(hello)
-	if name, _ := r.command(); name != "WELCOME" {
+	r.Send(hello)
+	if name, _ := r.Command(); name != "WELCOME" {
 		t.Fatalf("%s instead of WELCOME", name)
 	}
-	r.ended()
-	if e := seen.await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
+	r.Ended()
+	if e := seen.Await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
 		t.Errorf("%v", e.Err)
 	}
 }

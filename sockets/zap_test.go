@@ -8,33 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/sockettest"
 	"clustermap/zmtp"
 )
 
 // zapHandler answers every request with the result of answer.
 func zapHandler(t *testing.T, names *Inproc, answer func(request []string) []string) {
 	t.Helper()
-	handler := open(t, NewRouter, Options{Inproc: names})
-	must(t, handler.Bind(testContext(t), zapEndpoint))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			m, err := handler.Recv(context.Background())
-			if err != nil {
-				return // closed
-			}
-			reply := [][]byte{m[0]}
-			for _, frame := range answer(texts(m[1:])) {
-				reply = append(reply, []byte(frame))
-			}
-			_ = handler.Send(context.Background(), reply...) // as above
-		}
-	}()
-	t.Cleanup(func() {
-		handler.Close()
-		<-done
-	})
+	sockettest.ServeZAP(t, open(t, NewRouter, Options{Inproc: names}), answer)
 }
 
 // TestZAP: the handler is asked with the frames of RFC 27, and its verdict takes effect.
@@ -53,7 +34,7 @@ func TestZAP(t *testing.T) {
 			})
 			p.server.Authenticate, p.server.ZAPDomain, p.server.ZAPEnforceDomain = nil, "domain", true
 			seen := newEvents()
-			router := bind(t, NewRouter, Options{Security: p.server, Identity: []byte("router"), Inproc: names, Monitor: seen.tell})
+			router := bind(t, NewRouter, Options{Security: p.server, Identity: []byte("router"), Inproc: names, Monitor: seen.Tell})
 			dealer := open(t, NewDealer, Options{Security: p.client})
 			must(t, dealer.Connect(router.LastEndpoint()))
 			must(t, dealer.Send(ctx, []byte("x")))
@@ -70,7 +51,7 @@ func TestZAP(t *testing.T) {
 			if got := <-requests; !slices.Equal(got, want) {
 				t.Errorf("asked %q, want %q", got, want)
 			}
-			peer := seen.await(t, EventHandshakeSucceeded).Peer
+			peer := seen.Await(t, EventHandshakeSucceeded).Peer
 			user, _ := peer.Property("User-Id")
 			colour, _ := peer.Property("COLOUR")
 			if peer.UserID() != "user" || user != "user" || colour != "blue" {
@@ -116,14 +97,14 @@ func TestZAPRefuses(t *testing.T) {
 				zapHandler(t, names, func([]string) []string { return c.reply })
 				p.server.Authenticate, p.server.ZAPDomain = nil, "domain"
 				atServer, atClient := newEvents(), newEvents()
-				router := bind(t, NewRouter, Options{Security: p.server, Inproc: names, Monitor: atServer.tell})
-				dealer := open(t, NewDealer, Options{Security: p.client, Linger: LingerNone, Monitor: atClient.tell})
+				router := bind(t, NewRouter, Options{Security: p.server, Inproc: names, Monitor: atServer.Tell})
+				dealer := open(t, NewDealer, Options{Security: p.client, Linger: LingerNone, Monitor: atClient.Tell})
 				must(t, dealer.Connect(router.LastEndpoint()))
-				e := atServer.await(t, EventHandshakeFailed)
+				e := atServer.Await(t, EventHandshakeFailed)
 				if number, value := e.Code(); !errors.Is(e.Err, c.server) || number != c.number || value != c.value {
 					t.Errorf("the server says %#x %#x, %v", number, value, e.Err)
 				}
-				e = atClient.await(t, EventHandshakeFailed)
+				e = atClient.Await(t, EventHandshakeFailed)
 				var refused *zmtp.ProtocolError
 				if told := errors.As(e.Err, &refused); told != (c.status != "") || told && refused.Reason != c.status {
 					t.Errorf("the client says %v", e.Err)
@@ -175,14 +156,14 @@ func TestZAPSilent(t *testing.T) {
 	seen := newEvents()
 	p := pairs()["CURVE"]
 	p.server.Authenticate = nil
-	router := bind(t, NewRouter, Options{Security: p.server, Inproc: names, Monitor: seen.tell})
+	router := bind(t, NewRouter, Options{Security: p.server, Inproc: names, Monitor: seen.Tell})
 	dealer := open(t, NewDealer, Options{Security: p.client, Linger: LingerNone})
 	must(t, dealer.Connect(router.LastEndpoint()))
 	_, err := handler.Recv(testContext(t))
 	must(t, err)
 	within(t, "Close", func() { must(t, router.Close()) })
-	if seen.count(EventHandshakeFailed)+seen.count(EventHandshakeSucceeded) > 0 {
-		t.Errorf("its own end is told: %v", seen.told())
+	if seen.Count(EventHandshakeFailed)+seen.Count(EventHandshakeSucceeded) > 0 {
+		t.Errorf("its own end is told: %v", seen.Kinds())
 	}
 }
 
@@ -241,11 +222,11 @@ func TestZAPHandlerThatEndedLetsNobodyIn(t *testing.T) {
 			}
 			must(t, handle().Close())
 			seen := newEvents()
-			router := bind(t, NewRouter, Options{Security: p.server, Inproc: names, Monitor: seen.tell})
+			router := bind(t, NewRouter, Options{Security: p.server, Inproc: names, Monitor: seen.Tell})
 			dealer := open(t, NewDealer, Options{Security: p.client, Linger: LingerNone, ReconnectInterval: time.Millisecond})
 			must(t, dealer.Connect(router.LastEndpoint()))
 			for range 2 {
-				if e := seen.await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrNoAuthenticator) {
+				if e := seen.Await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrNoAuthenticator) {
 					t.Fatalf("refused because of %v", e.Err)
 				}
 			}
@@ -253,7 +234,7 @@ func TestZAPHandlerThatEndedLetsNobodyIn(t *testing.T) {
 			request, err := handler.Recv(ctx)
 			must(t, err)
 			must(t, handler.Send(ctx, request[0], nil, []byte("1.0"), request[3], []byte("200"), nil, nil, nil))
-			seen.await(t, EventHandshakeSucceeded)
+			seen.Await(t, EventHandshakeSucceeded)
 		})
 	}
 }

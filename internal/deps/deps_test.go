@@ -325,7 +325,7 @@ var rules = []struct {
 }
 
 // forTests lists the packages that only tests may use.
-var forTests = []string{"testing", module + "/internal/chptest", module + "/internal/commandtest", module + "/internal/interop", module + "/internal/loopback", module + "/internal/testenv", module + "/internal/tmpfs", "go.uber.org/goleak", "github.com/anishathalye/porcupine"}
+var forTests = []string{"testing", module + "/internal/chptest", module + "/internal/commandtest", module + "/internal/interop", module + "/internal/loopback", module + "/internal/sockettest", module + "/internal/testenv", module + "/internal/tmpfs", "go.uber.org/goleak", "github.com/anishathalye/porcupine"}
 
 type pkg struct {
 	ImportPath string
@@ -459,7 +459,7 @@ func TestRooms(t *testing.T) {
 			switch {
 			case !slices.Contains(rooms, i):
 			case i == module+"/internal/link" && (slices.Contains(linked, p.ImportPath) || strings.HasPrefix(p.ImportPath, module+"/cmd/")):
-			case p.ImportPath == module+"/internal/hooks":
+			case p.ImportPath == module+"/internal/hooks", p.ImportPath == module+"/internal/sockettest":
 			case slices.Contains(append(rooms, module+"/sockets"), p.ImportPath):
 				used[i] = true
 			default:
@@ -521,8 +521,8 @@ func TestDiskApart(t *testing.T) {
 
 // TestInternal checks that no internal package depends on a public one, except for
 // internal/command with the packages below it, for internal/peerlog, which logs the events
-// of sockets, for the rooms of sockets and their door, which handle the frames of zmtp, and for
-// internal/bench, which measures public packages and is used by commands only.
+// of sockets, for the rooms of sockets, their door and their tests, which handle the frames of
+// zmtp, and for internal/bench, which measures public packages and is used by commands only.
 func TestInternal(t *testing.T) {
 	t.Parallel()
 	watch(t)
@@ -534,7 +534,7 @@ func TestInternal(t *testing.T) {
 	}
 	var paths []string
 	for path := range strings.FieldsSeq(string(out)) {
-		if !among(path, append(rooms, module+"/internal/hooks", module+"/internal/command", module+"/internal/peerlog", module+"/internal/bench")) {
+		if !among(path, append(rooms, module+"/internal/hooks", module+"/internal/command", module+"/internal/peerlog", module+"/internal/sockettest", module+"/internal/bench")) {
 			paths = append(paths, strings.TrimPrefix(path, module+"/"))
 		}
 	}
