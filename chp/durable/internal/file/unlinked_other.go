@@ -4,6 +4,6 @@ package file
 
 import "os"
 
-// unlinked reports whether an open file seems to have no name any more: here open files
+// Unlinked reports whether an open file seems to have no name any more: here open files
 // cannot be removed.
-func unlinked(*os.File) bool { return false }
+func Unlinked(*os.File) bool { return false }
