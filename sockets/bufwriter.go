@@ -15,9 +15,6 @@ type WireSender interface {
 	sendWire(ctx context.Context, wire []byte, messages int, owner queue.Owner) error
 }
 
-// DefaultWriterSize is the size in bytes of the buffer of a [Writer].
-const DefaultWriterSize = 64 << 10
-
 // Writer sends many small messages at the cost of a few: it encodes them into a
 // buffer of its own, and passes the buffer to the socket as a whole. So a
 // message costs neither a lock nor an allocation. It is to a socket what

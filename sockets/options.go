@@ -18,25 +18,6 @@ import (
 	"clustermap/zmtp"
 )
 
-// Default values of [Options] fields.
-const (
-	DefaultHWM               = 1000                   // SendHWM and RecvHWM: messages per peer, as in libzmq
-	DefaultHWMBytes          = 64 << 20               // SendHWMBytes and RecvHWMBytes: bytes per peer
-	DefaultSendTotal         = 1 << 30                // SendTotalBytes: bytes for all peers
-	DefaultRecvTotal         = 1 << 30                // RecvTotalBytes: bytes from all peers
-	DefaultLinger            = engine.DefaultLinger   // Linger: upper limit if Linger is 0
-	DefaultReconnectInterval = 100 * time.Millisecond // ReconnectInterval
-	DefaultHandshakeTimeout  = 30 * time.Second       // HandshakeTimeout
-	DefaultConnectTimeout    = 10 * time.Second       // ConnectTimeout
-	DefaultBusyPoll          = 100 * time.Microsecond // BusyPoll
-	DefaultMaxHandshakes     = 1024                   // MaxHandshakes
-	DefaultMaxMessageSize    = 256 << 20              // MaxMessageSize: bytes
-	DefaultMaxSubscriptions  = 100_000                // MaxSubscriptions: topics per subscriber
-
-	DefaultMaxIncompleteBytes   = 256 << 20 // MaxIncompleteBytes: bytes per socket
-	DefaultMaxSubscriptionBytes = 256 << 20 // MaxSubscriptionBytes: bytes per socket
-)
-
 // Values of [Options.Linger], and the time that the default means.
 const (
 	// LingerForever, as the value of [Options.Linger], makes Close wait until
@@ -47,12 +28,6 @@ const (
 	// LingerNone, as the value of [Options.Linger], makes Close drop queued
 	// messages instead of waiting until they are written. It is libzmq's 0.
 	LingerNone = time.Duration(math.MinInt64)
-
-	// LingerPatience is how long, by default, Close waits for a peer that takes
-	// no bytes. On Linux, a peer takes bytes when its system acknowledges bytes or our
-	// own system accepts bytes for it; on other systems only the latter can be observed.
-	// Connecting and completing the handshake also count, once.
-	LingerPatience = engine.LingerPatience
 )
 
 // Values of [Options] fields that are not a number or a time. No other negative
@@ -172,7 +147,7 @@ type Options struct {
 	// At the limit, the socket stops reading. As the application receives messages, it
 	// continues with one read of a connection at a time: clients take turns, and so do the
 	// connections of one client. A client is who has the same key, user or address; see
-	// docs/TUNING.md. So the queues may exceed the limit by the messages of one read.
+	// docs/LIMITS.md. So the queues may exceed the limit by the messages of one read.
 	RecvTotalBytes int
 
 	// SendBuffer and RecvBuffer set the sizes, in bytes, of the operating
@@ -661,14 +636,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	return o, errors.Join(errs...)
 }
-
-// maxHeartbeatTTL is the longest TTL that a PING can carry, in whole tenths of
-// a second after rounding down.
-const maxHeartbeatTTL = (1<<16)*engine.PingUnit - time.Millisecond
-
-// maxMetadata limits the size of Options.Metadata, so that peers with the same
-// handshake limits as ours accept our READY.
-const maxMetadata = 8 << 10
 
 // bound replaces zero by the default and Unlimited by unbounded.
 func bound[T int | int64](v *T, standard T) {

@@ -33,11 +33,6 @@ const (
 	allReconnectStops = ReconnectStopOnRefused | ReconnectStopOnHandshakeFailed | ReconnectStopAfterDisconnect | ReconnectStopOnProtocolError
 )
 
-// DefaultReconnectIntervalMax is the longest time that a socket waits by
-// default before it connects again to a peer that has refused it; see
-// [Options.ReconnectIntervalMax].
-const DefaultReconnectIntervalMax = engine.DefaultReconnectIntervalMax
-
 // KeepAlive specifies whether TCP probes idle connections; see
 // [Options.KeepAlive].
 type KeepAlive uint8
@@ -49,9 +44,6 @@ const (
 	// KeepAliveOff turns the probes off.
 	KeepAliveOff
 )
-
-// maxInterfaceName is the longest name of a network interface on Linux.
-const maxInterfaceName = 15
 
 // checkTransport validates the options of the transports.
 func (o *Options) checkTransport(bad func(field, format string, args ...any)) {

@@ -141,11 +141,6 @@ func (p *publisher) attach(q *engine.Pipe, peer *engine.Peer) error {
 	return nil
 }
 
-// maxSubscription limits the size of a message to a PUB. A PUB only accepts
-// subscriptions and discards everything else, so there is no point in
-// collecting large messages.
-const maxSubscription = 1 << 20
-
 // roleOf returns what a publisher knows of a peer; nil until it is attached.
 func roleOf(peer *engine.Peer) *fanout.Subscriber {
 	q, _ := peer.Role().(*fanout.Subscriber)

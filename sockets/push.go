@@ -41,10 +41,6 @@ func (p *Push) SendBatch(ctx context.Context, bodies [][]byte) (int, error) {
 	return p.sendBatch(ctx, bodies)
 }
 
-// maxUnwanted limits the size of a message to a socket that receives none. The
-// message is discarded, so there is no point in collecting a large one first.
-const maxUnwanted = 64 << 10
-
 // discard discards everything: a PULL does not send.
 func discard(_ *engine.Pipe, peer *engine.Peer, b *engine.Batch) (bool, error) {
 	peer.Conn().Discarded.Add(uint64(b.Len()))

@@ -29,10 +29,6 @@ type Rep struct {
 	envelope []byte       // of the request, in wire form
 }
 
-// keepEnvelope is the capacity of the largest buffer that is kept for the next
-// envelope.
-const keepEnvelope = 4 << 10
-
 // NewRep returns a new REP socket. If options are invalid, the error joins an
 // [*OptionError] for each of them.
 func NewRep(o Options) (*Rep, error) {

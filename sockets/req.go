@@ -85,10 +85,6 @@ func (r *Req) Send(ctx context.Context, frames ...[]byte) error {
 // TrySend is like Send but returns ErrWouldBlock instead of waiting.
 func (r *Req) TrySend(frames ...[]byte) error { return r.Send(queue.NoWait, frames...) }
 
-// maxStale limits how often a request looks for unread messages that came
-// before it, so that a peer that sends without end does not delay it.
-const maxStale = 8
-
 // request sends a request if a peer has room.
 func (r *Req) request(frames [][]byte) (sent bool, err error) {
 	r.mu.Lock()

@@ -114,10 +114,6 @@ func (x *XPub) manual(peer *Peer, topic string, change func(*fanout.Subscriber, 
 	return change(roleOf(peer.engine()), topic)
 }
 
-// obeyBurst is how many messages of a subscriber are processed before other
-// goroutines can publish again.
-const obeyBurst = 256
-
 // messages applies subscriptions and unsubscriptions, and queues messages about them for
 // the application. It holds the mutex so that both happen in the same order. If the
 // application is behind, messages first waits for it: otherwise peers that connect,

@@ -47,7 +47,7 @@ func announcedIdentity(m Metadata) []byte {
 	identity, ok := m.Get(PropertyIdentity)
 	name, told := m.Get(PropertySocketType)
 	t, err := ParseSocketType(name)
-	if !ok || len(identity) > maxShort || told && (err != nil || !t.sendsIdentity()) {
+	if !ok || len(identity) > shortBody || told && (err != nil || !t.sendsIdentity()) {
 		return nil
 	}
 	return append(make([]byte, 0, len(identity)), identity...)

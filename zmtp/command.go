@@ -12,10 +12,6 @@ const (
 	CommandPong      = "PONG"
 )
 
-// MaxPingContext is the maximum size of the context of a PING, in bytes (RFC
-// 37, section "Connection Heartbeating").
-const MaxPingContext = 16
-
 // Command is a parsed command. Both fields refer to the bytes that were parsed.
 type Command struct {
 	Name []byte // 1 to 255 bytes
@@ -97,7 +93,7 @@ func AppendPong(dst, context []byte) []byte {
 // AppendError appends an ERROR frame to dst. Only the first 255 bytes of reason
 // are sent.
 func AppendError(dst []byte, reason string) []byte {
-	reason = reason[:min(len(reason), maxShort)]
+	reason = reason[:min(len(reason), shortBody)]
 	dst = appendCommandStart(dst, CommandError, 1+len(reason))
 	dst = append(dst, byte(len(reason)))
 	return append(dst, reason...)

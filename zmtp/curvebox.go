@@ -11,10 +11,6 @@ type messageBox struct {
 	plain []byte // flags and body of one frame, which must be contiguous
 }
 
-// keepPlain is the capacity of the largest buffer for one frame that is kept
-// for the next one.
-const keepPlain = 1 << 20
-
 // init prepares b for boxes under key with the given prefix of 16 bytes.
 func (b *messageBox) init(key *secretKey, prefix string) {
 	b.key = *key

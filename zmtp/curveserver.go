@@ -6,10 +6,6 @@ import (
 	"time"
 )
 
-// CookieLifetime is the maximum time for which a CURVE server accepts a cookie.
-// It refuses an INITIATE that arrives later than that after WELCOME (RFC 26).
-const CookieLifetime = 60 * time.Second
-
 // CurveServerConfig configures the server side of CURVE.
 type CurveServerConfig struct {
 	// Properties holds the properties to send to the client, encrypted, as

@@ -206,7 +206,7 @@ func (c *oldCodec) identityHeader(b []byte, v wireVersion) (h header, ok bool, e
 		return h, false, err
 	case h.flags&FlagMore != 0:
 		return h, false, malformed("greeting", "identity with MORE")
-	case err != nil, ok && h.body > maxShort: // err: the size does not even fit in an int
+	case err != nil, ok && h.body > shortBody: // err: the size does not even fit in an int
 		return h, false, malformed("greeting", "identity over 255 bytes")
 	}
 	return h, ok, nil

@@ -62,11 +62,6 @@ func (s *serving) Credentials() (values [][]byte, waiting bool) { return s.crede
 // Abandon drops the credentials.
 func (s *serving) Abandon() { s.credentials = nil }
 
-// maxHello is the maximum size of the first command that a server accepts from
-// a client. HELLO has at most 518 bytes in PLAIN and 200 in CURVE. The client
-// has not proved anything yet, so the server buffers only little for it.
-const maxHello = 1 << 10
-
 // maxCommand limits HELLO, but not INITIATE, which carries the properties.
 func (s *serving) maxCommand() int {
 	if s.want == commandHello {

@@ -20,8 +20,8 @@ const (
 	// longHeader is the size of a header with a flags byte and a size of eight
 	// bytes.
 	longHeader = 9
-	// maxShort is the size of the largest body with a short header.
-	maxShort = 255
+	// shortBody is the size of the largest body with a short header.
+	shortBody = 255
 )
 
 // AppendHeader appends the header of a frame whose body has size bytes to dst.
@@ -30,7 +30,7 @@ const (
 // negative.
 func AppendHeader(dst []byte, flags byte, size int) []byte {
 	flags &= FlagMore | FlagCommand
-	if size <= maxShort {
+	if size <= shortBody {
 		return append(dst, flags, byte(size))
 	}
 	dst = append(dst, flags|FlagLong)
@@ -50,7 +50,7 @@ func AppendFrame(dst, body []byte, more bool) []byte {
 // FrameSize returns the size on the wire of a frame with a body of the given
 // size: two bytes more for bodies of up to 255 bytes, nine for larger ones.
 func FrameSize(body int) int {
-	if body <= maxShort {
+	if body <= shortBody {
 		return shortHeader + body
 	}
 	return longHeader + body

@@ -83,7 +83,7 @@ func (c *HandshakeConfig) Validate() error {
 	switch {
 	case int(c.SocketType) >= len(socketTypeNames):
 		reason = "socket type"
-	case len(c.Identity) > maxShort:
+	case len(c.Identity) > shortBody:
 		reason = "identity over 255 bytes"
 	case len(c.Identity) > 0 && c.Identity[0] == 0:
 		reason = "identity that begins with a zero byte"
@@ -385,7 +385,7 @@ func (h *Handshake) accept(m Metadata) *ProtocolError {
 		}
 		h.peer.SocketType = t
 	}
-	if identity, _ := m.Get(PropertyIdentity); len(identity) > maxShort {
+	if identity, _ := m.Get(PropertyIdentity); len(identity) > shortBody {
 		return &ProtocolError{Op: "handshake", Reason: "Identity over 255 bytes", Err: ErrMalformed}
 	}
 	h.peer.Identity = announcedIdentity(m)

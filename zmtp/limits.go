@@ -1,6 +1,9 @@
 package zmtp
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 // Default values of the fields of [Limits].
 const (
@@ -68,3 +71,20 @@ func bound(limit int64, standard int) int {
 	}
 	return int(limit)
 }
+
+// MaxPingContext is the maximum size of the context of a PING, in bytes (RFC
+// 37, section "Connection Heartbeating").
+const MaxPingContext = 16
+
+// maxHello is the maximum size of the first command that a server accepts from
+// a client. HELLO has at most 518 bytes in PLAIN and 200 in CURVE. The client
+// has not proved anything yet, so the server buffers only little for it.
+const maxHello = 1 << 10
+
+// keepPlain is the capacity of the largest buffer for one frame that is kept
+// for the next one.
+const keepPlain = 1 << 20
+
+// CookieLifetime is the maximum time for which a CURVE server accepts a cookie.
+// It refuses an INITIATE that arrives later than that after WELCOME (RFC 26).
+const CookieLifetime = 60 * time.Second

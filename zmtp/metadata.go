@@ -105,7 +105,7 @@ func nameString(name []byte) string {
 // validName reports whether name is a valid property name (RFC 37, section "The
 // NULL Security Mechanism").
 func validName[T string | []byte](name T) bool {
-	if len(name) == 0 || len(name) > maxShort {
+	if len(name) == 0 || len(name) > shortBody {
 		return false
 	}
 	for i := 0; i < len(name); i++ {

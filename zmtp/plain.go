@@ -50,7 +50,7 @@ func (m *PlainClient) Name() string { return plainName }
 // Start appends HELLO. The error matches ErrConfig if the user name or the
 // password has more than 255 bytes.
 func (m *PlainClient) Start(dst []byte) ([]byte, error) {
-	if len(m.username) > maxShort || len(m.password) > maxShort {
+	if len(m.username) > shortBody || len(m.password) > shortBody {
 		return dst, &ProtocolError{Op: "handshake", Reason: "user name or password over 255 bytes", Err: ErrConfig}
 	}
 	dst = appendCommandStart(dst, commandHello, 2+len(m.username)+len(m.password))
@@ -144,7 +144,7 @@ func (m *PlainServer) Accept(dst []byte) (out []byte, done bool, err error) {
 
 // Refuse appends ERROR in libzmq's form; see [PlainClient].
 func (m *PlainServer) Refuse(dst []byte, reason string) []byte {
-	reason = reason[:min(len(reason), maxShort)]
+	reason = reason[:min(len(reason), shortBody)]
 	dst = AppendHeader(dst, FlagCommand, len(plainError)+1+len(reason))
 	dst = append(append(dst, plainError...), byte(len(reason)))
 	return append(dst, reason...)

@@ -5,9 +5,6 @@ import "time"
 // KindRecords is the kind of entry that holds updates.
 const KindRecords = 0
 
-// MaxEntryBytes is the maximum size of the records of one entry.
-const MaxEntryBytes = 64 << 20
-
 // An Entry is one batch of updates, and the unit that a [Log] appends, reads and
 // verifies. Batches of about 100 KiB are best: all costs of a log except copying and
 // checksums are per entry.

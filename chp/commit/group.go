@@ -11,9 +11,6 @@ import (
 	"clustermap/internal/wake"
 )
 
-// DefaultGroupBytes is the default of GroupOptions.Bytes.
-const DefaultGroupBytes = 16 << 20
-
 // GroupOptions are the settings of a Group.
 type GroupOptions struct {
 	Policy Policy
@@ -74,14 +71,6 @@ type batch struct {
 	owners  []Owner // of lent
 	bytes   int     // of the records
 }
-
-// flushBytes is how much is written without a flush at most, about. The files of a log stay
-// open until they are flushed.
-const flushBytes = 256 << 20
-
-// entryBytes is the size of an entry without its records, so that a bound in bytes also
-// bounds empty entries.
-const entryBytes = 64
 
 func (b *batch) size() int { return b.bytes + entryBytes*len(b.entries) }
 

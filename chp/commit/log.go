@@ -81,10 +81,6 @@ type Reserver interface {
 // copies them into Records.
 type Gatherer interface{ GathersParts() }
 
-// EntrySpace is the most that an entry takes in a log beside its records, in bytes, together
-// with what is written once for all entries of an Append.
-const EntrySpace = 256
-
 // A Checkpoint is a checkpoint that one goroutine writes. Either Commit or Abort ends
 // it.
 type Checkpoint interface {

@@ -6,9 +6,6 @@ import (
 	"time"
 )
 
-// DefaultInterval is the interval of the default policy.
-const DefaultInterval = 100 * time.Millisecond
-
 // A Policy says when a [Group] flushes the log, and so which updates a crash can lose.
 // The zero value is Interval(DefaultInterval).
 //

@@ -16,9 +16,6 @@ import (
 // all in network order. Index and epoch are those of the raft entry.
 const headerBytes = 24
 
-// MaxEntryBytes is the maximum size of the records of one entry.
-const MaxEntryBytes = commit.MaxEntryBytes
-
 var errShort = errors.New("entry is shorter than its header")
 
 func appendHeader(b []byte, e *commit.Entry) []byte {

@@ -14,10 +14,6 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 )
 
-// segmentBytes is the size of a segment. The current segment and the next one are
-// preallocated, so the smallest log takes twice this much of the disk.
-const segmentBytes = 16 << 20
-
 // etcd has one segment size for all logs of a process.
 func init() { wal.SegmentSizeBytes = segmentBytes }
 

@@ -70,10 +70,6 @@ func open(dir string, options Options, disk file.Disk) (_ *Log, err error) {
 	return l, nil
 }
 
-// lockPatience is how long to wait for a lock. It can outlive its owner for a moment: a
-// child process that the owner started has a copy of the file until it calls exec.
-const lockPatience = 100 * time.Millisecond
-
 // lockDir locks a directory for this process.
 func lockDir(dir string) (lock *fileutil.LockedFile, err error) {
 	err = patiently(lockPatience, func() (err error) {

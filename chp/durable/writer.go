@@ -18,11 +18,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// writeBytes is the size of a writer's buffer, and the maximum of its writes. Large writes
-// at multiples of their size cost the system less, and the buffer still fits into the cache
-// of a processor.
-const writeBytes = 256 << 10
-
 // nextName is the name of the file that becomes the next segment. The suffix lets a restart
 // remove it.
 const nextName = "next.tmp"

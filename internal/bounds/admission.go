@@ -58,12 +58,6 @@ type Admission struct {
 	callers     queue.Gate // where further calls wait
 }
 
-// handshakeGrace is how long a peer may take for a step of its handshake before
-// a new connection may replace it: a round trip around the world, with a
-// margin. Silent connections that precede a correct one in the backlog delay it
-// by about this time per MaxHandshakes of them.
-const handshakeGrace = 250 * time.Millisecond
-
 func (a *Admission) Init(l Limits, t *Tuning) {
 	a.tuning = t
 	a.Set(l)
@@ -122,18 +116,6 @@ func (a *Admission) Enter(c *Guest, closed <-chan struct{}) error {
 	a.wake()
 	return nil
 }
-
-// Of the descriptors that the process may have, a reserve is not for accepted
-// connections: the log on disk, files and the process's own connections need
-// descriptors too, and a server that cannot open its next file is worth less than
-// one that refuses a connection. The lower half of the reserve is for sockets with
-// few connections, so that others that take all they can get do not exclude them,
-// and for operators. Of the handshakes each socket gets a share.
-const (
-	maxReserve     = 64 // descriptors, but not more than a quarter of the limit
-	FewConnections = 4
-	handshakeShare = 8
-)
 
 // errDescriptors is the error for a connection that is closed for the reserve.
 var errDescriptors = fmt.Errorf("%w: %w", ErrTooManyConnections, syscall.EMFILE)
@@ -253,13 +235,6 @@ func (a *Admission) Established(c *Guest) {
 		a.settle(c)
 	}
 }
-
-// What peers announce is kept as long as their connections. That of a usual peer does not
-// count, so that others who announce much do not keep it out.
-const (
-	freeAnnounced = 512      // bytes of a connection
-	maxAnnounced  = 32 << 20 // bytes of all connections of a socket, beyond those
-)
 
 // errAnnounced is the error for a connection that is closed for maxAnnounced.
 var errAnnounced = fmt.Errorf("%w that announce more than %d bytes of properties", ErrTooManyConnections, freeAnnounced)

@@ -35,12 +35,6 @@ type Incomplete struct {
 	changed chan struct{} // closed when memory is released; nil while no connection waits
 }
 
-const (
-	stallPatience = 2 * time.Second
-	stallPart     = 32
-	sharePart     = 8
-)
-
 // Holding is the memory that one connection holds. Only its reader changes parts,
 // bytes and arrived, and it holds Incomplete.mu for the first two, since other
 // connections read bytes. The other fields are guarded by Incomplete.mu.

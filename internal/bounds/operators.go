@@ -21,11 +21,6 @@ type beyond struct {
 	trials, operators list.List // of *Guest, in order of arrival
 }
 
-const (
-	OperatorPlaces = 4           // of each socket, and as many on trial
-	operatorTurn   = time.Second // enough for a command
-)
-
 // try puts a new connection on trial, and reports whether that was possible.
 func (a *Admission) try(c *Guest) bool {
 	local := c.Conn.Local()

@@ -175,14 +175,6 @@ func (c *Conn) closeWrite(ctx context.Context) bool {
 	return cw.CloseWrite() == nil
 }
 
-// halfCloseWait is how long a peer may take to close its side when it has
-// received everything.
-const halfCloseWait = 250 * time.Millisecond
-
-// LingerPatience is how long, by default, a closed socket waits for a peer that takes
-// no bytes; see package sockets.
-const LingerPatience = time.Second
-
 // HalfClosed reports whether we have closed our side.
 func (c *Conn) HalfClosed() bool { return c.halfClosed.Load() }
 

@@ -56,10 +56,3 @@ func (c *Conn) Farewell() {
 		}
 	}
 }
-
-// farewellBytes is the maximum number of bytes read from a refused peer.
-const farewellBytes = 64 << 10
-
-// HandshakeBuffer is the size of the buffer for one read of a handshake. A
-// greeting and a READY usually fit; longer ones are read in pieces.
-const HandshakeBuffer = 512

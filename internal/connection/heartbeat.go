@@ -100,11 +100,6 @@ func (c *Conn) disarm() error {
 	return c.Stream.Conn.SetReadDeadline(time.Time{})
 }
 
-// lastLook is how long the reader waits once more when the deadline has passed.
-// A process that was stopped for a while, or had no processor, finds both that
-// its deadline has passed and that the answer has arrived.
-const lastLook = 10 * time.Millisecond
-
 // ReceiveAlive feeds src until the connection ends or the peer is silent for
 // too long.
 func (c *Conn) ReceiveAlive(src link.Source, patience time.Duration) error {

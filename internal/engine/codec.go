@@ -14,17 +14,6 @@ import (
 // Everything else uses plain frames: queues, batches, and messages that are kept
 // for the next connection.
 
-const (
-	// codedPiece is how many bytes of frames are encoded for one write. A
-	// larger frame is a piece by itself.
-	codedPiece = 64 << 10
-	// codedExtra is more than a codec adds to the body of one frame.
-	codedExtra = 64
-	// codedSmall is the size up to which a unit is read before its size is
-	// checked: that of the largest command.
-	codedSmall = zmtp.DefaultMaxCommand
-)
-
 // codedSource feeds a reader with the frames that a codec decodes from a
 // connection's bytes.
 type codedSource struct {

@@ -32,10 +32,6 @@ func newConn(nc net.Conn, o *Config) (*conn, error) {
 	return c, c.Init(nc)
 }
 
-// MaxHandshakeCommand limits the size of READY. It leaves room for a few
-// kilobytes of metadata.
-const MaxHandshakeCommand = 16 << 10
-
 // session is the result of a handshake.
 type session struct {
 	peer  zmtp.Peer

@@ -242,10 +242,6 @@ func (d *dialer) serve(nc net.Conn) (final bool, refusal error) {
 	return s.Config().ReconnectStop&StopOnProtocolError != 0, err
 }
 
-// DefaultReconnectIntervalMax is the longest wait by default before the next attempt to
-// connect to a peer that has refused the socket.
-const DefaultReconnectIntervalMax = 10 * time.Second
-
 // longestInterval returns the wait before the socket connects again to a peer
 // that has refused it.
 func (s *Socket) longestInterval() time.Duration {

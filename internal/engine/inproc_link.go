@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math"
 	"sync"
 
 	"clustermap/internal/buf"
@@ -54,9 +53,6 @@ type half struct {
 	batch    Batch
 	bytes    int // of batch
 }
-
-// maxBatchBytes limits the bytes to which the spans of one batch refer.
-const maxBatchBytes = min(1<<31, math.MaxInt)
 
 // newHalf returns the half of a pipe whose other side is the given socket.
 func newHalf(p *Pipe, other *Socket) *half {

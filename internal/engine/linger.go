@@ -8,19 +8,6 @@ import (
 	"clustermap/internal/connection"
 )
 
-const (
-	// DefaultLinger is the longest that Close waits for queued messages by default.
-	DefaultLinger = 30 * time.Second
-	// LingerPatience is how long, by default, Close waits for a peer that takes
-	// no bytes; see package sockets.
-	LingerPatience = connection.LingerPatience
-)
-
-// lingerLooks is how often drain checks a peer before it gives up one that
-// takes nothing. It counts checks rather than time, so that peers are not given
-// up because this process was stopped for a while.
-const lingerLooks = 10
-
 // longestLinger returns the longest time that Close waits for queued messages,
 // if it waits.
 func (o *Config) longestLinger() time.Duration {

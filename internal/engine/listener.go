@@ -137,13 +137,6 @@ func (l *listener) disconnect() {
 	}
 }
 
-// Limits of the pause after a failed accept, which is usually due to a lack of
-// file descriptors.
-const (
-	acceptPauseMin = 5 * time.Millisecond
-	acceptPauseMax = time.Second
-)
-
 var errNoAccept = errors.New("sockets: Accept has returned neither a connection nor an error")
 
 func (l *listener) run() {

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"sync/atomic"
-	"time"
 
 	"clustermap/internal/link"
 	"clustermap/internal/queue"
@@ -42,16 +41,6 @@ type loan struct {
 	stop     func() bool     // ends that registration; nil if forget has ended it
 	lasting  bool            // the registration stays when the call returns
 }
-
-const (
-	// loanTerm is for how long a connection may go unread while the application
-	// handles the messages that it has received. It is checked once or twice as late.
-	loanTerm = 2 * time.Millisecond
-	// behindBytes is how much may be read without a wait until the peer is
-	// taken to be faster than the reading goroutine: more than the kernel has buffered
-	// while no goroutine read.
-	behindBytes = 16 << 20
-)
 
 // errLent ends a read of a lent connection: there is a message.
 var errLent = errors.New("sockets: lent connection received a message")

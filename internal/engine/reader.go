@@ -7,7 +7,6 @@ import (
 	"clustermap/internal/bounds"
 	"clustermap/internal/buf"
 	"clustermap/internal/link"
-	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
@@ -60,46 +59,6 @@ type lender struct {
 	flow     int       // messages that came since the last wait, half of those before it, and so on
 	loan     *loan
 }
-
-const (
-	// chunkShare is how many messages of the usual size a chunk has room for,
-	// up to maxChunk. It matters because the beginning of the message at the
-	// end of a chunk is copied to the next chunk.
-	chunkShare = 8
-	maxChunk   = 1 << 20
-	// maxUsual limits the usual size to the largest one that is pooled.
-	maxUsual = 4<<20 - 2*readAhead
-	// minRead is the minimum space that is worth a read.
-	minRead = 4 << 10
-	// readAhead is how far beyond a large message a read may go. The bytes
-	// there are copied once more.
-	readAhead = 32 << 10
-	// keepTail is the size of the largest partial message that is kept outside
-	// a chunk.
-	keepTail = 4 << 10
-	// idlePart is how many times larger than its contents the chunk of an idle
-	// connection may be: the ratio between the sizes of chunks.
-	idlePart = 8
-	// A batch must fill 1/stayPart of a chunk to stay in it. A smaller one is
-	// copied, so that a queue does not occupy more than stayPart times the
-	// memory of its messages: the chunk of a quiet connection holds one batch.
-	stayPart = 8
-	// spanCost is the memory of a span.
-	spanCost = 16
-	// PingUnit is the unit of a PING's ttl.
-	PingUnit = 100 * time.Millisecond
-	// streamFlow is the flow from which a receive call does not poll: a wake-up for
-	// so many messages costs little, and polling takes a processor from the sender.
-	streamFlow = 64
-	// keepSpans is the largest span slice that an idle connection keeps.
-	keepSpans = 64
-)
-
-// MaxMessage is the size of the largest message that can be received. On 32-bit
-// systems it is 512 MiB, because a buffer that doubles must fit in the address
-// space. On other systems it is less than 4 GiB, so that a Span can count the
-// bytes of a chunk.
-const MaxMessage = min(4<<30-1<<20, queue.Unbounded/2)
 
 func (r *reader) run(early []byte) error {
 	s := r.pipe.socket
@@ -471,9 +430,6 @@ func (r *reader) Idle() {
 	}
 	r.keep(bounds.PartFrames, r.chunk)
 }
-
-// scarceChunk is the size of an ordinary chunk while memory is scarce.
-const scarceChunk = keepTail + minRead
 
 // ordinary returns the size of a chunk that does not count while the reader runs.
 func (r *reader) ordinary() int {

@@ -15,10 +15,6 @@ type retirement struct {
 	timer *time.Timer // guarded by Socket.mu
 }
 
-// retireInterval is how often the timer looks: a writer ends that has slept from
-// one look to the next.
-const retireInterval = 5 * time.Second
-
 // retireLater starts the timer if it does not run. It is called by each writer
 // that starts and may end, with no lock held. A writer that sends heartbeats does not
 // end: its ticker would wake it soon.

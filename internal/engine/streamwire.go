@@ -7,9 +7,6 @@ import (
 	"clustermap/zmtp"
 )
 
-// StreamRead is the maximum number of bytes in a message that a STREAM receives.
-const StreamRead = 32 << 10
-
 // Sizes of the headers of a frame.
 const (
 	rawShort = 2

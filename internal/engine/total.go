@@ -9,9 +9,6 @@ import (
 	"clustermap/internal/queue"
 )
 
-// 1/TotalStep of the limit is the least that may be queued between two computations.
-const TotalStep = 16
-
 // total enforces Config.SendTotalBytes of a socket that sends to one peer what no other
 // peer can get in its place: ROUTER, REP, STREAM, SUB and XSUB. See fanout.Publisher for
 // PUB and XPUB, and route.Balancer for PUSH and DEALER. Computing the total visits every

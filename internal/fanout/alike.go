@@ -22,13 +22,6 @@ type alike struct {
 	length int // of the last pause
 }
 
-// maxPause is the largest number of searches in turn that are not remembered. Where topics
-// alternate, remembering costs more than it saves.
-const maxPause = 255
-
-// quickTopic is the number of bytes of a topic that has compares at once.
-const quickTopic = 8
-
 // begin remembers a search, whose groups have been recorded, for the messages from an offset
 // on whose topics begin with the given bytes. If it cannot be remembered, ok is false.
 func (k *alike) begin(topic []byte, ok bool, from int) {

@@ -27,10 +27,6 @@ type copied struct {
 	chunk *buf.Chunk
 }
 
-// maxCopies bounds the copies of a batch, and so the search for a copy that each
-// group makes. A selection that many groups share is likely to be among the first.
-const maxCopies = 8
-
 // begin begins a batch. With Drop nothing is shared: there a peer may
 // keep its queue forever, so the queue must hold no memory but its own.
 func (c *copies) begin(p Policy) { c.shared = p != Drop }

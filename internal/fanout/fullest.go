@@ -11,20 +11,6 @@ type reading struct {
 	until   time.Time // the peer counts as reading until then
 }
 
-const (
-	// readingWindow is the minimum time between two checks of a peer.
-	readingWindow = 20 * time.Millisecond
-	// readingPatience is how long a peer counts as reading after a check has
-	// found that it reads, and readingCredit how long after its queue was first
-	// found to be long: a process that reads may get no processor for so long.
-	readingPatience = time.Second
-	readingCredit   = 300 * time.Millisecond
-	// A peer reads if it takes at least 1/readingShare of the bytes sent to it.
-	readingShare = 8
-	// A queue is long if it has reached 1/readingFrom of its limit.
-	readingFrom = 4
-)
-
 // Fullest returns how full the fullest queue of a reading subscriber is, from 0
 // for empty to 1 for Settings.Limits.Bytes or more.
 //

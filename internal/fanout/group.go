@@ -30,13 +30,6 @@ type group struct {
 	count int         // messages in runs
 }
 
-const (
-	// sharedTopics and sharedBytes bound the topics of a group that may have
-	// several peers: another topic of one of them is another group's key.
-	sharedTopics = 8
-	sharedBytes  = 1 << 10
-)
-
 // groupKey tells sets of topics apart.
 func groupKey(topics map[string]struct{}) string {
 	var key []byte
@@ -88,10 +81,6 @@ func (s *subscriptions) dissolve(g *group) {
 		s.all = slices.Clone(s.all)
 	}
 }
-
-// manyGroups is the number of groups from which their tables are made anew when most of
-// them have gone: a map and a slice keep the memory of what was in them.
-const manyGroups = 1 << 10
 
 // shrink makes the tables anew if that is worth it. The mutex must be held.
 func (s *subscriptions) shrink() {

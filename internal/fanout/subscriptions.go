@@ -30,18 +30,6 @@ type subscriptions struct {
 	used    int // the sum of Subscriber.bytes
 }
 
-const (
-	// maxTopicBytes limits the size of all topics of one subscriber together.
-	maxTopicBytes = 16 << 20
-	// topicCost is the memory of a topic beside its bytes: nodes of the trie, and items in
-	// the group's map. Its bytes are at most in the map, the trie and a group's key.
-	topicCost   = 512
-	topicCopies = 3
-	// forgetBurst is how many topics of a peer that has gone are removed before
-	// other goroutines can publish again.
-	forgetBurst = 256
-)
-
 // setInvert sets whether messages go to the peers that have not subscribed. The mutex
 // must be held, unless the socket is new.
 func (s *subscriptions) setInvert(invert bool) {

@@ -16,10 +16,6 @@ import (
 // group share its bytes: these count once, for the peer that has read least. With
 // Block there is no such bound, since no message may be lost.
 
-// 1/totalStep of the bound is the least that may be queued between two additions,
-// even if the bound is nearly reached.
-const totalStep = 16
-
 // release unlocks the mutex after messages were queued. Before
 // that it enforces the bound on all queues together.
 func (p *Publisher) release() {

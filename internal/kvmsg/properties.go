@@ -11,13 +11,6 @@ import (
 // a newline, split at the first equals sign, so a value may contain one (RFC 12,
 // "properties"). If a name occurs twice, the first one counts.
 
-// MaxTTL bounds the time to live. It also excludes the absolute times that the guide's
-// servers write into the ttl of a KVSYNC.
-const MaxTTL = 10 * 365 * 24 * time.Hour
-
-// MaxProperties bounds a properties frame in bytes.
-const MaxProperties = 64 << 10
-
 // Property returns the value of the first property with a name.
 func Property(props []byte, name string) (value []byte, ok bool) {
 	for len(props) > 0 {

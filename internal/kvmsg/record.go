@@ -25,8 +25,6 @@ const (
 )
 
 const (
-	// The maximum size of a key on the wire, and the sizes of a UUID and a sequence.
-	MaxKey       = 255
 	UUIDSize     = 16
 	SequenceSize = 8
 

@@ -19,9 +19,6 @@ import (
 // not failed lately, so that no address can keep the others from being tried, however
 // short the attempt.
 
-// attemptDelay is the Connection Attempt Delay of RFC 8305, section 8.
-const attemptDelay = 250 * time.Millisecond
-
 // names dials hosts by name.
 type names struct {
 	resolve func(ctx context.Context, network, host string) ([]netip.Addr, error) // network is ip, ip4 or ip6
@@ -163,11 +160,6 @@ type history struct {
 	mu   sync.Mutex
 	when map[netip.Addr]time.Time
 }
-
-const (
-	historyTime = 10 * time.Minute // as RFC 6555, section 4.2, recommends
-	historySize = 1024             // addresses; beyond it some are forgotten
-)
 
 // failed notes that an address has not answered, or not as it should.
 func (h *history) failed(a netip.Addr, now time.Time) {

@@ -11,9 +11,6 @@ import (
 	"clustermap/internal/ipcpath"
 )
 
-// maxInprocName is the maximum size of an inproc name in bytes, as in libzmq.
-const maxInprocName = 256
-
 // Endpoint is a parsed endpoint.
 type Endpoint struct {
 	Text   string // as the application wrote it
@@ -123,9 +120,6 @@ func ParseServer(text string, bind bool) (Endpoint, error) {
 	}
 	return e, nil
 }
-
-// MaxServerPort is the highest P of a CHP server.
-const MaxServerPort = 65533
 
 // Complete returns a text that names an endpoint, as a user writes it: HOST:PORT stands for
 // tcp://HOST:PORT. It returns any other text as it is.

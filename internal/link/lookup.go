@@ -23,11 +23,6 @@ type lookup struct {
 	err   error                 // why nothing was found; read after found is closed
 }
 
-// familyDelay is how long the resolver has for both families before each one is asked for
-// by itself, too. It is longer than most answers take, so that names are mostly looked up
-// once.
-const familyDelay = 300 * time.Millisecond
-
 // lookUp begins to look up the host of host:port. The caller must call end.
 func (n *names) lookUp(ctx context.Context, network, address string) (*lookup, error) {
 	host, text, err := net.SplitHostPort(address)

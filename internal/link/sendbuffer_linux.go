@@ -11,18 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// localSendBuffer is the maximum size to which the operating system's send
-// buffer for a peer on the same machine may grow. A larger buffer serves to
-// fill a long network path, which does not exist here: it would only let the
-// sender run megabytes ahead, and the bytes would have left the processor's
-// cache by the time the peer reads them. With half a megabyte, messages of 64
-// KiB are a fifth faster and messages of 1 MiB a third.
-const localSendBuffer = 512 << 10
-
-// growthLook is how many bytes are written between two checks of the buffer's
-// size. A peer that stops reading can make the sender run ahead by as much more.
-const growthLook = localSendBuffer
-
 // BoundSendBuffer limits the size of the kernel's send buffer for a peer on the same
 // machine, if the system allows it. The buffers of Unix domain sockets do not grow. It must be called before the first Send.
 func (s *Stream) BoundSendBuffer() {

@@ -24,10 +24,6 @@ const (
 	socksIPv6        = 4
 	socksRefused     = 5
 	socksAuthVersion = 1
-
-	// MaxProxyField is the maximum size of a host name, user name or password sent
-	// to a proxy, in bytes.
-	MaxProxyField = 255
 )
 
 var socksReplies = [...]string{

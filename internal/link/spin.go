@@ -22,9 +22,6 @@ type Spin struct {
 	skip    int           // number of further waits without polling
 }
 
-// maxSkip is the maximum number of waits without polling after a failure.
-const maxSkip = 63
-
 // NewSpin returns a Spin that polls for busyPoll, or never if that is negative.
 func NewSpin(busyPoll time.Duration) (s Spin) {
 	// With one processor, polling would keep a sender in this process waiting.

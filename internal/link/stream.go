@@ -32,10 +32,6 @@ type Stream struct {
 	platformStream
 }
 
-// maxWrite is the maximum size of one write in bytes, so that no connection keeps
-// the processor for long.
-const maxWrite = 1 << 20
-
 // Write writes b like Send. It is for the handshake and for requests to a proxy.
 func (s *Stream) Write(b []byte) (int, error) {
 	n, err := s.Send([][]byte{b})

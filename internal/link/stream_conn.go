@@ -9,9 +9,6 @@ type connStream struct {
 	vectors net.Buffers // kept here, so that writing does not allocate
 }
 
-// smallRead is the size of the buffer of a waiting connection in bytes.
-const smallRead = 4 << 10
-
 // receive implements Stream.Receive. It waits with a small buffer, and reads into
 // src's buffers as long as each read fills its buffer.
 func (*connStream) receive(conn net.Conn, src Source) error {
@@ -71,9 +68,6 @@ func (c *connStream) send(s *Stream, bufs [][]byte) (written int64, err error) {
 	c.vectors = nil
 	return written, err
 }
-
-// sendPart is the maximum size of one write in bytes.
-const sendPart = 128 << 10
 
 // sendEach writes bufs one after another with the Write method of the connection.
 func (s *Stream) sendEach(bufs [][]byte) (written int64, err error) {

@@ -30,9 +30,6 @@ type platformStream struct {
 	sent  int64 // bytes since the size of that buffer was checked
 }
 
-// maxVectors is the maximum number of pieces of one vectored write.
-const maxVectors = 64
-
 type writeState struct {
 	step    func(fd uintptr) bool // created once, so that writing does not allocate
 	bufs    [][]byte              // not written yet

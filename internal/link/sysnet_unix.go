@@ -28,15 +28,6 @@ func isStale(ctx context.Context, path string) bool {
 	return errors.Is(err, unix.ECONNREFUSED)
 }
 
-const (
-	// lockPause is the time between two attempts to lock a directory.
-	lockPause = 2 * time.Millisecond
-
-	// lockPatience is how long lockDirectory tries. Processes of this package hold the
-	// lock only while they bind, but any program that may read the directory can lock it.
-	lockPatience = time.Second
-)
-
 // lockDirectory takes an advisory lock on a directory, which creates no file.
 func lockDirectory(ctx context.Context, dir string) (unlock func(), err error) {
 	f, err := os.Open(dir)

@@ -47,14 +47,6 @@ type kind struct {
 	handler slog.Handler // of the last omitted record
 }
 
-const (
-	queueRoom = 1024 // records queued
-	perKind   = 10   // records of one kind in a period
-	period    = time.Second
-	mostKinds = 256         // kinds told apart; the rest count as one
-	linger    = time.Second // how long close waits for the logger
-)
-
 // NewQueue returns an empty queue for a handler.
 func NewQueue(h slog.Handler) *Queue {
 	return &Queue{handler: h, kinds: map[string]*kind{}, wake: make(chan struct{}, 1)}

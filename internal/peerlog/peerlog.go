@@ -16,14 +16,6 @@ import (
 	"clustermap/sockets"
 )
 
-// Limits of a log: for each peer and kind of event a line at once, and then at intervals
-// that double, with the number of events since.
-const (
-	first = 10 * time.Second
-	most  = 10 * time.Minute
-	size  = 4096 // peers and kinds
-)
-
 // Port scans and health checks close connections during the handshake, so one is worth no
 // warning. As many of one peer between two lines are: a health check each second has fewer
 // in the longest interval.

@@ -2,16 +2,6 @@ package queue
 
 import "time"
 
-// A reader that is aheadBytes ahead of the application waits aheadGrace before it
-// goes on, up to the high-water mark. If the application keeps up, it then finds
-// the received messages in the processor's cache instead of in memory: messages of 64 KiB
-// are half as fast again. If the application does not catch up during the wait, the
-// reader waits no more until the application has caught up.
-const (
-	aheadBytes = 2 << 20
-	aheadGrace = time.Millisecond
-)
-
 // ahead reports whether the reader of a queue should wait.
 func (q *Inqueue) ahead() bool { return q.size.Bytes >= aheadBytes && !q.slow && q.size.Messages > 0 }
 

@@ -46,10 +46,6 @@ type spans struct {
 	room int // of all, in spans
 }
 
-// spareSpans bounds the slices that are kept: together they have room for this many
-// spans.
-const spareSpans = 128 << 10
-
 // get returns an empty slice.
 func (f *spans) get() []buf.Span {
 	n := len(f.free)

@@ -219,19 +219,6 @@ func (o *Outbox) Take(l *Load, gone <-chan struct{}, roomy func()) bool {
 	return true
 }
 
-const (
-	// streamWrite is the size of a writer's last write from which it writes a stream. Less
-	// are single messages, which must not wait.
-	streamWrite = 1 << 10
-
-	// goodWrite is how many bytes make a write worth its system calls, and waking
-	// the peer for it.
-	goodWrite = 256 << 10
-	// maxGathers bounds how far a queue may exceed its high-water mark before a write,
-	// and how long its first message waits for that.
-	maxGathers = 8
-)
-
 // gather lets senders that have filled the queue with a few bytes add to it before it
 // is taken, as long as they fill it again at once: messages queued already count as
 // taken. Otherwise the number of messages limits the size of a write, and most of the
@@ -333,9 +320,6 @@ type Direct struct {
 	Write func(wire []byte) int
 	Idle  *wake.Idle // of the socket; nil: they always write
 }
-
-// maxDirect is the most bytes that a sender writes itself.
-const maxDirect = 16 << 10
 
 // pass is wake, unless the sender itself writes the message that it has just queued. mu
 // must be held.

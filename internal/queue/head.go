@@ -12,14 +12,6 @@ type head struct {
 	kept     int // bytes that are not to be dropped; behind them are PONGs
 }
 
-const (
-	// maxPongs bounds the PONGs in a head: a peer that floods PINGs and does not
-	// read gets no more than this.
-	maxPongs = 4 << 10
-	// keepHead is the largest buffer that an empty head keeps.
-	keepHead = 2 * maxPongs
-)
-
 // add appends frames, which have the given number of messages.
 func (h *head) add(frames []byte, messages int) {
 	h.bytes = append(h.bytes, frames...)

@@ -7,10 +7,6 @@ package queue
 // messages from new peers wait until the application has received some of the old
 // ones. Peers that have sent messages before are not affected.
 
-// leftPeer is approximately the memory, in addition to its messages, that is
-// kept for a peer that has gone while some of its messages are queued.
-const leftPeer = 3 << 10
-
 // Leave records that the peer of a queue has gone for good.
 func (in *Inbox) Leave(q *Inqueue) {
 	in.mu.Lock()

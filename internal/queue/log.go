@@ -56,21 +56,6 @@ type follower struct {
 	yields atomic.Bool // the writer calls yield when the log wakes it, if it writes a stream
 }
 
-const (
-	// fullLogStage is how far a stage of the log is filled. A peer that takes
-	// nothing holds on to all of the stage of which it has not read the end.
-	fullLogStage = 128 << 10
-	// copyRest is the most bytes that a peer which leaves the log gets by copy.
-	// With more, the rest of the memory that it holds on to is little beside them.
-	copyRest = 2 * fullLogStage
-	// yielders is the most writers that yield when a message has woken them. With more,
-	// the first writes take so long that the log grows meanwhile.
-	yielders = 8
-	// streamPause is the longest time between two messages of a stream that wake several
-	// writers.
-	streamPause = 500 * time.Microsecond
-)
-
 // Follow has the outbox read the log from its end on, if nothing else is queued.
 func (o *Outbox) Follow(l *Log) bool {
 	o.mu.Lock()

@@ -17,15 +17,6 @@ type Stage struct {
 
 var stages = sync.Pool{New: func() any { return new(Stage) }}
 
-const (
-	// FullStage is how far a stage is filled, unless one message is larger: as
-	// much as one write is good for, and little enough to be in the cache still
-	// when it is written.
-	FullStage = 512 << 10
-	// keepStage is the largest stage that goes back to the pool.
-	keepStage = 4 << 20
-)
-
 func NewStage() *Stage {
 	s := stages.Get().(*Stage)
 	s.refs.Store(1)

@@ -56,10 +56,6 @@ func (i *Item) Chunk(change bool) (*buf.Chunk, int) {
 	return buf.Wrap(i.wire, i.owner), len(i.wire)
 }
 
-// LendFrom is the size from which lending a run is cheaper than copying it: a
-// vectored write costs more for many small pieces than the copy does.
-const LendFrom = 4 << 10
-
 // staged returns the bytes of the stage that are not in items.
 func (q *Wire) staged() []byte {
 	if q.stage == nil {
@@ -191,9 +187,6 @@ func (q *Wire) Drop() {
 	q.clear()
 	q.rest()
 }
-
-// keepItems is the largest list of items that an idle connection keeps.
-const keepItems = 64
 
 // rest gives up the buffers of an empty queue, so that an idle connection holds none.
 func (q *Wire) rest() {

@@ -9,15 +9,6 @@ import (
 	"clustermap/internal/mutate"
 )
 
-// applyBatch is the number of records that Apply copies and links at a time: few enough
-// that the copies are still in the first-level cache when they are linked.
-const applyBatch = 64
-
-// linkGroup is the number of records that take the last two steps of link together: enough
-// that a load from memory is over when the first of them takes the last step, and few
-// enough that the lines are still in the first-level cache.
-const linkGroup = 16
-
 // candidate is the first slot with the tag of a record's key, or the zero candidate.
 type candidate struct {
 	value uint64 // of the slot

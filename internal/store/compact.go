@@ -44,27 +44,8 @@ func (s *Map) survive(r kvmsg.Record, offset uint32) bool {
 	return true
 }
 
-// compactPace is the number of bytes checked or copied for each appended byte. Above
-// log.limit at most two thirds of the log are live, and so at most two thirds of the
-// emptiest segment: checking three bytes of it and copying two frees one, and the log
-// stops growing. With keys that change evenly a victim is emptier than the average, and
-// less than half of this is needed.
-const compactPace = 5
-
-// compactAhead is the number of live records from which compactStep checks no further
-// block before it moves them.
-const compactAhead = 32
-
-// blocksAhead is the distance in blocks at which compactStep prefetches the records that
-// it reads.
-const blocksAhead = 2
-
 // cacheLine is the size of a cache line in bytes.
 const cacheLine = 64
-
-// compactEvery is the number of calls of the writer between two checks whether there is
-// anything to compact.
-const compactEvery = 16
 
 // compact does the share of compaction for size bytes that are about to be appended. Credit
 // that is left when there is nothing to compact is lost.
@@ -81,9 +62,6 @@ func (s *Map) compact(size int) {
 		s.compactStep()
 	}
 }
-
-// TidyPortion is the number of bytes that Tidy is to check under one hold of a mutex.
-const TidyPortion = 256 << 10
 
 // Tidy does the work of compact and reclaim while nothing is appended. It checks about
 // size bytes and reports whether there is more to do.

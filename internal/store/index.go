@@ -24,7 +24,6 @@ import (
 // again may get an earlier slot, which a reader has already passed. The reader then
 // reports that the key is absent, which was true at a moment during its search.
 const (
-	MaxShards = 256
 	shardBits = 8 // bits of the hash that select a table
 
 	tagBits  = 15

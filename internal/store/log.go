@@ -51,23 +51,6 @@ type retiree struct {
 	round  uint64 // call of the writer in which it retired
 }
 
-const (
-	// defaultSegment is the size of a store's first segment. It is small because a process
-	// may have thousands of stores with a few keys each.
-	defaultSegment = 16 << 10
-
-	// slackSegments is the number of segments of dead records that the log may have in
-	// addition to those in proportion to its live bytes, before compaction begins. Together
-	// they have at most maxSlack/2 bytes.
-	slackSegments = 8
-	// maxSlack is up to how many bytes the log may have as many dead as live ones.
-	maxSlack = 4 * maxSegment
-
-	// reclaimEvery is the number of calls after which retired segments are checked even if
-	// no new segment is needed, so that memory is freed after many deletions.
-	reclaimEvery = 64
-)
-
 // segment returns the segment of a location, or nil if the location is stale: the
 // segment has retired since the location was read. Then another look-up of the key
 // returns another location, or none.
@@ -178,7 +161,7 @@ func (l *log) register(s *Segment) {
 		table = l.growTable()
 	}
 	for {
-		l.lastID = (l.lastID + 1) & maxID
+		l.lastID = (l.lastID + 1) & idMask
 		place := &(*table)[int(l.lastID)&(len(*table)-1)]
 		if place.Load() == nil {
 			s.id = l.lastID

@@ -65,16 +65,16 @@ func TestLogStaleLocations(t *testing.T) {
 // Ids begin again after the last one, and pass over those in use.
 func TestLogIdsWrap(t *testing.T) {
 	t.Parallel()
-	l := log{minSegment: 4096, garbageCollected: true, lastID: maxID - 2}
+	l := log{minSegment: 4096, garbageCollected: true, lastID: idMask - 2}
 	seen := map[uint32]bool{}
 	for range 10 {
 		s := l.addShared(4096)
-		if seen[s.id] || s.id > maxID || l.segment(locate(s, 0)) != s {
+		if seen[s.id] || s.id > idMask || l.segment(locate(s, 0)) != s {
 			t.Fatalf("id %d", s.id)
 		}
 		seen[s.id] = true
 	}
-	if !seen[maxID] || !seen[0] {
+	if !seen[idMask] || !seen[0] {
 		t.Errorf("ids are %v", seen)
 	}
 }

@@ -64,14 +64,6 @@ const (
 
 	// placeBits is the number of bits of a tag in pending.tags.
 	placeBits = 64 / pendingRecords
-
-	// headAhead is the distance in bytes at which putPending prefetches the memory of a record
-	// to come. Writing there would wait for it, and the atomic stores wait for the writes.
-	headAhead = 512
-
-	// pendingFrom is the number of live bytes from which records are left pending. A smaller
-	// map is in the cache.
-	pendingFrom = 1 << 20
 )
 
 // putPending is PutHash for a record of size bytes that may stay pending.

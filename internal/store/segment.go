@@ -13,11 +13,6 @@ const (
 	// segmentBits is the number of bits of an offset in a location, and bounds the
 	// size of an ordinary segment.
 	segmentBits = 21
-	maxSegment  = 1 << segmentBits
-
-	// ownSegment is the size from which a record that does not fit in the head gets a
-	// segment of its own, so that the rest of the head is not wasted.
-	ownSegment = maxSegment / 4
 
 	// A granule is 16 bytes. A record is larger, so at most one begins in each
 	// granule. A block is 64 granules, whose live bits are one word.
@@ -32,7 +27,7 @@ type location uint64
 
 const (
 	locationBits = 48
-	maxID        = 1<<(locationBits-segmentBits) - 1
+	idMask       = 1<<(locationBits-segmentBits) - 1
 )
 
 func (l location) id() uint32     { return uint32(l >> segmentBits) }

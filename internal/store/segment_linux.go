@@ -10,17 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// hugePage is the size of a huge page.
-	hugePage = 2 << 20
-	// hugeSegment is the size of a segment, and hugeTable that of a table in a log of at
-	// least hugeLog bytes, from which it should be in a huge page. Segments of that size
-	// are those of such a log.
-	hugeSegment = 256 << 10
-	hugeTable   = 32 << 10
-	hugeLog     = hugePage
-)
-
 // allocate returns size bytes for a segment.
 func allocate(size int) []byte {
 	b := make([]byte, size)
@@ -80,6 +69,3 @@ func release(b []byte) {
 	}
 	_ = unix.Madvise(b[first-start:end-start], unix.MADV_DONTNEED)
 }
-
-// releaseFrom is the size from which releasing a segment is worth a system call.
-const releaseFrom = 64 << 10

@@ -48,7 +48,6 @@ type timer struct {
 }
 
 const (
-	wheelTick   = 10 * time.Millisecond
 	wheelBits   = 8
 	wheelSlots  = 1 << wheelBits
 	wheelLevels = 4
@@ -62,10 +61,6 @@ const (
 
 	chunkBits = 11
 	chunkSize = 1 << chunkBits // timers in a chunk: 96 KiB; the rings fit the first one
-
-	wheelMaps = 256
-	// keepMap is the size up to which an empty map keeps its memory.
-	keepMap = 256
 )
 
 // len returns the number of deadlines.

@@ -272,9 +272,6 @@ func (n *Node) run() {
 	}
 }
 
-// leastConnect is the least time for an attempt to connect to the peer.
-const leastConnect = 250 * time.Millisecond
-
 // redial replaces the connection to the peer, on which nothing was heard for an interval:
 // after a fault of the network it may take as long again until the system sends on an old
 // connection, and what it delivers first is old. An attempt that is in progress is
@@ -337,9 +334,6 @@ func (n *Node) Probe(ctx context.Context) error {
 		}
 	}
 }
-
-// leastAttempt is the least time between two attempts of Probe.
-const leastAttempt = 15 * time.Millisecond
 
 // probed ends all calls of Probe, and returns false if there are none.
 func (n *Node) probed(err error) bool {

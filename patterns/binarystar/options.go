@@ -8,12 +8,6 @@ import (
 	"clustermap/sockets"
 )
 
-// Defaults of Options, as in the guide.
-const (
-	DefaultInterval = time.Second
-	DefaultTimeout  = 2 * DefaultInterval
-)
-
 // Options configures a Node. Role, Bind and Peer are required.
 type Options struct {
 	// Role is the role of this node. The other node must have the other one.

@@ -52,6 +52,3 @@ const (
 	// ReasonPromoted means that the application has called Promote.
 	ReasonPromoted = election.ReasonPromoted
 )
-
-// MaxEpoch is the highest epoch.
-const MaxEpoch = election.MaxEpoch

@@ -20,9 +20,6 @@ const (
 	header   = 12  // bytes before the payload: mark, version, state, role, epoch
 )
 
-// MaxPayload is the limit of a payload, in bytes.
-const MaxPayload = 1024
-
 // errMessage is the error for an invalid message.
 var errMessage = errors.New("binarystar: invalid message")
 

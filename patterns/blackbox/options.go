@@ -11,16 +11,6 @@ import (
 	"clustermap/zmtp"
 )
 
-// Defaults and limits of Options.
-const (
-	DefaultQueueBatches = 16      // batches, for each worker
-	DefaultQueueBytes   = 8 << 20 // bytes, for each worker
-
-	MaxShards       = 1024
-	MaxWorkers      = 1024    // in each shard
-	MaxQueueBatches = 1 << 16 // limit of QueueBatches
-)
-
 // Policy decides about messages for a worker whose queue is full.
 type Policy uint8
 

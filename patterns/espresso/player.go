@@ -6,9 +6,6 @@ import (
 	"time"
 )
 
-// maxWait bounds the wait for an event, so that a time.Duration can hold it: 146 years.
-const maxWait = 1 << 62
-
 // Play reads a recording and calls do for each event: for the first one at once, and for
 // the others after their time since the first one, divided by speed. A speed of 1 is the
 // original speed, 10 is ten times as fast, and 0 means no waits. If do is late for an

@@ -15,9 +15,6 @@ import (
 	"clustermap/zmtp"
 )
 
-// DefaultQueue is the default of Options.Queue.
-const DefaultQueue = 16 << 20
-
 // Options configures a Tap. The zero value works.
 type Options struct {
 	// Queue bounds the unread records of each observer in bytes: a message in wire
@@ -31,9 +28,6 @@ type Options struct {
 	// sockets.ProxyOptions.
 	Capture []sockets.Socket
 }
-
-// minQueue is the lower limit of Options.Queue.
-const minQueue = 1 << 10
 
 // OptionError describes an invalid field of Options.
 // The packages of this module share the type; its field Package names the one.

@@ -12,13 +12,6 @@ import (
 	"clustermap/zmtp"
 )
 
-// minHandshake is the least time that a server gets for its handshake.
-const minHandshake = 5 * time.Second
-
-// headStart is how long requests wait for the first connection to a server before they go
-// to a later one in the order: as long as between two addresses in RFC 8305.
-const headStart = 250 * time.Millisecond
-
 // link is a client's view of a server. Each link has its own socket, so that servers
 // can have different keys, and that a server with two names is not a duplicate
 // identity.

@@ -12,25 +12,6 @@ import (
 	"clustermap/sockets"
 )
 
-// Defaults of ClientOptions. The first three are those of the guide.
-const (
-	DefaultTimeout      = 3 * time.Second
-	DefaultPingInterval = 2 * time.Second
-	DefaultServerTTL    = 3 * DefaultPingInterval
-	DefaultMaxRequests  = 10_000
-)
-
-// Defaults of ServerOptions.
-const (
-	DefaultConcurrency     = 64
-	DefaultMaxWaiting      = 1000
-	DefaultMaxWaitingBytes = 64 << 20
-	DefaultMaxWait         = 10 * time.Second
-)
-
-// maxIdentity is the length limit of a ZMTP identity, in bytes.
-const maxIdentity = 255
-
 // ClientOptions configures a Client. The zero value has no servers: see
 // Client.Connect.
 type ClientOptions struct {

@@ -73,12 +73,6 @@ func NewServer(ctx context.Context, o ServerOptions) (*Server, error) {
 	return s, nil
 }
 
-// replyLinger bounds the time that Close waits for replies to be written.
-const replyLinger = time.Second
-
-// bindAttempts is the number of ports that bind tries.
-const bindAttempts = 20
-
 // bind makes the socket. Its identity must be known before it is bound. If the identity
 // has a port that the system chooses, bind first gets a free port from another socket.
 // It retries if another socket binds that port in between.

@@ -24,9 +24,6 @@ var (
 	reasonError = []byte("error") // the handler returned an error
 )
 
-// maxErrorText bounds the text of a refusal, in bytes.
-const maxErrorText = 1024
-
 // control is the control frame of a request: its number in decimal digits.
 type control struct {
 	digits [20]byte

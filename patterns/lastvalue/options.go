@@ -8,12 +8,6 @@ import (
 	"clustermap/sockets"
 )
 
-// Defaults of Options.
-const (
-	DefaultMaxTopics = 1 << 20   // topics
-	DefaultMaxBytes  = 256 << 20 // bytes
-)
-
 // Options configures a Cache. The zero value works.
 type Options struct {
 	// MaxTopics bounds the topics in the cache. When it is exceeded, the least

@@ -33,16 +33,6 @@ type want struct {
 	next   string // the next topic
 }
 
-const (
-	// chunkBytes bounds a chunk; its last message may exceed it.
-	chunkBytes = 64 << 10
-	// chunkTopics bounds the prefixes and topics that fill examines for a chunk, so
-	// that publishing is not delayed for long.
-	chunkTopics = 4096
-	// keepScratch is the largest scratch buffer that is kept.
-	keepScratch = 1 << 20
-)
-
 // chunk has last values in a subscriber's queue.
 type chunk struct {
 	joiner *joiner

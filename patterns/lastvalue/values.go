@@ -42,15 +42,6 @@ type entry struct {
 	older, newer uint32        // neighbours in the list
 }
 
-const (
-	maxEntries = 1<<31 - 2
-	maxMessage = 1 << 30 // bytes of a message: the limit of the store
-	// topicCost is the memory of a topic without its name and message: its entry, its
-	// items in tree and index, and the allocator's rounding.
-	topicCost  = 112
-	treeDegree = 32
-)
-
 func (v *values) init(o Options) {
 	v.maxTopics, v.maxBytes, v.expiry = o.MaxTopics, o.MaxBytes, o.Expiry
 	v.store.SetUp(store.Options{})

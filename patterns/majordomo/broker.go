@@ -160,13 +160,6 @@ func (b *Broker) Close() error {
 	return b.router.Close()
 }
 
-// Bounds on the batches and bytes of a drain, so that no peer waits for long and the
-// stages stay small.
-const (
-	maxDrain      = 256
-	maxDrainBytes = 4 << 20
-)
-
 // run handles messages of peers. It sends the results of all messages that were
 // available to each peer at once.
 func (b *Broker) run() {

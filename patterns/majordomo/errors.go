@@ -97,9 +97,6 @@ func (e *Error) Is(target error) bool {
 // errorMark is the first frame of a reply that is an error.
 const errorMark = "MDP-ERROR"
 
-// maxErrorText bounds the text of an error, in bytes.
-const maxErrorText = 4096
-
 // frames returns the error as the body of a reply.
 func (e *Error) frames() [][]byte {
 	code := e.Code

@@ -30,9 +30,6 @@ const (
 	serviceList = "mmi.x-services"
 )
 
-// maxAhead bounds the requests that a worker may accept at a time.
-const maxAhead = 1024
-
 // isOurs reports whether a peer is of this package.
 func isOurs(p *sockets.Peer) bool {
 	_, ok := p.Property(propertyMDP)

@@ -95,9 +95,6 @@ func (l *link) receive() error {
 	return context.Cause(l.ctx)
 }
 
-// lastBatches bounds the batches that are received after the end of a link.
-const lastBatches = 4096
-
 // deliver passes replies to their calls.
 func (l *link) deliver(batch *sockets.Batch) error {
 	var p packet
@@ -140,12 +137,6 @@ func (l *link) deliver(batch *sockets.Batch) error {
 	}
 	return nil
 }
-
-// Memory of a part besides its bytes, and of each of its frames: parts can be empty.
-const (
-	partCost  = 64
-	frameCost = 24
-)
 
 // do sends a request and waits for its reply. It returns errLost if the request may be
 // repeated. parts is the number of calls of part. If streams is set, parts that were

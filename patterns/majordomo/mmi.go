@@ -14,11 +14,10 @@ const (
 	// register.
 	ReservedPrefix = "mmi."
 
-	serviceLookup   = "mmi.service"
-	mmiFound        = "200"
-	mmiNotFound     = "404"
-	mmiUnknown      = "501"
-	mmiListedFrames = 4 // of each service in the reply of serviceList
+	serviceLookup = "mmi.service"
+	mmiFound      = "200"
+	mmiNotFound   = "404"
+	mmiUnknown    = "501"
 )
 
 // isReserved reports whether a name is reserved for the broker.

@@ -11,34 +11,6 @@ import (
 	"clustermap/sockets"
 )
 
-// Defaults of the options. Those of heartbeats and of a client's attempts are as in the
-// guide.
-const (
-	DefaultHeartbeat = 2500 * time.Millisecond
-	DefaultLiveness  = 3
-
-	DefaultExpiry          = time.Minute
-	DefaultMaxDeliveries   = 3
-	DefaultMaxServices     = 4096
-	DefaultMaxWorkers      = 16384
-	DefaultMaxWaiting      = 65536
-	DefaultMaxWaitingBytes = 64 << 20
-	DefaultMaxBytes        = 256 << 20
-
-	DefaultConcurrency  = 1
-	DefaultAhead        = 256
-	DefaultReconnect    = 100 * time.Millisecond
-	DefaultReconnectMax = 2500 * time.Millisecond
-
-	DefaultTimeout     = 2500 * time.Millisecond
-	DefaultAttempts    = 3
-	DefaultConnections = 16
-	DefaultMaxReply    = 256 << 20
-)
-
-// MaxConcurrency is the limit of WorkerOptions.Concurrency.
-const MaxConcurrency = 16384
-
 // BrokerOptions configures a Broker. The zero value works.
 type BrokerOptions struct {
 	// Heartbeat is the interval at which the broker sends a HEARTBEAT to a worker,

@@ -51,12 +51,6 @@ func (o *outgoing) open(c *conn) []byte {
 	return stage
 }
 
-// Bounds on the stages that are kept for reuse: bytes of one, and how many.
-const (
-	maxStage       = 256 << 10
-	maxSpareStages = 256
-)
-
 // flush sends the staged messages.
 func (o *outgoing) flush(now int64) {
 	for i, c := range o.touched {

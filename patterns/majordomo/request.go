@@ -67,14 +67,6 @@ type laneKey struct {
 	service *service
 }
 
-// Bounds on the memory that is kept for reuse.
-const (
-	maxSpareJobs  = 65536
-	maxSpareData  = 4 << 10  // bytes of a job's buffer
-	maxSpareBytes = 16 << 20 // of all of them
-	maxSpareLanes = 4096
-)
-
 // newJob returns a job for a request of a client that has come now.
 func (b *backlog) newJob(c *conn, s *service, p *packet, now int64) *job {
 	var j *job

@@ -2,7 +2,6 @@ package majordomo
 
 import (
 	"strconv"
-	"time"
 
 	"clustermap/internal/list"
 )
@@ -25,17 +24,6 @@ type worker struct {
 	free     list.Element[worker] // in service.idle or service.ahead
 	inBroker list.Element[worker] // in Broker.workers
 }
-
-const (
-	// aheadTime is the time within which a worker should reply. A slower worker is
-	// sent fewer requests ahead, so that they do not wait while another worker is
-	// idle. It includes the transfers: with a shorter time, a loaded machine would
-	// send smaller and smaller batches, which cost more.
-	aheadTime = 20 * time.Millisecond
-
-	// aheadBytes bounds the bytes of the requests of a worker that is sent ahead.
-	aheadBytes = 1 << 20
-)
 
 // register adds a worker. It returns nil if there is no room for it.
 func (b *Broker) register(c *conn, p *packet) *worker {

@@ -138,11 +138,6 @@ func (s *service) pick(j *job, drain uint64) *worker {
 	return w
 }
 
-// runPart is the divisor of the window that gives the length of a run. A request waits
-// for those before it in its run for an eighth of aheadTime at most, even if another
-// worker is idle.
-const runPart = 8
-
 // admit passes a request to a worker, or makes it wait.
 func (b *Broker) admit(j *job) {
 	s := j.service

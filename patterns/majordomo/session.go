@@ -281,10 +281,6 @@ func (s *session) beat() {
 	}
 }
 
-// giveBackTime is the time that a handler may run before the worker gives back the
-// requests that were sent ahead.
-const giveBackTime = aheadTime
-
 // giveBack gives back the requests that wait for a slow handler.
 func (s *session) giveBack() {
 	s.mu.Lock()

@@ -73,14 +73,6 @@ const (
 	codeFinal02   = 3
 )
 
-// Limits of messages.
-const (
-	// MaxServiceName is the limit of a service's name, in bytes.
-	MaxServiceName = 255
-
-	maxNumber = 16 // bytes of a client's request number
-)
-
 // ErrMalformed is the reason in sockets.Event for which a broker ended the connection of
 // a peer that sent an invalid message (RFC 7, RFC 18).
 var ErrMalformed = errors.New("majordomo: malformed message")

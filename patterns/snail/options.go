@@ -75,13 +75,6 @@ func (c Clocks) String() string {
 // MarshalText returns the text of String.
 func (c Clocks) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// Defaults of Options.
-const (
-	DefaultMaxDelay = time.Second            // as in the guide
-	DefaultMaxDrift = 200 * time.Microsecond // per second
-	DefaultPause    = 100 * time.Millisecond
-)
-
 // Options configures a Subscriber. Endpoints is required.
 type Options struct {
 	// Endpoints are the endpoints of the publishers: see sockets.Sub.Connect.

@@ -5,9 +5,6 @@ import (
 	"time"
 )
 
-// maxDigits bounds numbers in messages, so that they fit into an int64.
-const maxDigits = 18
-
 // AppendStamp appends the stamp of t: milliseconds since 1970 in decimal. The stamp of
 // an earlier time is 0.
 func AppendStamp(dst []byte, t time.Time) []byte {

@@ -61,9 +61,6 @@ func (s *Server) WaitRegistered(ctx context.Context) error {
 	return nil
 }
 
-// maxConnections bounds the connections to a broker of another implementation.
-const maxConnections = 4096
-
 // majordomoBroker implements broker with a Majordomo client.
 type majordomoBroker struct{ client *majordomo.Client }
 

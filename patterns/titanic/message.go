@@ -6,9 +6,6 @@ import (
 	"hash/crc32"
 )
 
-// MaxFrames is the limit of the frames of a request or a reply.
-const MaxFrames = 1024
-
 // kind is the kind of a stored message. The values are part of the format.
 type kind byte
 

@@ -20,11 +20,6 @@ import (
 // fileName is the store's file in its directory.
 const fileName = "titanic.db"
 
-// lockTimeout is how long bbolt tries to lock the file, every 50 ms. Opening a store locks
-// it more than once, and a process that this one starts meanwhile has the earlier lock,
-// too, until it executes its program.
-const lockTimeout = 250 * time.Millisecond
-
 // openStore opens the store in a directory, and creates both if they do not exist.
 func openStore(o Options, added, removed func(*entry)) (_ *store, err error) {
 	dir := o.Dir

@@ -10,26 +10,6 @@ import (
 	"clustermap/sockets"
 )
 
-// Defaults of Options and ClientOptions.
-const (
-	DefaultConcurrency     = 32
-	DefaultPerService      = 16
-	DefaultAttemptTimeout  = 5 * time.Minute
-	DefaultRetryMin        = 100 * time.Millisecond
-	DefaultRetryMax        = 5 * time.Second
-	DefaultRequestTTL      = 7 * 24 * time.Hour
-	DefaultReplyTTL        = 7 * 24 * time.Hour
-	DefaultMaxRequestBytes = 8 << 20
-	DefaultMaxReplyBytes   = 8 << 20
-	DefaultMaxRequests     = 1_000_000
-	DefaultMaxBytes        = 1 << 30
-	DefaultMaxServices     = 4096
-	DefaultMaxHeldBytes    = 256 << 20
-
-	DefaultPollMin = 20 * time.Millisecond
-	DefaultPollMax = time.Second
-)
-
 // Options configures a Server. Broker and Dir are required.
 type Options struct {
 	// Broker is the endpoint of the Majordomo broker: see majordomo.WorkerOptions.
@@ -119,10 +99,6 @@ type Options struct {
 // invalid fields at once, joined by errors.Join.
 // The packages of this module share the type; its field Package names the one.
 type OptionError = option.Error
-
-// MaxMessageBytes is the limit of MaxRequestBytes and MaxReplyBytes. bbolt can store
-// messages of this size, also on 32-bit systems.
-const MaxMessageBytes = 512 << 20
 
 // withDefaults returns o with its defaults. The error reports all invalid fields.
 func (o Options) withDefaults() (Options, error) {

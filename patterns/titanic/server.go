@@ -31,10 +31,6 @@ const (
 	statusError   = "500"
 )
 
-// diskPause is the time during which no request is stored after the disk was full,
-// because finding that out needs a search of the whole store.
-const diskPause = time.Second
-
 // A Server is a Titanic server: a worker for three services at a Majordomo broker, and a
 // client of all other services. All methods are safe for concurrent use.
 type Server struct {

@@ -59,26 +59,12 @@ type store struct {
 	commits, changes, stored, executed uint64
 }
 
-const (
-	entryBytes = 64      // bytes that count for an entry besides its message
-	batchBytes = 8 << 20 // bytes after which a transaction accepts no more changes
-)
-
 var (
 	formatBucket  = []byte("titanic")
 	formatKey     = []byte("format")
 	formatValue   = []byte("1")
 	messageBucket = []byte("messages")
 	reserveBucket = []byte("reserve")
-)
-
-// The bucket reserveBucket reserves space in the file, about half a MiB. bbolt does not
-// change pages in place, so deleting needs space too. On a full disk this bucket is
-// deleted first. Two values fit on a page, so that the bucket consists of single pages,
-// which are available wherever something was deleted.
-const (
-	reserveValues     = 256
-	reserveValueBytes = 1900
 )
 
 // change is one change of the store.

@@ -58,12 +58,6 @@ type membership struct {
 	order      uint64        // increases from connection to connection
 }
 
-// Bounds of the clients without connections that are remembered.
-const (
-	maxGone  = 4096
-	goneTime = 10 * time.Minute
-)
-
 func (m *members) init(instance string) {
 	m.instance = instance
 	m.byID = map[string]*member{}

@@ -29,14 +29,6 @@ type notifier struct {
 	bytes int                              // of all unsent refusals
 }
 
-const (
-	// maxOwed bounds the bytes kept for one client, maxOwedTotal for all clients.
-	maxOwed      = 4 << 20
-	maxOwedTotal = 64 << 20
-	// notifyPortion is the number of refusals sent to a connection at a time.
-	notifyPortion = 1024
-)
-
 func newNotifier(router *sockets.Router, applied func(context.Context, sender) ([]byte, error), timeout time.Duration) *notifier {
 	t := &notifier{router: router, applied: applied, timeout: timeout, owed: map[*sockets.Peer]*refusalNotice{}}
 	t.ctx, t.cancel = context.WithCancel(context.Background())

@@ -10,15 +10,6 @@ import (
 	"clustermap/internal/lograte"
 )
 
-// A client tries an unreachable server twice a second, and a passive server the active one
-// 20 times. A cause is logged when it first
-// occurs, and then at intervals that double, with the number of failures since.
-const (
-	complaintFirst = 5 * time.Second
-	complaintMost  = 5 * time.Minute
-	maxComplaints  = 64 // servers and causes
-)
-
 // Complaints returns a limiter for the causes of failures.
 func Complaints() *lograte.Limiter {
 	return &lograte.Limiter{First: complaintFirst, Most: complaintMost, Size: maxComplaints}

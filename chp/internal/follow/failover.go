@@ -73,22 +73,6 @@ func (f *Follower) failed(s *Session, err error, next int) {
 	}
 }
 
-// While attempts to connect run, an attempt at the next server begins each time
-// SyncTimeout/shares has passed.
-//
-// When all servers have been tried, further attempts begin after a quarter of
-// SyncTimeout, then a half, then all of it. An attempt can be stuck on a dead
-// connection although the server is reachable. But most likely the server is busy
-// because all of its clients come at once, and each abandoned attempt adds work.
-const (
-	shares     = 16
-	shareAgain = 4 // SyncTimeout/shareAgain before the first further attempt
-	doublings  = 2
-)
-
-// maxAttempts bounds the attempts to connect that run at the same time.
-const maxAttempts = 4
-
 // reach returns a session that has connected, to the server with index first or to a
 // later one if that fails or does not answer soon. It returns nil when every server was
 // tried and all attempts have failed, or when the client is closed. failed is the
@@ -217,12 +201,6 @@ func (f *Follower) successor(index int, active bool, err error) int {
 	return (index + 1) % len(f.opts.Servers)
 }
 
-// Waits between sessions.
-const (
-	backOffFirst = 50 * time.Millisecond
-	backOffMost  = 500 * time.Millisecond
-)
-
 // backOff returns the wait before the next session: none for one round of the
 // servers, then longer and longer. Part of it is random, so that clients that lost a
 // server at the same time do not come back at the same time.
@@ -237,7 +215,3 @@ func (f *Follower) backOff(failures int) time.Duration {
 	}
 	return wait/2 + rand.N(wait/2)
 }
-
-// settled is how long a session must have been ACTIVE for the next failure to count as
-// the first.
-const settled = time.Second

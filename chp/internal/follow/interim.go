@@ -23,17 +23,6 @@ type interim struct {
 	pieces       []store.Piece    // scratch of mergeInto
 }
 
-const (
-	// deletionBytes is the memory of a deletion, without its key.
-	deletionBytes = 64
-
-	// The memory of deletions is bounded by maxDeletedBytes, or by deletionsPerKey bytes
-	// for each key of the snapshot so far if that is more: a large map takes long to join,
-	// and more keys are deleted meanwhile. But tiny keys must not make it larger than a map.
-	maxDeletedBytes = 64 << 20
-	deletionsPerKey = 128
-)
-
 // errDeletions makes a join start again.
 var errDeletions = errors.New("chp: too many keys were deleted while the snapshot arrived")
 
@@ -101,9 +90,6 @@ func (t *interim) deletions() int {
 	defer t.mu.Unlock()
 	return t.deletedBytes
 }
-
-// mergeBatch is the number of records that mergeInto applies at a time.
-const mergeBatch = 256
 
 // mergeInto copies the KVPUBs into the snapshot, except those that it already covers. It
 // does so in batches, because in a large map Apply waits for no cache miss.

@@ -15,12 +15,6 @@ import (
 	"clustermap/sockets"
 )
 
-// requestWindow bounds the unanswered snapshot requests (ICANHAZ). A server of this
-// package answers them in order and finds the records of all waiting requests in one
-// walk through the map. The window is below the server's snapshot.MaxRequests. Other servers get
-// one request at a time.
-const requestWindow = 128
-
 // join brings the replica to the server's state, in a new store. KVPUBs that arrive during
 // the snapshot go into an interim, which keeps the newest of each key. Memory is
 // bounded by the size of the map, however long the snapshot takes. Deleted keys are

@@ -89,9 +89,6 @@ func (f *Follower) tidy() {
 	}
 }
 
-// tidyPortions is the number of portions at a time: some milliseconds.
-const tidyPortions = 32
-
 func (s *Session) countStale() {
 	if s.stream.stale > 0 {
 		s.owner.counts.stale.Add(s.stream.stale)

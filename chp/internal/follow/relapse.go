@@ -18,17 +18,6 @@ import (
 // server. Then the client comes back as soon as it can.
 type relapses struct{ n int }
 
-const (
-	relapseSoon  = 30 * time.Second // a session that ends sooner can be a relapse
-	relapseFirst = 250 * time.Millisecond
-	relapseMost  = 30 * time.Second
-	relapseLarge = 4 // relapses for which the first map counts that is too large
-
-	// relapseBytes is the least number of bytes that arrive at a client that cannot keep
-	// up: fewer fit in the buffers of the operating systems.
-	relapseBytes = 4 << 20
-)
-
 // ended counts the end of a session and returns the wait before the next one. active is
 // how long the session was ACTIVE, 0 if it never was; arrived is the number of bytes of
 // updates that arrived; err is why it ended. The first relapse causes no wait, because the server may have

@@ -2,14 +2,6 @@ package follow
 
 import "time"
 
-// A jump in the sequences of another implementation means that updates are missing, or
-// that the server counts in steps. A new snapshot restores missing updates, but does
-// not help in the other case, so the client must not fetch one for every update.
-const (
-	resyncFirst = time.Second // between the first two snapshots
-	resyncMost  = time.Minute
-)
-
 // resyncLimit limits how often a client fetches a new snapshot of one server because of
 // jumps: at once the first time, then after waits that double. It starts again after
 // twice the longest wait without a jump.

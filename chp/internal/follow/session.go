@@ -76,11 +76,6 @@ const (
 	earSnapshot
 )
 
-// snapshotAhead limits the memory, in bytes, of messages of a snapshot that were received
-// and not yet stored: so they are still in the cache, and the same memory is used again. A
-// server of this package waits meanwhile. One on libzmq would drop messages.
-const snapshotAhead = 1 << 20
-
 // newSession returns a session that has not begun. Others at the same server are under
 // way.
 func (f *Follower) newSession(index, others int) *Session {

@@ -38,11 +38,6 @@ type standby struct {
 	tried int       // servers tried in this round
 }
 
-const (
-	standbyFirst = 50 * time.Millisecond
-	standbyMost  = 250 * time.Millisecond
-)
-
 // reset must be called after the client was ACTIVE.
 func (p *standby) reset() { *p = standby{} }
 

@@ -40,9 +40,6 @@ type uplink struct {
 	known   atomic.Bool   // the collector has subscribed
 }
 
-// closeLinger is how long an uplink that closes tries to send what is queued.
-const closeLinger = time.Second
-
 // errNoSubscription ends a session whose collector does not subscribe.
 var errNoSubscription = errors.New("chp: the collector does not subscribe")
 

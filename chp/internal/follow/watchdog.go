@@ -25,13 +25,6 @@ type expectation struct {
 	others uint32
 }
 
-// patience is the number of limits for which a server that is alive may be silent.
-const patience = 6
-
-// watchTicks is the number of ticks in a limit. Silence is detected at most one tick
-// after the limit.
-const watchTicks = 8
-
 func newWatchdog() *watchdog { return &watchdog{orders: make(chan expectation, 1)} }
 
 // expect replaces the expectation. It is not safe for concurrent use.

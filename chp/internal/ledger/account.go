@@ -255,11 +255,6 @@ func (a *Account) Refuse(n uint64, reason kvmsg.Reason) {
 	a.mark(n, reason)
 }
 
-// stuckBeats is the number of heartbeats without progress after which an update that an
-// older server has neither published nor refused is uncertain, if later ones came back.
-// And after it the replica has all updates that the server said before were published.
-const stuckBeats = 2
-
 // Beat is called at each heartbeat of a server that does not acknowledge.
 func (a *Account) Beat() {
 	if a.stuckAt != a.settled {

@@ -35,9 +35,6 @@ type Clients struct {
 	Forgotten int64
 }
 
-// maxOrigins bounds the clients in Clients: about 10 MB.
-const maxOrigins = 1 << 16
-
 // Progress is the progress of one client.
 type Progress struct {
 	ID         ID
@@ -73,10 +70,6 @@ type Run struct {
 	Seq  int64
 }
 
-// maxRuns bounds the runs of one client; the oldest are forgotten. A client that writes
-// alone has one.
-const maxRuns = 8
-
 // sequence returns the sequence of number n, given what was skipped.
 func (r Run) sequence(n uint64, skips []Skip) int64 {
 	return min(r.Seq, r.Seq-int64(r.Last-n)+int64(skippedBetween(skips, n, r.Last)))
@@ -96,10 +89,6 @@ func (r Run) upTo(sequence int64, skips []Skip) uint64 {
 		n = r.Last - beyond
 	}
 }
-
-// maxSkips bounds the ranges of one client. Beyond it the two oldest are merged into
-// one with SkipSome.
-const maxSkips = 64
 
 // find returns a client's progress, or nil.
 func (o *Clients) find(id ID) *Progress { return o.ByID[id] }
@@ -330,10 +319,6 @@ type Reply struct {
 	Skips     []Skip
 	Runs      []Run // the newest ones, in order; nil if the server does not tell them
 }
-
-// maxOrder is the highest counter that a client accepts from a server. Higher numbers
-// are reserved.
-const maxOrder = 1 << 62
 
 const (
 	skipSize = 8 + 8 + 1

@@ -20,9 +20,6 @@ import (
 //
 // Numbers are big-endian.
 
-// originsPortion is the approximate size of a portion, in bytes.
-const originsPortion = 64 << 10
-
 // Portions returns the clients in wire form. There is at least one portion.
 func (o *Clients) Portions() (all [][]byte) {
 	begin := func() []byte {

@@ -9,20 +9,6 @@ import (
 	"clustermap/chp/internal/state"
 )
 
-const (
-	// checkpointBytes is the least growth of the log, in bytes, that causes a
-	// checkpoint. With a larger map the log grows by the size of the map first. That
-	// bounds both the cost of checkpoints and the log that a restart replays.
-	checkpointBytes = 64 << 20
-
-	// checkpointLook is the interval at which the size of the log is checked.
-	checkpointLook = time.Second
-
-	// checkpointWait is the longest time after which a checkpoint that has failed is tried
-	// again: there may be space on the disk again.
-	checkpointWait = time.Minute
-)
-
 // RunCheckpoints writes a checkpoint whenever the log has grown enough, or is short of space,
 // until the context ends. After a failure it calls failed and tries again, but spends at most a
 // tenth of the time on that: with a small map that is each second, so that the log does not take

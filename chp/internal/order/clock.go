@@ -10,9 +10,6 @@ import (
 	"clustermap/internal/wake"
 )
 
-// ttlTick is the precision of times to live.
-const ttlTick = 10 * time.Millisecond
-
 // Clock is what a server does by itself, at its time.
 type Clock struct {
 	Heartbeat time.Duration   // interval
@@ -106,9 +103,6 @@ func (q *Sequencer) RunClock(ctx context.Context, c Clock) {
 		}
 	}
 }
-
-// standstill is how late RunClock is if this process did not run.
-const standstill = time.Second
 
 // stoodStill begins a grace after this process did not run for a while, for example
 // because it was stopped. Updates that refresh keys are still in flight, or come from

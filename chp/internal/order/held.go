@@ -34,17 +34,6 @@ type heldBatch struct {
 	bytes  int
 }
 
-const (
-	// MaxHeld bounds the held updates, in bytes; beyond it the server accepts no more.
-	MaxHeld = 16 << 20
-	// maxSpare bounds the number of batches that are kept to reuse their slices.
-	maxSpare = 64
-	// heldBytes is the memory of a batch without its updates, and spanBytes that of a
-	// span.
-	heldBytes = 128
-	spanBytes = 16
-)
-
 // empty reports whether no batch is held.
 func (h *held) empty() bool { return h.first == len(h.batches) }
 

@@ -31,11 +31,6 @@ func (l *Local) Init(q *Sequencer, p *Pacer) { l.q, l.pace, l.turn = q, p, make(
 // Waiting reports whether some updates wait until the sequencer accepts them.
 func (l *Local) Waiting() bool { return l.waiting.Load() > 0 }
 
-// LocalPart bounds the part of a batch that is applied under one hold of the
-// sequencer's mutex, in bytes: as much as a client's connection delivers at a time, so
-// that clients and heartbeats do not wait long.
-const LocalPart = 128 << 10
-
 // Apply orders updates that were checked, in parts, as soon as there is room. It does not
 // change them. It returns the last one that was accepted, and the number of those that the
 // map has no room for. After an error a first part may have been accepted.
@@ -147,9 +142,6 @@ func (q *Sequencer) acceptLocal(wire []byte, spans []buf.Span) (w Written, unfit
 	}
 	return q.written(), len(refused), true, nil
 }
-
-// keepOwn is the largest capacity of scratch.own that is kept.
-const keepOwn = 4096
 
 // failure returns the error for an update when the journal has ended with err.
 func (q *Sequencer) failure(err error) error {

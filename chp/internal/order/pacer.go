@@ -22,19 +22,6 @@ type Pacer struct {
 	debt   time.Duration // delay that is still due
 }
 
-const (
-	// PacerLook is after how many bytes the queues are checked, and pacerRest the
-	// shortest time between two checks.
-	PacerLook = 256 << 10
-	pacerRest = 2 * time.Millisecond
-	// PaceFrom is the fill level from which batches are delayed.
-	PaceFrom = 0.5
-	// pacerLeast is the shortest delay worth a timer, and pacerMost the longest between
-	// two checks.
-	pacerLeast = time.Millisecond
-	pacerMost  = 100 * time.Millisecond
-)
-
 // NewPacer returns a pacer that slows down to slowest bytes a second, or never if that is
 // negative; fullest returns how full the fullest queue is, from 0 to 1.
 func NewPacer(slowest int, fullest func() float64) *Pacer {

@@ -332,14 +332,6 @@ func (q *Sequencer) Expire(now time.Time) (more bool, size int) {
 	return more, size
 }
 
-const (
-	// expirePortion is the number of deadlines that are checked under one hold of the
-	// mutex.
-	expirePortion = 2048
-	// keepExpiry is the largest scratch of Expire that is kept.
-	keepExpiry = 64 << 10
-)
-
 // tidy frees memory that the store no longer needs, in portions, and reports whether
 // there is more to do. Updates do part of the compaction; tidy does it when there are
 // no updates.

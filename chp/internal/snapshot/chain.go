@@ -40,14 +40,6 @@ const (
 	atEnd     place = 1<<64 - 1
 )
 
-// A record of at least lendRecord bytes is sent straight from the log instead of
-// being copied to a parcel; while memory is short, one of at least lendShort bytes.
-// The socket would copy smaller ones.
-const (
-	lendRecord = 16 << 10
-	lendShort  = buf.Small
-)
-
 func newChain(n *Server, w wire.Want, pinned *pinnedCut) *chain {
 	return &chain{snapshots: n, want: w, cut: pinned, members: map[*answer]bool{}, parcels: map[place]*parcel{}}
 }

@@ -32,17 +32,6 @@ type joiner struct {
 	moved   time.Time // when a parcel was last written, or the first of several was lent
 }
 
-const (
-	minWindow   = 2 * buf.Small
-	firstWindow = 2 * (32 << 10)
-	maxWindow   = 4 * buf.Large
-
-	// A window doubles when a parcel was written within windowFast, and is halved when
-	// that took windowSlow.
-	windowFast = 100 * time.Millisecond
-	windowSlow = time.Second
-)
-
 // errStalled is the reason for disconnecting a client that does not read its snapshot.
 var errStalled = errors.New("chp: the client does not read its snapshot")
 

@@ -11,9 +11,6 @@ import (
 	"clustermap/sockets"
 )
 
-// MaxRequests is the number of unanswered requests that a client may have.
-const MaxRequests = 256
-
 // Source is the map of which snapshots are sent. Its methods may be called by several
 // goroutines at the same time.
 type Source interface {

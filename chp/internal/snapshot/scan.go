@@ -76,14 +76,3 @@ func (n *Server) scan(ctx context.Context, pinned *pinnedCut, trees map[wire.Wan
 		n.begin(c, trees[c.want]...)
 	}
 }
-
-const (
-	// A subtree with more than one record in denseShare, and more than denseFrom records,
-	// gets no list.
-	denseShare = 16
-	denseFrom  = 1024
-
-	// listAlways is the number of records that are listed even without memory for them:
-	// about as much as the request itself uses.
-	listAlways = 64
-)

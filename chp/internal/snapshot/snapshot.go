@@ -60,16 +60,6 @@ type Server struct {
 	large    budget               // parcels of one larger value
 }
 
-const (
-	// gatherWithin bounds the wait of a request for everything for others to share a cut
-	// with, while the last such cut is being encoded. Without it a thousand clients that
-	// come within a second would each have a cut and an encoding of their own.
-	gatherWithin = 100 * time.Millisecond
-
-	// trimEvery is the interval at which the memory that cuts pin is checked.
-	trimEvery = 250 * time.Millisecond
-)
-
 type answer struct {
 	joiner   *joiner
 	want     wire.Want

@@ -62,9 +62,6 @@ const (
 	version = 1
 	magic   = "CHPSTATE"
 
-	// sectionSize is the size of a section of records in it.
-	sectionSize = 256 << 10
-
 	// kindEnd follows the last section, so that a part of a state is not taken for all
 	// of it.
 	kindEnd Kind = 1<<32 - 1

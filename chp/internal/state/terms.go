@@ -31,10 +31,6 @@ type Reign struct {
 }
 
 const (
-	// MaxReigns bounds the reigns that are remembered, including the newest. Reigns without
-	// an update are not remembered.
-	MaxReigns = 256
-
 	ReignSize = 8 + 8
 
 	// ReignBits is the size of the part after the term. Two servers that do not hear each
@@ -60,20 +56,6 @@ const (
 	firstStint  = 1 << 18
 	stintMap    = firstStint - 1 - stintLow
 	lastStint   = ReignTook - firstStint
-
-	// interimShare bounds the distance of an interim to the reign before, which is random, to
-	// a part of what is left in the term. So there is room for thousands of them.
-	interimShare = 128
-
-	// maxTerm and maxSequence bound what another server may say: terms rise by one, and
-	// sequences count from the time (firstSequence), so higher ones are damaged or forged.
-	// There is as much room above.
-	maxTerm     = 1 << 39
-	maxSequence = 1 << 62
-
-	// MaxStart bounds the sequence at which a server begins because of the time, so that one
-	// whose clock is centuries ahead does not make sequences that the other one refuses.
-	MaxStart = maxSequence - 1<<50
 )
 
 // TermOf returns the term of a reign.

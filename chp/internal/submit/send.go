@@ -53,10 +53,6 @@ func (w *Writer) next() *Server {
 	}
 }
 
-// aloneBytes is the size of the largest batch that push sends itself. With larger ones
-// it is better that two goroutines share the work.
-const aloneBytes = 8 << 10
-
 // push has a new update sent: by run, or by the caller itself if the update comes alone,
 // because run takes longer to wake than the update to send: without it, the median time from
 // Set to another client is 1.25 times as long at 1,000 updates a second. While updates

@@ -37,14 +37,6 @@ func (s *stage) seek(n uint64) (at mark) {
 // mark is a position between two updates of a stage.
 type mark struct{ bytes, messages int }
 
-// stageSize is the size of a stage in bytes, unless one update is larger. A client with
-// a small SendQueue has smaller stages.
-const stageSize = buf.Large
-
-// Lent is the size of updates in bytes from which an Uplink lends them to a socket instead
-// of copying them: a queue must not keep many times the memory that it counts.
-const Lent = stageSize / 4
-
 // clear frees all stages. mu must be held.
 func (w *Writer) clear() {
 	for w.first != nil {

@@ -53,8 +53,6 @@ type uuidMaker struct {
 	in, out [aes.BlockSize]byte // scratch
 }
 
-const codesAhead = 32
-
 // code returns both halves of the UUID of update n.
 func (m *uuidMaker) code(n uint64) (high, low uint64) {
 	if m.stream == nil {

@@ -57,20 +57,6 @@ type earlyUpdate struct {
 // earlyQueue lists the updates of one connection. They are removed at the front only.
 type earlyQueue struct{ first, last *earlyUpdate }
 
-const (
-	// earlyBytes bounds the memory of early updates; each counts as its bytes plus
-	// earlyOverhead. So there are at most 65,536 of them.
-	earlyBytes    = 16 << 20
-	earlyOverhead = 256
-	// earlyAges is the number of time-outs after which an update that a live active
-	// server has not published is removed: it never will be.
-	earlyAges = 2
-	// maxEarlyAge is the greatest age at which an update is still applied. It bounds
-	// the wait for a takeover: a client on libzmq may take ten seconds to change to
-	// the other server.
-	maxEarlyAge = time.Minute
-)
-
 // idOf returns the UUID of a record, and false if it has none.
 func idOf(record []byte) (id updateID, ok bool) {
 	at := 2 + int(record[1]) + 2 + kvmsg.SequenceSize // keys from the wire are short
@@ -237,13 +223,6 @@ type Seen struct {
 	newer, older map[updateID]struct{}
 	began        time.Duration // when newer was started
 }
-
-const (
-	// maxSeen bounds each generation.
-	maxSeen = 1 << 16
-	// seenAges is the lifetime of a generation, in time-outs.
-	seenAges = 10
-)
 
 func (s *Seen) empty() bool { return len(s.newer)+len(s.older) == 0 }
 

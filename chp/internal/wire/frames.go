@@ -86,10 +86,6 @@ func appendThree(dst []byte, r kvmsg.Record) []byte {
 	return append(dst, r[size-kvmsg.FrameSize(len(r.Value())):size]...)
 }
 
-// maxSentUpdates bounds sentUpdates, to about 20 MB. Older updates are forgotten and
-// become uncertain.
-const maxSentUpdates = 1 << 18
-
 // sentUpdates are the updates, in order, that a session has sent in three frames and
 // that have not come back. It finds their UUIDs when they do.
 //

@@ -109,18 +109,6 @@ func (l *threeUplink) SendWire(ctx context.Context, wire []byte, messages int, o
 	return l.pushUplink.SendWire(ctx, out, messages, owner)
 }
 
-const (
-	// mostGrace is how long a client waits for its subscriptions to take effect if the
-	// server answers no PINGs. The connection exists by then, so the subscriptions
-	// need only half a round trip.
-	mostGrace = time.Second
-
-	// leastGrace is how long it waits after the answer. libzmq answers in its I/O
-	// thread; the thread that publishes checks for subscriptions every millisecond or
-	// so, before it sends.
-	leastGrace = 50 * time.Millisecond
-)
-
 // AwaitSubscribed waits until the subscriptions have probably taken effect, at a server of
 // another implementation that may have nothing to publish, and for at most limit. It
 // receives no message: this early one may not be in the snapshot, and without snapshots the

@@ -115,10 +115,6 @@ func (j *Journal) Restored() {}
 // Flush waits until what was appended is flushed.
 func (j *Journal) Flush(ctx context.Context) error { return j.group.Flush(ctx) }
 
-// shortBytes is how much must have been appended since the last checkpoint for another one to make
-// room on a full disk: at least a segment, which is removed then.
-const shortBytes = 16 << 20
-
 // Due reports whether updates of at least so many bytes were appended since the last
 // checkpoint, or the log is short of space and a checkpoint gives some back.
 func (j *Journal) Due(least int64) bool {
@@ -143,9 +139,6 @@ func (j *Journal) Close() error {
 	}
 	return nil
 }
-
-// checkpointEntry is the approximate size of a checkpoint's entries, in bytes.
-const checkpointEntry = 256 << 10
 
 // Save writes a checkpoint, which replaces the entries up to an index.
 func (j *Journal) Save(ctx context.Context, cut func() (*state.Image, journal.Index)) error {

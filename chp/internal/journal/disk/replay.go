@@ -73,9 +73,6 @@ type replayer struct {
 	report  func(updates, bytes uint64)
 }
 
-// reportEvery is the number of entries after which the progress is reported.
-const reportEvery = 64
-
 func (r *replayer) entry(e commit.Entry) error {
 	c, err := parse(&e, r.to, r.spans)
 	if err != nil {

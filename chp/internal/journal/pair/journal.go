@@ -76,9 +76,6 @@ func (j *Journal) Follow(same bool, theirs, newest state.Reign) *Follower {
 	return f
 }
 
-// portion is the number of bytes of the tail that are sent at a time.
-const portion = 1 << 20
-
 // Next puts what a follower is to be sent next into part, which must be empty. If there is
 // nothing, more is closed when there is. If there is neither, the follower needs the map, which
 // Copy begins, or is no longer live and too far behind.
@@ -113,12 +110,6 @@ func (j *Journal) Copy(f *Follower, last int64, held, most int) {
 		j.tail.keepFrom(f.position, most)
 	}
 }
-
-// CaughtUp is the number of updates that a follower may be behind for updates to wait
-// for it from then on. If it has the map and stays further behind for the time-out,
-// updates wait for it all the same: otherwise it would never catch up with clients that
-// write as fast as it can read.
-const CaughtUp = 1 << 14
 
 // Acknowledged records that a follower has everything up to a sequence; last is that of the
 // last update here. More batches may be committed then. begins reports that updates wait for the

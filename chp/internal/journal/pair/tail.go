@@ -37,15 +37,6 @@ type tailBatch struct {
 	before uint64 // tail.total before it was added
 }
 
-const (
-	// tailBytes bounds the updates in the tail, see Journal.Bound.
-	tailBytes = 64 << 20
-	// batchBytes is the memory of a batch without its updates.
-	batchBytes = 128
-	// tailSpare is the number of dropped elements from which a slice is compacted.
-	tailSpare = 1024
-)
-
 // end returns the position after the newest batch.
 func (t *tail) end() uint64 { return t.begin + uint64(len(t.batches)-t.first) }
 

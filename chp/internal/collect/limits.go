@@ -1,0 +1,18 @@
+package collect
+
+import "time"
+
+// Bounds of the clients without connections that are remembered, because one that comes
+// back is still to be told what was refused.
+const (
+	maxGone  = 4096
+	goneTime = 10 * time.Minute
+)
+
+const (
+	// maxOwed bounds the bytes of refusals kept for one client, maxOwedTotal for all clients.
+	maxOwed      = 4 << 20
+	maxOwedTotal = 64 << 20
+	// notifyPortion is the number of refusals sent to a connection at a time.
+	notifyPortion = 1024
+)

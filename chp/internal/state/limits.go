@@ -1,0 +1,23 @@
+package state
+
+// MaxReigns bounds the reigns that are remembered, including the newest. Reigns without
+// an update are not remembered.
+const MaxReigns = 256
+
+// sectionSize is the size of a section of records in it.
+const sectionSize = 256 << 10
+
+// interimShare bounds the distance of an interim to the reign before, which is random, to
+// a part of what is left in the term. So there is room for thousands of them.
+const interimShare = 128
+
+// maxTerm and maxSequence bound what another server may say: terms rise by one, and
+// sequences count from the time (firstSequence), so higher ones are damaged or forged.
+// There is as much room above.
+const maxTerm = 1 << 39
+
+const maxSequence = 1 << 62
+
+// MaxStart bounds the sequence at which a server begins because of the time, so that one
+// whose clock is centuries ahead does not make sequences that the other one refuses.
+const MaxStart = maxSequence - 1<<50
