@@ -44,7 +44,8 @@ type dispatcher struct {
 	mu       sync.Mutex
 	services map[string]*service
 	promised map[string]int // the number of requests being stored, by service
-	held     int            // bytes of the replies that wait for the disk
+	held     int            // bytes of the requests at the broker, and of the replies that wait for the disk
+	short    []*service     // wait until there is room for a request; woken by release
 	closed   bool
 	counts   dispatchCounts
 }
@@ -63,6 +64,8 @@ type service struct {
 	ready   list.List[entry]      // oldest first
 	delayed *btree.BTreeG[*entry] // failed requests, until they are tried again; the first one due first
 	running int
+	bytes   int  // of the requests that are running
+	short   bool // in dispatcher.short
 	lost    bool // an attempt found the service unavailable
 	served  bool // an attempt had an answer
 }
@@ -170,9 +173,9 @@ func (d *dispatcher) serve(s *service) {
 			s.ready.PushBack(&next.queue)
 		}
 		// Replies that are not fetched and deleted have filled the store: no more of
-		// them. Or replies wait for a disk that is slow or full.
-		crowded := d.store.repliesBytes() >= d.options.MaxBytes || d.held >= d.options.MaxHeldBytes/2
-		for available && !crowded && s.running < d.options.PerService && s.ready.Front() != nil {
+		// them.
+		crowded := d.store.repliesBytes() >= d.options.MaxBytes
+		for available && !crowded && s.running < d.options.PerService && s.ready.Front() != nil && d.room(s, s.ready.Front().size) {
 			d.start(s, s.ready.Front())
 		}
 		idle := s.ready.Front() == nil
@@ -204,6 +207,34 @@ func (d *dispatcher) serve(s *service) {
 	}
 }
 
+// room reports whether a service may have another request of size bytes at the broker. If
+// not, release wakes it. Requests of all services have half of MaxHeldBytes, so that there is room
+// for replies. Of that a service may take as much as it leaves for others (a dynamic
+// threshold), so that a few whose workers are slow do not stop them. A single request may
+// exceed the bound. The caller holds d.mu.
+func (d *dispatcher) room(s *service, size int) bool {
+	free := d.options.MaxHeldBytes/2 - d.held
+	if d.held == 0 || s.running == 0 && size <= free || s.bytes+size <= free-size {
+		return true
+	}
+	if !s.short {
+		s.short = true
+		d.short = append(d.short, s)
+	}
+	return false
+}
+
+// release ends the use of held bytes. The caller holds d.mu.
+func (d *dispatcher) release(size int) {
+	d.held -= size
+	for _, s := range d.short {
+		s.short = false
+		wake.Signal(s.wake)
+	}
+	clear(d.short)
+	d.short = d.short[:0]
+}
+
 // probe asks the broker whether a service has a worker.
 func (d *dispatcher) probe(s *service) bool {
 	ctx, cancel := context.WithTimeout(d.ctx, max(d.options.RetryMax, time.Second))
@@ -217,6 +248,9 @@ func (d *dispatcher) start(s *service, e *entry) {
 	e.queue.Remove()
 	ctx, cancel := context.WithCancel(d.ctx)
 	e.state, e.cancel = stateRunning, cancel
+	size := e.size
+	d.held += size
+	s.bytes += size
 	s.running++
 	d.counts.running++
 	d.counts.attempts++
@@ -225,7 +259,7 @@ func (d *dispatcher) start(s *service, e *entry) {
 	}
 	e.attempts++
 	d.running.Go(func() {
-		err := d.attempt(ctx, s, e)
+		err := d.attempt(ctx, s, e, size)
 		cancel()
 		d.ended(s, e, err)
 	})
@@ -252,31 +286,35 @@ func (d *dispatcher) ended(s *service, e *entry, err error) {
 	s.delayed.ReplaceOrInsert(e)
 }
 
-// attempt executes a request and stores the reply.
-func (d *dispatcher) attempt(ctx context.Context, s *service, e *entry) error {
+// attempt executes a request, for which so many bytes are held, and stores the reply.
+func (d *dispatcher) attempt(ctx context.Context, s *service, e *entry, request int) error {
 	k := kindReply
 	reply, err := d.execute(ctx, s, e)
 	if refused, ok := errors.AsType[*RefusedError](err); ok {
 		k, reply, err = kindRefused, refused.frames(), nil
 	}
+	size := bytesOf(reply)
+	d.mu.Lock()
+	s.bytes -= request
+	d.release(request)
+	if err == nil {
+		s.served = true
+		if k == kindRefused {
+			d.counts.refused++
+		}
+		if d.held > 0 && d.held+size > d.options.MaxHeldBytes {
+			err = errHeld
+		} else {
+			d.held += size
+		}
+	}
+	d.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	size := bytesOf(reply)
-	d.mu.Lock()
-	s.served = true
-	if k == kindRefused {
-		d.counts.refused++
-	}
-	if d.held > 0 && d.held+size > d.options.MaxHeldBytes {
-		d.mu.Unlock()
-		return errHeld
-	}
-	d.held += size
-	d.mu.Unlock()
 	defer func() {
 		d.mu.Lock()
-		d.held -= size
+		d.release(size)
 		d.mu.Unlock()
 	}()
 	// The request was executed, and will be once more if the reply is lost. So it is
@@ -326,9 +364,14 @@ func bytesOf(frames [][]byte) (n int) {
 
 // close ends all attempts and waits for the goroutines.
 func (d *dispatcher) close() {
+	d.end()
+	d.running.Wait()
+}
+
+// end ends all attempts.
+func (d *dispatcher) end() {
 	d.mu.Lock()
 	d.closed = true
 	d.mu.Unlock()
 	d.stop()
-	d.running.Wait()
 }

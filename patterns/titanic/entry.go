@@ -14,7 +14,7 @@ type entry struct {
 
 	// Guarded by store.mu.
 	kind kind
-	size int                 // bytes of the stored message and of the entry
+	size int                 // bytes of the stored message and of the entry; of a request they do not change
 	at   time.Duration       // when the request or reply arrived, on the store's clock
 	age  list.Element[entry] // in store.waiting or store.done
 

@@ -18,8 +18,8 @@ var (
 	// ErrCorrupt means that the store is damaged, or has an unknown format.
 	ErrCorrupt = errors.New("titanic: store is corrupt")
 	// ErrFailed means that a write or a flush failed, so the content of the disk is
-	// unknown. The store accepts no changes until it is opened again. A full disk
-	// is not such a failure.
+	// unknown. The store accepts no changes until it is opened again, which copies the
+	// file. A full disk is not such a failure.
 	ErrFailed = errors.New("titanic: store failed")
 )
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,11 +21,15 @@ import (
 // fileName is the store's file in its directory.
 const fileName = "titanic.db"
 
+// failedSuffix follows the name of the file in that of another one, which exists after a flush
+// of the store has failed.
+const failedSuffix = ".failed"
+
 // openStore opens the store in a directory, and creates both if they do not exist.
 func openStore(o Options, added, removed func(*entry)) (_ *store, err error) {
 	dir := o.Dir
 	defer func() {
-		if err != nil {
+		if _, known := errors.AsType[*StoreError](err); err != nil && !known {
 			err = &StoreError{dir, err}
 		}
 	}()
@@ -57,12 +62,30 @@ func openStore(o Options, added, removed func(*entry)) (_ *store, err error) {
 	}
 	// Without the list of free pages in the file, commits write less. Opening rebuilds
 	// the list.
-	s.db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
+	var file *os.File
+	s.db, err = bolt.Open(path, 0o600, &bolt.Options{
+		Timeout: lockTimeout, NoFreelistSync: true, FreelistType: bolt.FreelistMapType,
+		OpenFile: func(name string, flag int, mode os.FileMode) (_ *os.File, err error) {
+			file, err = os.OpenFile(name, flag, mode)
+			return file, err
+		},
+	})
 	if err != nil {
 		return nil, classify(err)
 	}
-	if err := s.unchanged(transaction); err != nil {
+	if err := s.unchanged(path, file, transaction); err != nil {
 		return nil, errors.Join(err, s.db.Close())
+	}
+	if _, err := os.Stat(path + failedSuffix); err == nil {
+		if err := s.renew(path); err != nil {
+			return nil, err
+		}
+		return openStore(o, added, removed)
+	}
+	// A process that was killed may have left what was not flushed. It was read, so it must not
+	// be lost any more.
+	if err := s.db.Sync(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %w", ErrFailed, err), distrust(path), s.db.Close())
 	}
 	// Left by a process that was killed while it created the store.
 	left, _ := filepath.Glob(filepath.Join(dir, fileName+".new*"))
@@ -72,6 +95,55 @@ func openStore(o Options, added, removed func(*entry)) (_ *store, err error) {
 	s.update = s.db.Update
 	s.running.Go(s.commit)
 	return s, nil
+}
+
+// distrust records that a flush of a file has failed. That need not be on the disk: if the
+// machine stops, the system's cache is gone, and with it what was not flushed.
+func distrust(path string) error { return os.WriteFile(path+failedSuffix, nil, 0o600) }
+
+// renew replaces the file of an open store by a copy, and closes it. After a flush has failed,
+// the system's cache can have what the disk has not, and take it for written: no flush of the
+// same file would write it. The copy has what the cache has.
+func (s *store) renew(path string) error {
+	copied, err := copyOf(path)
+	if runtime.GOOS == "windows" { // cannot replace an open file
+		err = errors.Join(err, s.db.Close())
+	} else { // others cannot open it before it is replaced: see unchanged
+		defer s.db.Close()
+	}
+	if err == nil {
+		err = os.Rename(copied, path)
+	}
+	if err != nil {
+		os.Remove(copied)
+		return err
+	}
+	if err := syncDir(filepath.Dir(path)); err != nil {
+		return err
+	}
+	if err := os.Remove(path + failedSuffix); !errors.Is(err, fs.ErrNotExist) { // another process may have copied the copy
+		return err
+	}
+	return nil
+}
+
+// copyOf copies a file to a new one beside it, and flushes that.
+func copyOf(path string) (name string, err error) {
+	from, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer from.Close()
+	f, err := os.CreateTemp(filepath.Dir(path), fileName+".new*") // mode 0600
+	if err != nil {
+		return "", err
+	}
+	// Not by the system, which may let both files share what the disk has.
+	_, err = io.Copy(struct{ io.Writer }{f}, struct{ io.Reader }{from})
+	if err == nil {
+		err = f.Sync()
+	}
+	return f.Name(), errors.Join(err, f.Close())
 }
 
 // create makes the directory and an empty store in it. The file appears completely or not
@@ -208,8 +280,16 @@ func (s *store) load(path string) (transaction int, err error) {
 	return transaction, err
 }
 
-// unchanged returns ErrLocked if another process has written since load.
-func (s *store) unchanged(transaction int) error {
+// unchanged returns ErrLocked if another process has written since load, or replaced the file
+// since it was opened.
+func (s *store) unchanged(path string, opened *os.File, transaction int) error {
+	here, err := opened.Stat()
+	if err != nil {
+		return err
+	}
+	if there, err := os.Stat(path); err != nil || !os.SameFile(here, there) {
+		return ErrLocked
+	}
 	return s.db.View(func(tx *bolt.Tx) error {
 		if tx.ID() != transaction {
 			return ErrLocked

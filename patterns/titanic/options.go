@@ -65,10 +65,12 @@ type Options struct {
 	// twice MaxBytes and the replies in flight. 0 means DefaultMaxBytes.
 	MaxBytes int64
 
-	// MaxHeldBytes bounds the bytes of replies of all services that wait in memory
-	// for the disk. When half of it is used, no more requests are executed. A reply
-	// for which there is no room is dropped, and its request executed again. A
-	// single reply may exceed it. 0 means DefaultMaxHeldBytes.
+	// MaxHeldBytes bounds the bytes in memory of the requests of all services that
+	// are at the broker, and of the replies that wait for the disk. Requests have
+	// half of it, of which each service may take as much as it leaves for others;
+	// the next ones wait on disk. A reply for which there is no room is dropped, and
+	// its request executed again. A single request or reply may exceed it. 0 means
+	// DefaultMaxHeldBytes.
 	MaxHeldBytes int
 
 	// MaxServices bounds the services for which stored requests wait. When it is

@@ -74,6 +74,13 @@ func (s *Server) start(b broker) {
 		s.dispatch.add(e)
 	}
 	s.running.Go(s.expire)
+	s.running.Go(func() {
+		select {
+		case <-s.store.failed: // the replies could not be stored
+			s.dispatch.end()
+		case <-s.ctx.Done():
+		}
+	})
 }
 
 // request implements titanic.request.

@@ -380,8 +380,9 @@ func isFull(err error) bool {
 		(errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG))
 }
 
-// fail records that the store has failed.
+// fail records that the store has failed, also for the next one that opens the file.
 func (s *store) fail(err error) {
+	err = errors.Join(err, distrust(s.db.Path()))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/testenv"
+
 	bolt "go.etcd.io/bbolt"
 )
 
@@ -302,6 +304,78 @@ func TestStoreFailed(t *testing.T) {
 	s = testStore(t, dir, nil)
 	if _, err := s.lookup(id); !errors.Is(err, ErrPending) {
 		t.Error("what was acknowledged before is lost:", err)
+	}
+}
+
+// TestFlushThatFailedIsNotTrusted: after a flush that failed, the next start copies the file,
+// since the system's cache may have what no flush of that file writes any more. Others that
+// start at the same time do not go on with the old file.
+func TestFlushThatFailedIsNotTrusted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := testStore(t, dir, nil)
+	ids := []UUID{mustPut(t, s, "echo", "x")}
+	s.update = func(f func(*bolt.Tx) error) error { return errors.Join(s.db.Update(f), errTest) }
+	if _, err := s.put("echo", frames("x")); !errors.Is(err, ErrFailed) {
+		t.Fatal(err)
+	}
+	s.close()
+	before, err := os.Stat(databaseOf(dir))
+	testenv.Must(t, err)
+	var at sync.WaitGroup
+	var mu sync.Mutex
+	for i := range 8 {
+		at.Go(func() {
+			s, err := openStore(Options{Dir: dir, MaxRequests: 1000, MaxBytes: 64 << 20}, func(*entry) {}, func(*entry) {})
+			if err != nil {
+				if !errors.Is(err, ErrLocked) {
+					t.Error(err)
+				}
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			ids = append(ids, mustPut(t, s, "echo", number(i)))
+			if err := s.close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	at.Wait()
+	after, err := os.Stat(databaseOf(dir))
+	testenv.Must(t, err)
+	if os.SameFile(before, after) {
+		t.Error("the file is the same")
+	}
+	if found, err := os.ReadDir(dir); err != nil || len(found) != 1 || len(ids) < 2 {
+		t.Errorf("%v, %v; %d stored", found, err, len(ids))
+	}
+	s = testStore(t, dir, nil)
+	for _, id := range ids {
+		if _, err := s.lookup(id); !errors.Is(err, ErrPending) {
+			t.Errorf("%v: %v", id, err)
+		}
+	}
+	s.close()
+	if again, err := os.Stat(databaseOf(dir)); err != nil || !os.SameFile(again, after) {
+		t.Error("copied once more:", err)
+	}
+}
+
+// TestFailedStoreExecutesNothing: when the store has failed, no request is executed again and
+// again whose reply cannot be stored.
+func TestFailedStoreExecutesNothing(t *testing.T) {
+	t.Parallel()
+	b := newFakeBroker()
+	s := testServer(t, b, nil)
+	submit(t, s, "late", "x")
+	submit(t, s, "nobody's", "x")
+	s.store.update = func(func(*bolt.Tx) error) error { return errTest }
+	b.serve("late", echo)
+	<-s.Failed()
+	testenv.Within(t, "the dispatcher ends", s.dispatch.running.Wait)
+	if err := s.Close(); !errors.Is(err, ErrFailed) {
+		t.Error(err)
 	}
 }
 
