@@ -2,13 +2,13 @@ package chp
 
 import (
 	"bytes"
-	"fmt"
 	"iter"
 	"slices"
 	"time"
 
 	"clustermap/chp/internal/state"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/text"
 	"clustermap/internal/timer"
 )
 
@@ -77,17 +77,7 @@ const (
 
 // String returns found, absent, outside or unsynced.
 func (p Presence) String() string {
-	switch p {
-	case PresenceFound:
-		return "found"
-	case PresenceAbsent:
-		return "absent"
-	case PresenceOutside:
-		return "outside"
-	case PresenceUnsynced:
-		return "unsynced"
-	}
-	return fmt.Sprintf("Presence(%d)", uint8(p))
+	return text.Of(p, "Presence", "", "found", "absent", "outside", "unsynced")
 }
 
 // MarshalText returns the text of String.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"clustermap/chp/internal/follow"
+	"clustermap/internal/text"
 )
 
 // LinkEvent reports a change of a client's link to its servers. Each event that begins
@@ -18,20 +19,14 @@ type LinkEvent struct {
 	// update.
 	Sequence int64
 
-	Err error // LinkLost: the reason, as for ClientOptions.OnFailure
+	Err error `json:",omitempty"` // LinkLost: the reason, as for ClientOptions.OnFailure
 }
 
 // MarshalJSON implements json.Marshaler: it writes Err as its text.
 func (e LinkEvent) MarshalJSON() ([]byte, error) {
 	type fields LinkEvent // without this method
-	text := ""
-	if e.Err != nil {
-		text = e.Err.Error()
-	}
-	return json.Marshal(struct {
-		fields
-		Err string `json:",omitempty"`
-	}{fields(e), text})
+	e.Err = text.Error(e.Err)
+	return json.Marshal(fields(e))
 }
 
 // LinkKind is the kind of a [LinkEvent]. String returns connected, lost, resynced or failed

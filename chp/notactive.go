@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"clustermap/chp/internal/follow"
+	"clustermap/internal/text"
 )
 
 // NotActiveError reports that a client did not become ACTIVE before a context ended, and
@@ -27,7 +28,7 @@ type ServerFault struct {
 	// ErrUnreachable, ErrDisconnected, ErrSilent, ErrStandby or ErrModel, zmtp.ErrRefused
 	// if the server denies the client's credentials, zmtp.ErrMechanism if the two have
 	// different security mechanisms, or a *CollectorError or *MixedError.
-	Err error
+	Err error `json:",omitempty"`
 
 	// Silent reports that the present attempt has connected and the server has sent
 	// nothing yet. The NotActiveError then wraps ErrSilent.
@@ -46,14 +47,8 @@ func (f ServerFault) Permanent() bool { return !f.untried && follow.Permanent(f.
 // MarshalJSON implements json.Marshaler: it writes Err as its text.
 func (f ServerFault) MarshalJSON() ([]byte, error) {
 	type fields ServerFault // without this method
-	text := ""
-	if f.Err != nil {
-		text = f.Err.Error()
-	}
-	return json.Marshal(struct {
-		fields
-		Err string `json:",omitempty"`
-	}{fields(f), text})
+	f.Err = text.Error(f.Err)
+	return json.Marshal(fields(f))
 }
 
 // Phase is how far a client's attempt to follow a server has come. String returns idle,

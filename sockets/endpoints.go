@@ -1,12 +1,14 @@
 package sockets
 
 import (
-	"clustermap/internal/engine"
 	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
 	"time"
+
+	"clustermap/internal/engine"
+	"clustermap/internal/text"
 )
 
 // EndpointState is the state of an endpoint of a socket; see [EndpointStatus].
@@ -28,7 +30,7 @@ const (
 
 // String returns "bound", "connecting", "waiting" or "connected".
 func (s EndpointState) String() string {
-	return nameOf(s, "EndpointState", "", "bound", "connecting", "waiting", "connected")
+	return text.Of(s, "EndpointState", "", "bound", "connecting", "waiting", "connected")
 }
 
 // MarshalText returns the text of String.
@@ -47,21 +49,15 @@ type EndpointStatus struct {
 	// For an endpoint of Connect:
 
 	Attempts int       // failed attempts to connect since the last success
-	Err      error     // why the last attempt failed, or the last connection ended; nil if connected, or if neither has happened
+	Err      error     `json:",omitempty"` // why the last attempt failed, or the last connection ended; nil if connected, or if neither has happened
 	Next     time.Time // when the next attempt begins, with EndpointWaiting; zero over inproc
 }
 
 // MarshalJSON implements json.Marshaler: it writes Err as its text.
 func (e EndpointStatus) MarshalJSON() ([]byte, error) {
 	type fields EndpointStatus // without this method
-	text := ""
-	if e.Err != nil {
-		text = e.Err.Error()
-	}
-	return json.Marshal(struct {
-		fields
-		Err string `json:",omitempty"`
-	}{fields(e), text})
+	e.Err = text.Error(e.Err)
+	return json.Marshal(fields(e))
 }
 
 // Endpoints returns a snapshot of all endpoints to which the socket is bound or

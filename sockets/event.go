@@ -3,13 +3,13 @@ package sockets
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"syscall"
 	"time"
 
 	"clustermap/internal/engine"
+	"clustermap/internal/text"
 	"clustermap/zmtp"
 )
 
@@ -64,19 +64,11 @@ var eventNames = [...]string{
 
 // String returns the kind in words, such as "handshake failed".
 func (k EventKind) String() string {
-	return nameOf(k, "EventKind", eventNames[:]...)
+	return text.Of(k, "EventKind", eventNames[:]...)
 }
 
 // MarshalText returns the text of String.
 func (k EventKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
-
-// nameOf returns the name of a value of a type of constants.
-func nameOf[K ~uint8](k K, kind string, names ...string) string {
-	if int(k) < len(names) && names[k] != "" {
-		return names[k]
-	}
-	return fmt.Sprintf("%s(%d)", kind, uint8(k))
-}
 
 // Event is an event of a socket or of one of its connections; see
 // [Options.Monitor].
@@ -85,21 +77,15 @@ type Event struct {
 	Endpoint string        // the endpoint: as bound, or as given to Connect
 	Remote   string        // network address of the peer, if known
 	Peer     *Peer         // the peer, from EventHandshakeSucceeded to EventDisconnected
-	Err      error         // the cause of a failure, of EventDisconnected or of EventAbandoned; for EventConnectRetried, the refusal that caused the long wait
+	Err      error         `json:",omitempty"` // the cause of a failure, of EventDisconnected or of EventAbandoned; for EventConnectRetried, the refusal that caused the long wait
 	Retry    time.Duration // for EventConnectRetried, the time until the next attempt
 }
 
 // MarshalJSON implements json.Marshaler: it writes Err as its text.
 func (e Event) MarshalJSON() ([]byte, error) {
 	type fields Event // without this method
-	text := ""
-	if e.Err != nil {
-		text = e.Err.Error()
-	}
-	return json.Marshal(struct {
-		fields
-		Err string `json:",omitempty"`
-	}{fields(e), text})
+	e.Err = text.Error(e.Err)
+	return json.Marshal(fields(e))
 }
 
 // Failure classifies why a handshake failed.
@@ -125,7 +111,7 @@ const (
 
 // String returns "none", "no detail", "protocol" or "auth".
 func (f Failure) String() string {
-	return nameOf(f, "Failure", "none", "no detail", "protocol", "auth")
+	return text.Of(f, "Failure", "none", "no detail", "protocol", "auth")
 }
 
 // MarshalText returns the text of String.

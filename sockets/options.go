@@ -15,6 +15,7 @@ import (
 	"clustermap/internal/engine"
 	"clustermap/internal/option"
 	"clustermap/internal/queue"
+	"clustermap/internal/text"
 	"clustermap/zmtp"
 )
 
@@ -74,7 +75,7 @@ const (
 
 // String returns "drop", "block" or "disconnect".
 func (p Policy) String() string {
-	return nameOf(p, "Policy", "drop", "block", "disconnect")
+	return text.Of(p, "Policy", "drop", "block", "disconnect")
 }
 
 // MarshalText returns the text of String.

@@ -3,7 +3,11 @@
 // goroutines. Package patterns/binarystar runs them on two sockets.
 package election
 
-import "time"
+import (
+	"time"
+
+	"clustermap/internal/text"
+)
 
 // Role is the configured role of a node. It decides ties, and which node becomes active
 // when both start.
@@ -16,13 +20,7 @@ const (
 )
 
 func (r Role) String() string {
-	switch r {
-	case RolePrimary:
-		return "primary"
-	case RoleBackup:
-		return "backup"
-	}
-	return "invalid role"
+	return text.Of(r, "Role", "invalid role", "primary", "backup")
 }
 
 // MarshalText returns the text of String.
@@ -37,35 +35,17 @@ func (r Role) Other() Role { return RolePrimary + RoleBackup - r }
 // Guide's programs.
 type State uint8
 
+// The states, which package binarystar describes.
 const (
-	// StatePrimary and StateBackup are waiting states, one for each Role: the node
-	// has started, and does not know yet whether to become active or passive.
-	StatePrimary State = 1
-	StateBackup  State = 2
-	// StateActive means that the node serves clients.
-	StateActive State = 3
-	// StatePassive means that the node follows the active peer and can take over.
-	StatePassive State = 4
-	// StateYielding means that the node has stopped serving (Handover) and waits for
-	// the peer to take over. To guide programs it announces the waiting state of its
-	// role instead, which also makes them take over.
+	StatePrimary  State = 1
+	StateBackup   State = 2
+	StateActive   State = 3
+	StatePassive  State = 4
 	StateYielding State = 5
 )
 
 func (s State) String() string {
-	switch s {
-	case StatePrimary:
-		return "primary (waiting)"
-	case StateBackup:
-		return "backup (waiting)"
-	case StateActive:
-		return "active"
-	case StatePassive:
-		return "passive"
-	case StateYielding:
-		return "yielding"
-	}
-	return "invalid state"
+	return text.Of(s, "State", "invalid state", "primary (waiting)", "backup (waiting)", "active", "passive", "yielding")
 }
 
 // MarshalText returns the text of String.
@@ -165,43 +145,19 @@ var table = [...][10]rule{
 // Reason is the reason for a node's state.
 type Reason uint8
 
+// The reasons, which package binarystar describes.
 const (
-	// ReasonStarted means that the node has just started.
 	ReasonStarted Reason = iota
-	// ReasonPeerActive means that the peer is active, so this node is passive.
 	ReasonPeerActive
-	// ReasonPeerNewer means that both were active, and the peer continues: it has more
-	// data, or a newer reign.
 	ReasonPeerNewer
-	// ReasonElected means that neither was active, and this node was the better candidate.
 	ReasonElected
-	// ReasonPeerSilent means that the peer was silent for Options.Timeout, and, unless
-	// Options.Voteless, a client has voted.
 	ReasonPeerSilent
-	// ReasonHandedOver means that the application has called Handover.
 	ReasonHandedOver
-	// ReasonPromoted means that the application has called Promote.
 	ReasonPromoted
 )
 
 func (r Reason) String() string {
-	switch r {
-	case ReasonStarted:
-		return "started"
-	case ReasonPeerActive:
-		return "peer is active"
-	case ReasonPeerNewer:
-		return "peer's reign is newer"
-	case ReasonElected:
-		return "better candidate"
-	case ReasonPeerSilent:
-		return "peer is silent"
-	case ReasonHandedOver:
-		return "handed over"
-	case ReasonPromoted:
-		return "promoted"
-	}
-	return "invalid reason"
+	return text.Of(r, "Reason", "started", "peer is active", "peer's reign is newer", "better candidate", "peer is silent", "handed over", "promoted")
 }
 
 // MarshalText returns the text of String.

@@ -42,7 +42,7 @@ const (
 	// ReasonPeerNewer means that both were active, and the peer continues: it has more
 	// data, or a newer reign.
 	ReasonPeerNewer = election.ReasonPeerNewer
-	// ReasonElected means that this node was the better candidate.
+	// ReasonElected means that neither was active, and this node was the better candidate.
 	ReasonElected = election.ReasonElected
 	// ReasonPeerSilent means that the peer was silent for Options.Timeout, and, unless
 	// Options.Voteless, a client has voted.

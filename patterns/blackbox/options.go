@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"clustermap/internal/option"
+	"clustermap/internal/text"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -25,13 +26,7 @@ const (
 )
 
 func (p Policy) String() string {
-	switch p {
-	case PolicyBlock:
-		return "block"
-	case PolicyDrop:
-		return "drop"
-	}
-	return fmt.Sprintf("Policy(%d)", uint8(p))
+	return text.Of(p, "Policy", "block", "drop")
 }
 
 // MarshalText returns the text of String.

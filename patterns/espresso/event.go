@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"clustermap/internal/text"
 	"clustermap/zmtp"
 )
 
@@ -18,13 +19,7 @@ const (
 
 // String returns "frontend" or "backend".
 func (d Direction) String() string {
-	switch d {
-	case DirectionFromFrontend:
-		return "frontend"
-	case DirectionFromBackend:
-		return "backend"
-	}
-	return "neither"
+	return text.Of(d, "Direction", "neither", "frontend", "backend")
 }
 
 // MarshalText returns the text of String.
@@ -43,17 +38,7 @@ const (
 
 // String returns "message", "subscribe", "unsubscribe" or "lost".
 func (o Op) String() string {
-	switch o {
-	case OpMessage:
-		return "message"
-	case OpSubscribe:
-		return "subscribe"
-	case OpUnsubscribe:
-		return "unsubscribe"
-	case OpLost:
-		return "lost"
-	}
-	return "unknown"
+	return text.Of(o, "Op", "unknown", "message", "subscribe", "unsubscribe", "lost")
 }
 
 // MarshalText returns the text of String.

@@ -9,6 +9,7 @@ import (
 
 	"clustermap/internal/closed"
 	"clustermap/internal/option"
+	"clustermap/internal/text"
 	"clustermap/internal/visible"
 )
 
@@ -69,20 +70,14 @@ type Attempt struct {
 	Server string      // endpoint
 	State  ServerState // of the server
 	Sent   bool        // the request was sent to the server
-	Err    error       // why the server refused the request or is not connected, if known
+	Err    error       `json:",omitempty"` // why the server refused the request or is not connected, if known
 }
 
 // MarshalJSON implements json.Marshaler: it writes Err as its text.
 func (a Attempt) MarshalJSON() ([]byte, error) {
 	type fields Attempt // without this method
-	text := ""
-	if a.Err != nil {
-		text = a.Err.Error()
-	}
-	return json.Marshal(struct {
-		fields
-		Err string `json:",omitempty"`
-	}{fields(a), text})
+	a.Err = text.Error(a.Err)
+	return json.Marshal(fields(a))
 }
 
 func (a Attempt) String() string {

@@ -2,8 +2,9 @@ package freelance
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
+
+	"clustermap/internal/text"
 )
 
 // ServerState is a client's view of a server. Only a ServerAlive server gets requests.
@@ -20,15 +21,7 @@ const (
 )
 
 func (s ServerState) String() string {
-	switch s {
-	case ServerConnecting:
-		return "connecting"
-	case ServerAlive:
-		return "alive"
-	case ServerSilent:
-		return "silent"
-	}
-	return fmt.Sprintf("ServerState(%d)", uint8(s))
+	return text.Of(s, "ServerState", "connecting", "alive", "silent")
 }
 
 // MarshalText returns the text of String.
@@ -43,20 +36,14 @@ type ServerStatus struct {
 	Identity string
 	Heard    time.Time // when the last message arrived, or when it connected; zero if not connected
 	Waiting  int       // requests that wait for its reply
-	Err      error     // why there is no connection, if known
+	Err      error     `json:",omitempty"` // why there is no connection, if known
 }
 
 // MarshalJSON implements json.Marshaler: it writes Err as its text.
 func (s ServerStatus) MarshalJSON() ([]byte, error) {
 	type fields ServerStatus // without this method
-	text := ""
-	if s.Err != nil {
-		text = s.Err.Error()
-	}
-	return json.Marshal(struct {
-		fields
-		Err string `json:",omitempty"`
-	}{fields(s), text})
+	s.Err = text.Error(s.Err)
+	return json.Marshal(fields(s))
 }
 
 // ClientStats has the counters of a client.

@@ -2,8 +2,8 @@ package majordomo
 
 import (
 	"errors"
-	"fmt"
 
+	"clustermap/internal/text"
 	"clustermap/zmtp"
 )
 
@@ -18,13 +18,7 @@ const (
 )
 
 func (v Version) String() string {
-	switch v {
-	case Version01:
-		return "0.1"
-	case Version02:
-		return "0.2"
-	}
-	return fmt.Sprintf("Version(%d)", uint8(v))
+	return text.Of(v, "Version", "0.1", "0.2")
 }
 
 // MarshalText returns the text of String.

@@ -105,7 +105,7 @@ func (r *rig) wants(want string, delay time.Duration) Lag {
 	return lag
 }
 
-func text(m sockets.Message) string {
+func shown(m sockets.Message) string {
 	parts := make([]string, len(m))
 	for i, f := range m {
 		parts[i] = string(f)

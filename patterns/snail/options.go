@@ -2,10 +2,10 @@ package snail
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 
 	"clustermap/internal/option"
+	"clustermap/internal/text"
 	"clustermap/sockets"
 )
 
@@ -24,15 +24,7 @@ const (
 )
 
 func (p Policy) String() string {
-	switch p {
-	case PolicyStop:
-		return "stop"
-	case PolicyReport:
-		return "report"
-	case PolicyResubscribe:
-		return "resubscribe"
-	}
-	return fmt.Sprintf("Policy(%d)", uint8(p))
+	return text.Of(p, "Policy", "stop", "report", "resubscribe")
 }
 
 // MarshalText returns the text of String.
@@ -63,13 +55,7 @@ const (
 )
 
 func (c Clocks) String() string {
-	switch c {
-	case ClocksSynchronised:
-		return "synchronised"
-	case ClocksUnsynchronised:
-		return "unsynchronised"
-	}
-	return fmt.Sprintf("Clocks(%d)", uint8(c))
+	return text.Of(c, "Clocks", "synchronised", "unsynchronised")
 }
 
 // MarshalText returns the text of String.

@@ -117,8 +117,8 @@ func TestResubscribeInterrupted(t *testing.T) {
 	got := make(chan error, 1)
 	go func() {
 		m, err := r.sub.Recv(r.ctx)
-		if err == nil && text(m[:1]) != "fresh" {
-			err = errors.New(text(m))
+		if err == nil && shown(m[:1]) != "fresh" {
+			err = errors.New(shown(m))
 		}
 		got <- err
 	}()
@@ -308,7 +308,7 @@ func TestPublisher(t *testing.T) {
 		}
 		var m sockets.Message
 		m = append(m, frames...)
-		sent = append(sent, text(m))
+		sent = append(sent, shown(m))
 		return nil
 	}), PublisherOptions{Sequence: true, Now: now})
 	must(t, p.Send(ctx, []byte("topic"), nil))

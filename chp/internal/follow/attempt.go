@@ -2,8 +2,8 @@ package follow
 
 import (
 	"errors"
-	"fmt"
 
+	"clustermap/internal/text"
 	"clustermap/zmtp"
 )
 
@@ -21,19 +21,7 @@ const (
 
 // String returns idle, connecting, subscribing, snapshot or active.
 func (p Phase) String() string {
-	switch p {
-	case PhaseIdle:
-		return "idle"
-	case PhaseConnecting:
-		return "connecting"
-	case PhaseSubscribing:
-		return "subscribing"
-	case PhaseSnapshot:
-		return "snapshot"
-	case PhaseActive:
-		return "active"
-	}
-	return fmt.Sprintf("Phase(%d)", uint8(p))
+	return text.Of(p, "Phase", "idle", "connecting", "subscribing", "snapshot", "active")
 }
 
 // MarshalText returns the text of String.

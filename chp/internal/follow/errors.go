@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"clustermap/chp/internal/wire"
+	"clustermap/internal/text"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -71,17 +72,7 @@ const (
 
 // String returns connected, lost, resynced or failed over.
 func (k LinkKind) String() string {
-	switch k {
-	case LinkConnected:
-		return "connected"
-	case LinkLost:
-		return "lost"
-	case LinkResynced:
-		return "resynced"
-	case LinkFailedOver:
-		return "failed over"
-	}
-	return fmt.Sprintf("LinkKind(%d)", uint8(k))
+	return text.Of(k, "LinkKind", "", "connected", "lost", "resynced", "failed over")
 }
 
 // MarshalText returns the text of String.

@@ -2,10 +2,10 @@ package follow
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	"clustermap/internal/closed"
+	"clustermap/internal/text"
 )
 
 // State is chp.State.
@@ -20,15 +20,7 @@ const (
 
 // String returns INITIAL, SYNCING or ACTIVE.
 func (s State) String() string {
-	switch s {
-	case StateInitial:
-		return "INITIAL"
-	case StateSyncing:
-		return "SYNCING"
-	case StateActive:
-		return "ACTIVE"
-	}
-	return fmt.Sprintf("State(%d)", uint8(s))
+	return text.Of(s, "State", "INITIAL", "SYNCING", "ACTIVE")
 }
 
 // MarshalText returns the text of String.

@@ -3,10 +3,10 @@ package watch
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"time"
 
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/text"
 )
 
 // Op is chp.Op.
@@ -21,15 +21,7 @@ const (
 
 // String returns set, delete or synced.
 func (o Op) String() string {
-	switch o {
-	case OpSet:
-		return "set"
-	case OpDelete:
-		return "delete"
-	case OpSynced:
-		return "synced"
-	}
-	return fmt.Sprintf("Op(%d)", uint8(o))
+	return text.Of(o, "Op", "", "set", "delete", "synced")
 }
 
 // MarshalText returns the text of String.
@@ -48,19 +40,7 @@ const (
 
 // String returns none (for 0), set, deleted, expired or resync.
 func (c Cause) String() string {
-	switch c {
-	case 0:
-		return "none"
-	case CauseSet:
-		return "set"
-	case CauseDeleted:
-		return "deleted"
-	case CauseExpired:
-		return "expired"
-	case CauseResync:
-		return "resync"
-	}
-	return fmt.Sprintf("Cause(%d)", uint8(c))
+	return text.Of(c, "Cause", "none", "set", "deleted", "expired", "resync")
 }
 
 // MarshalText returns the text of String.
