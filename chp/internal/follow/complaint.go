@@ -15,14 +15,15 @@ func Complaints() *lograte.Limiter {
 	return &lograte.Limiter{First: complaintFirst, Most: complaintMost, Size: maxComplaints}
 }
 
-// complain logs why a session, or an attempt at one, ended, unless the same cause was
-// logged recently.
-func (f *Follower) complain(s *Session, err error, next int) {
-	log, omitted := f.complaints.Due(s.server.Name, Cause(err), time.Now())
+// failed logs why a session, or an attempt at one, ended, unless the same cause was logged
+// recently. joined reports whether the session had a snapshot; the next attempt is at the
+// server next.
+func (l *links) failed(server string, err error, joined bool, next string) {
+	log, omitted := l.causes.Due(server, Cause(err), time.Now())
 	if !log {
 		return
 	}
-	attrs := []any{"server", s.server.Name, "error", err, "next", f.opts.Servers[next].Name}
+	attrs := []any{"server", server, "error", err, "next", next}
 	if omitted > 0 {
 		attrs = append(attrs, slog.Int("repeated", omitted))
 	}
@@ -30,11 +31,11 @@ func (f *Follower) complain(s *Session, err error, next int) {
 	switch {
 	case errors.Is(err, ErrUnreachable): // perhaps it is only starting
 		text = "cannot reach the server"
-	case s.joined.Load():
+	case joined:
 		text = "lost the server"
 	}
-	f.opts.Log.Warn(text, attrs...)
-	f.links.warned = true
+	l.log.Warn(text, attrs...)
+	l.warned = true
 }
 
 // Cause returns the text of the root cause of a failure, without the addresses

@@ -22,6 +22,8 @@ var (
 
 	ErrNotCHP    = errors.New("chp: the server's answer is not CHP")
 	ErrOvertaken = errors.New("chp: the server did not answer, and another one did")
+
+	errNoSubscription = errors.New("chp: the collector does not subscribe")
 )
 
 // CollectorError is chp.CollectorError.

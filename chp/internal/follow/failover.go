@@ -28,10 +28,10 @@ func (f *Follower) run() {
 			if f.ctx.Err() != nil {
 				return
 			}
-			f.unlinked(err)
+			f.links.end(f.ctx, err)
 			if active >= settled {
 				failures = 0
-				f.complaints.Forget(s.server.Name)
+				f.links.causes.Forget(s.server.Name)
 			}
 			if active > 0 {
 				standby.reset()
@@ -58,7 +58,7 @@ func (f *Follower) run() {
 // failed reports why a session, or an attempt to connect, ended. next is the index of
 // the server that is tried next.
 func (f *Follower) failed(s *Session, err error, next int) {
-	f.complain(s, err, next)
+	f.links.failed(s.server.Name, err, s.joined.Load(), f.opts.Servers[next].Name)
 	overtaken := errors.Is(err, ErrOvertaken)
 	if s.host != nil && (s.active.IsZero() && !overtaken || errors.Is(err, ErrSilent)) {
 		s.host.Failed() // the next attempt begins with another address of the name

@@ -21,7 +21,6 @@ import (
 	"clustermap/chp/internal/submit"
 	"clustermap/chp/internal/subtree"
 	"clustermap/chp/internal/wire"
-	"clustermap/internal/lograte"
 	"clustermap/sockets"
 )
 
@@ -76,9 +75,8 @@ type Follower struct {
 	silent     atomic.Bool // the server of the current session has sent nothing yet
 	counts     counts
 
-	resyncs    []resyncLimit // one for each server; owned by the session
-	complaints *lograte.Limiter
-	links      links // owned by run
+	resyncs []resyncLimit // one for each server; owned by the session
+	links   links         // owned by run
 }
 
 // counts are what Stats returns.
@@ -99,7 +97,14 @@ func New(o Options) *Follower {
 	if o.DeletedBytes == 0 {
 		o.DeletedBytes = maxDeletedBytes
 	}
-	f := &Follower{opts: o, ended: make(chan struct{}), id: wire.NewID(), status: newStatus(o.Servers), resyncs: make([]resyncLimit, len(o.Servers)), complaints: Complaints()}
+	names := make([]string, len(o.Servers))
+	for i, s := range o.Servers {
+		names[i] = s.Name
+	}
+	f := &Follower{
+		opts: o, ended: make(chan struct{}), id: wire.NewID(), status: newStatus(names), resyncs: make([]resyncLimit, len(o.Servers)),
+		links: links{log: o.Log, on: o.OnLink, causes: Complaints()},
+	}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	return f
 }

@@ -252,7 +252,7 @@ func attemptsOf(s *status) (all []attempt) {
 // server that was never tried is called so.
 func TestAttemptsKeepTheCause(t *testing.T) {
 	t.Parallel()
-	s := newStatus([]Address{{Name: "a"}, {Name: "b"}})
+	s := newStatus([]string{"a", "b"})
 	s.began(0)
 	s.began(0)
 	s.fail(0, ErrUnreachable, false)
@@ -281,7 +281,7 @@ func TestAttemptsKeepTheCause(t *testing.T) {
 // but not when it says something else.
 func TestAttemptsSayMost(t *testing.T) {
 	t.Parallel()
-	s := newStatus([]Address{{Name: "a"}})
+	s := newStatus([]string{"a"})
 	foreign := fmt.Errorf("%w: %w", ErrUnreachable, zmtp.ErrVersion)
 	for _, step := range []struct{ err, want error }{
 		{ErrDisconnected, ErrDisconnected},

@@ -10,6 +10,7 @@ import (
 	"clustermap/internal/buf"
 	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/mutate"
 	"clustermap/internal/store"
 	"clustermap/internal/timer"
 	"clustermap/sockets"
@@ -92,6 +93,22 @@ func (s *Session) join() error {
 	s.countStale()
 	s.replica = next
 	return s.fits(next.LiveBytes())
+}
+
+// keeps reports whether the client keeps its keys: if the server's map is new and empty
+// and Options.KeepOnEmpty is set, or if the server sends no snapshots.
+func (s *Session) keeps() bool { return s.fresh && s.opts.KeepOnEmpty || mutate.KeepOldKeys }
+
+// keep copies the client's keys into the new state, if keeps reports true. Updates that
+// arrived meanwhile are merged afterwards, so they win.
+func (s *Session) keep(next *store.Map) {
+	if !s.keeps() {
+		return
+	}
+	if kept, dropped := s.opts.Replica.CopyLasting(next); kept+dropped > 0 {
+		s.kept = kept
+		s.opts.Log.Warn("keys kept: the server sent no snapshot, or that of a new and empty map", "server", s.server.Name, "kept", kept, "dropped", dropped)
+	}
 }
 
 // fits returns an error if the map has become larger than this client may have it.

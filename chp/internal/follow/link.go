@@ -1,22 +1,28 @@
 package follow
 
 import (
+	"context"
 	"log/slog"
 	"time"
+
+	"clustermap/internal/lograte"
 )
 
-// links reports link events to the application. Only the client's run goroutine uses
-// it.
+// links logs which server a client follows, and why not, and reports it to the
+// application. Only the client's run goroutine uses it.
 type links struct {
+	log    *slog.Logger
+	on     func(kind LinkKind, server, former string, err error) // or nil
+	causes *lograte.Limiter
+
 	server string // the last one that the client followed, or ""
 	linked bool   // the client still follows it
 	warned bool   // it has logged that it does not
 	lost   time.Time
 }
 
-// linked reports that the client follows a server.
-func (f *Follower) linked(server string) {
-	l := &f.links
+// begin reports that the client follows a server.
+func (l *links) begin(ctx context.Context, server string) {
 	kind, former := LinkConnected, ""
 	switch l.server {
 	case "":
@@ -32,26 +38,27 @@ func (f *Follower) linked(server string) {
 	}
 	switch kind {
 	case LinkConnected:
-		f.opts.Log.Log(f.ctx, level, "following the server", "server", server)
+		l.log.Log(ctx, level, "following the server", "server", server)
 	case LinkResynced:
-		f.opts.Log.Log(f.ctx, level, "following the server again", "server", server, "outage", time.Since(l.lost).Round(time.Millisecond))
+		l.log.Log(ctx, level, "following the server again", "server", server, "outage", time.Since(l.lost).Round(time.Millisecond))
 	case LinkFailedOver:
-		f.opts.Log.Log(f.ctx, level, "following another server", "server", server, "former", l.server, "outage", time.Since(l.lost).Round(time.Millisecond))
+		l.log.Log(ctx, level, "following another server", "server", server, "former", l.server, "outage", time.Since(l.lost).Round(time.Millisecond))
 	}
 	l.server, l.linked, l.warned = server, true, false
-	f.reportLink(kind, server, former, nil)
+	l.report(ctx, kind, server, former, nil)
 }
 
-// unlinked reports that the client no longer follows its server, if it did.
-func (f *Follower) unlinked(err error) {
-	if l := &f.links; l.linked {
+// end reports that the client no longer follows its server, if it did.
+func (l *links) end(ctx context.Context, err error) {
+	if l.linked {
 		l.linked, l.lost = false, time.Now()
-		f.reportLink(LinkLost, l.server, "", err)
+		l.report(ctx, LinkLost, l.server, "", err)
 	}
 }
 
-func (f *Follower) reportLink(kind LinkKind, server, former string, err error) {
-	if f.opts.OnLink != nil && f.ctx.Err() == nil {
-		f.opts.OnLink(kind, server, former, err)
+// report calls the application, unless ctx, which is the client's, has ended.
+func (l *links) report(ctx context.Context, kind LinkKind, server, former string, err error) {
+	if l.on != nil && ctx.Err() == nil {
+		l.on(kind, server, former, err)
 	}
 }

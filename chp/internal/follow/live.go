@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"time"
 
 	"clustermap/chp/internal/submit"
 	"clustermap/internal/buf"
@@ -38,6 +39,21 @@ func (s *Session) apply() error {
 			f.opts.Writer.Beat()
 		}
 	}
+}
+
+// resync ends the session because of a jump: now, by returning the error, or later,
+// when the limit allows it.
+func (s *Session) resync() error {
+	if s.resyncing != nil {
+		return nil
+	}
+	gap := s.stream.missing
+	delay := s.owner.resyncs[s.index].delay(time.Now())
+	if delay == 0 {
+		return gap
+	}
+	s.resyncing = time.AfterFunc(delay, func() { s.fail(gap) })
+	return nil
 }
 
 // take applies those of the received messages that are new.
@@ -106,7 +122,7 @@ func (f *Follower) install(s *Session) {
 		Reply: s.applied.Load(), Sequence: s.stream.sequence(),
 	})
 	f.setState(StateActive, s.server.Name)
-	f.linked(s.server.Name)
+	f.links.begin(f.ctx, s.server.Name)
 }
 
 // uninstall undoes install: updates wait for the next session, and those that were sent

@@ -20,18 +20,3 @@ func (l *resyncLimit) delay(now time.Time) time.Duration {
 	l.next = now.Add(delay + l.wait)
 	return delay
 }
-
-// resync ends the session because of a jump: now, by returning the error, or later,
-// when the limit allows it.
-func (s *Session) resync() error {
-	if s.resyncing != nil {
-		return nil
-	}
-	gap := s.stream.missing
-	delay := s.owner.resyncs[s.index].delay(time.Now())
-	if delay == 0 {
-		return gap
-	}
-	s.resyncing = time.AfterFunc(delay, func() { s.fail(gap) })
-	return nil
-}

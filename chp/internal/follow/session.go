@@ -205,6 +205,20 @@ func (s *Session) open() error {
 	return nil
 }
 
+// standsBy ends the session if a batch of the snapshot connection contains STANDBY, and
+// reports whether it did. The rest of the batch is dropped: an incomplete snapshot is
+// useless, and a complete one stays as it is.
+func (s *Session) standsBy(b *hooks.Batch) bool {
+	for _, span := range b.Spans() {
+		if wire.IsStandby(b.Wire()[span.Start:span.End]) && wire.Ours((*sockets.Peer)(b.Peer())) {
+			s.fail(ErrStandby)
+			b.SetSpans(nil)
+			return true
+		}
+	}
+	return false
+}
+
 // overflows ends the session if the snapshots have more bytes than a map that the client may
 // have, twice, and reports whether they do. What arrives need not make the map larger: a
 // server may send one key for ever, or what is not CHP. It runs in the goroutine that reads

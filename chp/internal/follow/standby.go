@@ -3,25 +3,7 @@ package follow
 import (
 	"math/rand/v2"
 	"time"
-
-	"clustermap/chp/internal/wire"
-	"clustermap/internal/hooks"
-	"clustermap/sockets"
 )
-
-// standsBy ends the session if a batch of the snapshot connection contains STANDBY, and
-// reports whether it did. The rest of the batch is dropped: an incomplete snapshot is
-// useless, and a complete one stays as it is.
-func (s *Session) standsBy(b *hooks.Batch) bool {
-	for _, span := range b.Spans() {
-		if wire.IsStandby(b.Wire()[span.Start:span.End]) && wire.Ours((*sockets.Peer)(b.Peer())) {
-			s.fail(ErrStandby)
-			b.SetSpans(nil)
-			return true
-		}
-	}
-	return false
-}
 
 // standby paces a client whose servers answer that they are not active. One of them
 // will be soon: the passive server of a pair takes over when its peer has been silent

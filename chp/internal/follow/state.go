@@ -38,10 +38,10 @@ type status struct {
 	attempts []attempt // one for each server
 }
 
-func newStatus(servers []Address) *status {
+func newStatus(servers []string) *status {
 	s := &status{changed: make(chan struct{}), attempts: make([]attempt, len(servers))}
-	for i := range servers {
-		s.attempts[i].server = servers[i].Name
+	for i, name := range servers {
+		s.attempts[i].server = name
 	}
 	return s
 }

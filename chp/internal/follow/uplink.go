@@ -2,7 +2,6 @@ package follow
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -39,9 +38,6 @@ type uplink struct {
 	opened  chan struct{} // closed when the collector's connection is established
 	known   atomic.Bool   // the collector has subscribed
 }
-
-// errNoSubscription ends a session whose collector does not subscribe.
-var errNoSubscription = errors.New("chp: the collector does not subscribe")
 
 // Open opens the uplink of a session that is ACTIVE.
 func (s *Session) Open() (submit.Uplink, error) {

@@ -117,6 +117,24 @@ func (r *Replica) Cut() state.Cut {
 	return state.Cut{Cut: c, Deadlines: now.Deadlines}
 }
 
+// CopyLasting copies the keys of the present state that have no time to live to another map,
+// and returns how many have none, and how many have one.
+func (r *Replica) CopyLasting(to *store.Map) (copied, left int) {
+	cut := r.Cut()
+	if cut.Cut == nil {
+		return 0, 0
+	}
+	defer cut.Release()
+	cut.Records(func(u kvmsg.Record) bool {
+		if kvmsg.TTLOf(u.Props()) == 0 {
+			to.Put(u.Key(), u.Seq(), u.UUID(), u.Props(), u.Value())
+			copied++
+		}
+		return true
+	})
+	return copied, cut.Len() - copied
+}
+
 // Watch begins to watch some subtrees, which are valid: the present state, or the first one
 // if there is none yet, and all changes.
 func (r *Replica) Watch(subtrees []string) (*watch.Feed, error) {
