@@ -37,13 +37,25 @@ func Main(m *testing.M, use func(*Program)) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	p := &Program{Name: filepath.Base(folder)}
-	dir, err := os.MkdirTemp("", p.Name+"-test-")
+	dir, err := os.MkdirTemp("", filepath.Base(folder)+"-test-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer os.RemoveAll(dir)
+	p, err := Build(folder, dir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	use(p)
+	return m.Run()
+}
+
+// Build builds the command in a folder, which has the name of that folder, into dir. It may
+// be a command of another module.
+func Build(folder, dir string) (*Program, error) {
+	p := &Program{Name: filepath.Base(folder)}
 	p.path = filepath.Join(dir, p.Name)
 	// Without debug information, which takes half of the time to link.
 	args := []string{"build", "-ldflags=-s -w", "-o", p.path}
@@ -54,13 +66,11 @@ func Main(m *testing.M, use func(*Program)) int {
 		os.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=50"))
 	}
 	build := exec.Command("go", append(args, ".")...)
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintf(os.Stderr, "cannot build %s: %v\n", p.Name, err)
-		return 1
+	build.Dir = folder
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("cannot build %s: %w\n%s", p.Name, err, out)
 	}
-	use(p)
-	return m.Run()
+	return p, nil
 }
 
 // Command returns a command that runs the program with the given arguments. It does not

@@ -8,7 +8,10 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write what the scripts of tests print into their files")
+var update = flag.Bool("update", false, "write what tests print into their files in testdata")
+
+// Update reports whether tests are to write the files that they compare with.
+func Update() bool { return *update }
 
 // Script runs a test that is a file: commands, each a line with what it prints behind it.
 //
