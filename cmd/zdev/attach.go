@@ -80,33 +80,32 @@ func (s *side) security(bound, connected sockets.Security) (sockets.Security, er
 	return connected, nil
 }
 
-// attachable is the part of a socket's interface that attach needs.
-type attachable interface {
-	Bind(ctx context.Context, endpoint string) error
-	Connect(endpoint string) error
-	LastEndpoint() string
+// attach binds and connects the socket of this side.
+func (s *side) attach(ctx context.Context, socket sockets.Socket) error {
+	bind := func(ctx context.Context, endpoint string) (string, error) {
+		err := socket.Bind(ctx, endpoint)
+		return socket.LastEndpoint(), err
+	}
+	return s.attachTo(ctx, bind, socket.Connect)
 }
 
-// attach binds and connects the socket of this side.
-func (s *side) attach(ctx context.Context, socket attachable) error {
+// attachTo binds and connects this side. bind returns the actual endpoint.
+func (s *side) attachTo(ctx context.Context, bind func(context.Context, string) (string, error), connect func(string) error) error {
 	all, err := s.parse()
 	if err != nil {
 		return err
 	}
 	for _, e := range all {
+		actual := e.address
 		if e.bind {
-			err = socket.Bind(ctx, e.address)
+			actual, err = bind(ctx, e.address)
 		} else {
-			err = socket.Connect(e.address)
+			err = connect(e.address)
 		}
 		if err != nil {
 			return command.EndpointError("--"+s.flag, e.address, err)
 		}
-		if e.bind {
-			s.actual = append(s.actual, socket.LastEndpoint())
-		} else {
-			s.actual = append(s.actual, e.address)
-		}
+		s.actual = append(s.actual, actual)
 	}
 	return nil
 }

@@ -15,21 +15,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// cacheSide is one side of a last-value cache. It implements attachable.
-type cacheSide struct {
-	bind    func(context.Context, string) (string, error)
-	connect func(string) error
-	last    string
-}
-
-func (s *cacheSide) Bind(ctx context.Context, endpoint string) (err error) {
-	s.last, err = s.bind(ctx, endpoint)
-	return err
-}
-
-func (s *cacheSide) Connect(endpoint string) error { return s.connect(endpoint) }
-func (s *cacheSide) LastEndpoint() string          { return s.last }
-
 func newCache() *cobra.Command {
 	publishers, subscribers := side{}, side{bind: true}
 	curve := command.DeviceKeys{Keys: curve}
@@ -96,10 +81,10 @@ subscribers, subscriptions, and last values sent (replayed). Counts are since th
 			return err
 		}
 		defer func() { err = errors.Join(err, cache.Close()) }()
-		if err := subscribers.attach(ctx, &cacheSide{bind: cache.Bind, connect: cache.Connect}); err != nil {
+		if err := subscribers.attachTo(ctx, cache.Bind, cache.Connect); err != nil {
 			return err
 		}
-		if err := publishers.attach(ctx, &cacheSide{bind: cache.BindPublisher, connect: cache.ConnectPublisher}); err != nil {
+		if err := publishers.attachTo(ctx, cache.BindPublisher, cache.ConnectPublisher); err != nil {
 			return err
 		}
 		command.Ready(cmd, bound, publishers.String()+", "+subscribers.String())

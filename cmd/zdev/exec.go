@@ -43,6 +43,19 @@ func newProgram(line []string, maxReply int) (*program, error) {
 	return &program{path: path, args: line[1:], maxReply: maxReply}, nil
 }
 
+// handler returns what handles requests: the command on a line, or with --echo nothing
+// but a reply that is the request.
+func handler(echo bool, line []string, maxReply command.Bytes) (func(context.Context, [][]byte) ([][]byte, error), error) {
+	if echo {
+		return func(_ context.Context, request [][]byte) ([][]byte, error) { return request, nil }, nil
+	}
+	program, err := newProgram(line, int(maxReply))
+	return func(ctx context.Context, request [][]byte) ([][]byte, error) {
+		reply, err := program.run(ctx, request...)
+		return [][]byte{reply}, err
+	}, err
+}
+
 // programError is the failure of one run.
 type programError struct {
 	Err    error  // an *exec.ExitError, a context's error, errReplyTooLarge, or a system error

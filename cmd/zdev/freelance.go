@@ -80,16 +80,8 @@ not its child processes. On other systems COMMAND continues.`,
 		if o.Security, err = curve.Security(); err != nil {
 			return err
 		}
-		o.Handler = func(_ context.Context, request [][]byte) ([][]byte, error) { return request, nil }
-		if !echo {
-			program, err := newProgram(args, int(maxReply))
-			if err != nil {
-				return err
-			}
-			o.Handler = func(ctx context.Context, request [][]byte) ([][]byte, error) {
-				reply, err := program.run(ctx, request...)
-				return [][]byte{reply}, err
-			}
+		if o.Handler, err = handler(echo, args, maxReply); err != nil {
+			return err
 		}
 		o.Monitor = monitor(ctx, cmd, "bind")
 		server, err := freelance.NewServer(ctx, o)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/base64"
+	"fmt"
 	"strconv"
 	"unicode/utf8"
 
@@ -18,33 +19,14 @@ const eventTime = "15:04:05.000000"
 // size, and the topic or the frames.
 func appendEventText(dst []byte, e *espresso.Event) []byte {
 	dst = e.Time.AppendFormat(dst, eventTime)
-	if e.Op == espresso.OpLost {
-		dst = append(dst, " -        lost        "...)
-		dst = strconv.AppendUint(dst, e.Lost, 10)
-		dst = append(dst, " messages of "...)
-		dst = strconv.AppendUint(dst, e.LostBytes, 10)
-		return append(dst, " bytes: the reader was too slow\n"...)
-	}
-	dst = append(dst, ' ')
-	dst = append(dst, e.From.String()...) // 7 or 8 characters
-	if e.From == espresso.DirectionFromBackend {
-		dst = append(dst, ' ')
-	}
-	dst = append(dst, ' ')
-	if e.Op != espresso.OpMessage {
-		at := len(dst)
-		dst = append(dst, e.Op.String()...)
-		for len(dst) < at+12 {
-			dst = append(dst, ' ')
-		}
+	switch e.Op {
+	case espresso.OpLost:
+		return fmt.Appendf(dst, " -        lost        %d messages of %d bytes: the reader was too slow\n", e.Lost, e.LostBytes)
+	case espresso.OpSubscribe, espresso.OpUnsubscribe:
+		dst = fmt.Appendf(dst, " %-8v %-12v", e.From, e.Op)
 		return append(command.AppendPlain(dst, e.Topic(), true), '\n')
 	}
-	at := len(dst)
-	dst = strconv.AppendInt(dst, int64(e.Size()), 10)
-	dst = append(dst, " B"...)
-	for len(dst) < at+11 {
-		dst = append(dst, ' ')
-	}
+	dst = fmt.Appendf(dst, " %-8v %-11s", e.From, strconv.Itoa(e.Size())+" B")
 	for i, f := range e.Frames {
 		dst = append(dst, ' ')
 		if i < e.Envelope {

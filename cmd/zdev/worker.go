@@ -126,21 +126,16 @@ reached, the worker tries to connect, and reports that on standard error.`,
 		if o.Socket.Security, err = at.keys.Security(); err != nil {
 			return err
 		}
-		handler := func(_ context.Context, request [][]byte) ([][]byte, error) { return request, nil }
 		if !echo {
 			o.Ahead = 1 // running a command takes longer than sending a request
-			program, err := newProgram(args[1:], int(maxReply))
-			if err != nil {
-				return err
-			}
-			handler = func(ctx context.Context, request [][]byte) ([][]byte, error) {
-				reply, err := program.run(ctx, request...)
-				return [][]byte{reply}, err
-			}
+		}
+		handle, err := handler(echo, args[1:], maxReply)
+		if err != nil {
+			return err
 		}
 		o.Socket.Monitor = at.news(ctx, cmd)
 		o.OnDismiss = at.dismissed(ctx, cmd, args[0])
-		worker, err := majordomo.NewWorker(args[0], handler, o)
+		worker, err := majordomo.NewWorker(args[0], handle, o)
 		if err != nil {
 			return at.brokerError(err)
 		}

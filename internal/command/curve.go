@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -42,12 +43,7 @@ func (c *ClientKeys) Register(flags *pflag.FlagSet) {
 // UseDefaults sets the values of flags that are not on the command line. Both are
 // stronger than the environment.
 func (c *ClientKeys) UseDefaults(key, server string) {
-	if c.key == "" {
-		c.key = key
-	}
-	if c.server == "" {
-		c.server = server
-	}
+	c.key, c.server = cmp.Or(c.key, key), cmp.Or(c.server, server)
 }
 
 // Given reports whether one of the flags is on the command line.
@@ -221,12 +217,7 @@ func (k Keys) server(keyFile, allow string, admins ...zmtp.PublicKey) (s sockets
 }
 
 // flagOr returns the value of a flag or, if that is empty, of an environment variable.
-func flagOr(value, variable string) string {
-	if value == "" {
-		value = os.Getenv(variable)
-	}
-	return value
-}
+func flagOr(value, variable string) string { return cmp.Or(value, os.Getenv(variable)) }
 
 // writeKeyFile writes a new file that only its owner can read. It never replaces a
 // file, because that might be a key.

@@ -133,7 +133,7 @@ func (q *Queue) run() {
 	for {
 		q.mu.Lock()
 		batch, q.entries = q.entries, batch[:0]
-		batch = q.report(batch)
+		batch, waiting := q.report(batch)
 		closed := q.closed
 		q.mu.Unlock()
 		for i, e := range batch {
@@ -149,7 +149,7 @@ func (q *Queue) run() {
 		if closed {
 			return
 		}
-		if !q.waiting() {
+		if !waiting {
 			ticker.Stop() // sleeps until there is a record
 		} else {
 			ticker.Reset(period)
@@ -161,38 +161,22 @@ func (q *Queue) run() {
 	}
 }
 
-// waiting reports whether some omitted records are not reported yet.
-func (q *Queue) waiting() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.pending(false)
-}
-
-// pending reports whether records of some kind were omitted and not reported. With due
-// it considers only kinds that must be reported now. mu must be held.
-func (q *Queue) pending(due bool) bool {
-	for _, k := range q.kinds {
-		if k.omitted > 0 && (!due || q.closed || time.Since(k.begun) >= period) {
-			return true
-		}
-	}
-	return false
-}
-
 // report adds records about omitted ones: for each kind once its period is over, or
-// when the queue is closed. mu must be held.
-func (q *Queue) report(batch []queued) []queued {
+// when the queue is closed. It reports whether some periods are not over yet. mu must be
+// held.
+func (q *Queue) report(batch []queued) (all []queued, waiting bool) {
 	if q.dropped > 0 {
 		r := slog.NewRecord(time.Now(), slog.LevelWarn, "log records dropped: the logger is too slow", 0)
 		r.AddAttrs(slog.Uint64("count", q.dropped))
 		batch = append(batch, queued{q.handler, r})
 		q.dropped = 0
 	}
-	if !q.pending(true) {
-		return batch
-	}
 	for message, k := range q.kinds {
-		if k.omitted == 0 || !q.closed && time.Since(k.begun) < period {
+		if k.omitted == 0 {
+			continue
+		}
+		if !q.closed && time.Since(k.begun) < period {
+			waiting = true
 			continue
 		}
 		if message == "" {
@@ -203,7 +187,7 @@ func (q *Queue) report(batch []queued) []queued {
 		batch = append(batch, queued{k.handler, r})
 		k.omitted, k.handler = 0, nil
 	}
-	return batch
+	return batch, waiting
 }
 
 // Close stops accepting records, and waits up to linger for the logger to take the

@@ -48,9 +48,6 @@ func (c *Checker) Valid(field string, err error) {
 	}
 }
 
-// Add collects an error that another check has made, if it is not nil.
-func (c *Checker) Add(err error) { c.errs = append(c.errs, err) }
-
 // Err returns the errors of all fields, joined by errors.Join, or nil.
 func (c *Checker) Err() error { return errors.Join(c.errs...) }
 

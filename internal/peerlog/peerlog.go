@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -35,24 +36,16 @@ func New(to *slog.Logger) *Log {
 	return &Log{to: to, limit: lograte.Limiter{First: first, Most: most, Size: size}}
 }
 
-// wentAway reports whether a peer closed the connection.
-func wentAway(err error) bool {
-	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE} {
-		if errors.Is(err, end) {
-			return true
-		}
-	}
-	return false
-}
+// wentAway are the errors of a connection that the peer closed, in particular during the
+// handshake. Port scans and health checks do that.
+var wentAway = []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE}
 
-// overLimit reports whether a socket ended a connection because of a limit.
-func overLimit(err error) bool {
-	for _, limit := range []error{sockets.ErrSlowPeer, sockets.ErrStalled, sockets.ErrTooLarge, sockets.ErrTooManySubscriptions, sockets.ErrTooManyConnections} {
-		if errors.Is(err, limit) {
-			return true
-		}
-	}
-	return false
+// overLimit are the errors of a connection that a socket ended because of a limit.
+var overLimit = []error{sockets.ErrSlowPeer, sockets.ErrStalled, sockets.ErrTooLarge, sockets.ErrTooManySubscriptions, sockets.ErrTooManyConnections}
+
+// among reports whether err matches one of all (errors.Is).
+func among(err error, all []error) bool {
+	return slices.ContainsFunc(all, func(one error) bool { return errors.Is(err, one) })
 }
 
 // Connection logs what an operator wants to know about a connection of the socket at port,
@@ -73,14 +66,14 @@ func (l *Log) Connection(e sockets.Event, port string, comings bool) {
 		case errors.As(e.Err, &denied):
 			level, text = slog.LevelWarn, "client denied"
 		case errors.Is(e.Err, context.Canceled): // this side closes the connection
-		case wentAway(e.Err):
+		case among(e.Err, wentAway):
 			level, text = slog.LevelInfo, aborted
 		default:
 			level = slog.LevelWarn
 		}
 	case sockets.EventDisconnected:
 		switch {
-		case overLimit(e.Err):
+		case among(e.Err, overLimit):
 			level, text = slog.LevelWarn, "client disconnected"
 		case comings:
 			level, text = slog.LevelInfo, "client disconnected"
