@@ -3,7 +3,6 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os/exec"
@@ -16,6 +15,7 @@ import (
 
 	"clustermap/chp"
 	"clustermap/internal/loopback"
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 )
 
@@ -35,32 +35,14 @@ type process struct {
 	args     []string // the command and its arguments
 	endpoint string
 	cmd      *exec.Cmd
-	stderr   *output
+	stderr   *testenv.Buffer
 	ended    chan struct{}
-}
-
-// output keeps the output of a process.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }
 
 func (p *process) start() {
 	p.tb.Helper()
 	p.cmd = exec.Command(p.args[0], p.args[1:]...)
-	p.stderr, p.ended = &output{}, make(chan struct{})
+	p.stderr, p.ended = &testenv.Buffer{}, make(chan struct{})
 	p.cmd.Stderr = p.stderr
 	if err := p.cmd.Start(); err != nil {
 		p.tb.Fatal(err)

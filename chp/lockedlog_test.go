@@ -1,32 +1,16 @@
 package chp
 
 import (
-	"bytes"
 	"log/slog"
-	"sync"
 	"testing"
 
 	"clustermap/chp/internal/wire"
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 )
 
 // lockedLog collects the log of a client or server.
-type lockedLog struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lockedLog) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lockedLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
+type lockedLog struct{ testenv.Buffer }
 
 func (l *lockedLog) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 

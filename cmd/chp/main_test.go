@@ -12,6 +12,7 @@ import (
 
 	"clustermap/internal/commandtest"
 	"clustermap/internal/loopback"
+	"clustermap/internal/testenv"
 )
 
 // The environment variables that stand for flags about keys.
@@ -36,7 +37,7 @@ type process struct {
 	stdin  io.WriteCloser
 	stdout *bufio.Reader
 	pipe   io.Closer // under stdout
-	stderr *commandtest.Buffer
+	stderr *testenv.Buffer
 	waited <-chan struct{} // closed when it has ended
 }
 

@@ -4,13 +4,11 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
-	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"clustermap/internal/testenv"
 )
 
 // childVariable makes the test binary a node with the options in its value.
@@ -48,62 +46,25 @@ func child() {
 
 // process is a child process that runs a node.
 type process struct {
+	*testenv.Child
 	t        testing.TB
-	cmd      *exec.Cmd
-	in       io.WriteCloser
-	out      *bufio.Reader
 	endpoint string
-	kill     func()
 }
 
 func startProcess(t testing.TB, o Options) *process {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &process{t: t, cmd: exec.Command(self, "-test.run=^$")}
-	p.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s %d %d %d", childVariable, o.Role, o.Peer, o.Interval, o.Timeout, o.Epoch))
-	p.cmd.Stderr = os.Stderr
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.out = bufio.NewReader(out)
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	p.kill = sync.OnceFunc(func() {
-		_ = p.cmd.Process.Kill()
-		_ = p.cmd.Wait()
-	})
-	t.Cleanup(p.kill)
-	p.endpoint = p.line()
-	return p
-}
-
-func (p *process) line() string {
-	p.t.Helper()
-	s, err := p.out.ReadString('\n')
-	if err != nil {
-		p.t.Fatalf("a node's process: %v", err)
-	}
-	return strings.TrimSpace(s)
+	c := testenv.StartChild(t, childVariable, fmt.Sprintf("%d %s %d %d %d", o.Role, o.Peer, o.Interval, o.Timeout, o.Epoch))
+	return &process{c, t, c.Line()}
 }
 
 // ask returns the node's state and epoch, and whether it accepted the vote.
 func (p *process) ask(what string) (s State, epoch uint64, accept bool) {
 	p.t.Helper()
-	if _, err := fmt.Fprintln(p.in, what); err != nil {
-		p.t.Fatal(err)
-	}
+	_, err := fmt.Fprintln(p.In, what)
+	testenv.Must(p.t, err)
 	var number uint8
-	if _, err := fmt.Sscan(p.line(), &number, &epoch, &accept); err != nil {
-		p.t.Fatal(err)
-	}
+	_, err = fmt.Sscan(p.Line(), &number, &epoch, &accept)
+	testenv.Must(p.t, err)
 	return State(number), epoch, accept
 }
 
@@ -146,14 +107,14 @@ func TestProcesses(t *testing.T) {
 	active := settled()
 	for range 2 {
 		hears[1-active].astray()
-		p[active].kill()
+		p[active].Kill()
 		vote(1 - active)
 		start(active)
 		active = settled()
 	}
 	for range 2 {
 		_, before, _ := p[active].ask("look")
-		resume := suspend(t, p[active].cmd.Process)
+		resume := p[active].Suspend()
 		vote(1 - active)
 		resume()
 		active = settled()

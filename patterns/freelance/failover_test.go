@@ -178,7 +178,7 @@ func TestKilled(t *testing.T) {
 		waiting = append(waiting, c.begin(testContext(t), "1h", fmt.Sprint(i)))
 	}
 	eventually(t, "all are at the first server", func() bool { return c.Servers()[0].Waiting == 100 })
-	first.kill()
+	first.Kill()
 	for _, d := range waiting {
 		r := <-d
 		must(t, r.err)
@@ -205,7 +205,7 @@ func TestStopped(t *testing.T) {
 		Servers: []string{first.endpoint, second.Endpoint()}, Timeout: 5 * time.Second,
 		PingInterval: 100 * time.Millisecond, ServerTTL: hang,
 	}).alive(t)
-	resume := suspend(t, first.cmd.Process)
+	resume := first.Suspend()
 	for range 2 {
 		r, err := c.Do(context.Background(), []byte("0s"))
 		must(t, err)
@@ -310,7 +310,7 @@ func TestOnlyServerReturns(t *testing.T) {
 	c := startClient(t, ClientOptions{Servers: []string{first.endpoint}}).alive(t)
 	done := c.begin(testContext(t), "1h")
 	eventually(t, "the request is sent", func() bool { return c.Servers()[0].Waiting == 1 })
-	first.kill()
+	first.Kill()
 	eventually(t, "the connection has ended", func() bool { return c.Servers()[0].State == ServerConnecting })
 	again := startServer(t, ServerOptions{Bind: first.endpoint})
 	if r := <-done; r.err != nil {
@@ -474,7 +474,7 @@ func TestFullQueue(t *testing.T) {
 		Servers:      []string{first.endpoint, second.Endpoint()},
 		PingInterval: hang, ServerTTL: 2 * hang, MaxQueuedBytes: 1 << 20,
 	}).alive(t)
-	resume := suspend(t, first.cmd.Process)
+	resume := first.Suspend()
 	defer resume()
 	var large []<-chan result
 	for range 3 { // one is written in part, one fills the queue, one waits for room

@@ -1,16 +1,14 @@
 package freelance
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"clustermap/internal/testenv"
 )
 
 // childVariable makes the test binary a server on the endpoint in its value. The first
@@ -39,31 +37,12 @@ func child() {
 
 // process is a child process that runs a server.
 type process struct {
-	cmd      *exec.Cmd
+	*testenv.Child
 	endpoint string
-	kill     func()
 }
 
 func startProcess(t testing.TB, bind string) *process {
 	t.Helper()
-	self, err := os.Executable()
-	must(t, err)
-	p := &process{cmd: exec.Command(self, "-test.run=^$")}
-	p.cmd.Env = append(os.Environ(), childVariable+"="+bind)
-	p.cmd.Stderr = os.Stderr
-	in, err := p.cmd.StdinPipe()
-	must(t, err)
-	out, err := p.cmd.StdoutPipe()
-	must(t, err)
-	must(t, p.cmd.Start())
-	p.kill = sync.OnceFunc(func() {
-		_ = p.cmd.Process.Kill()
-		_ = p.cmd.Wait()
-		in.Close()
-	})
-	t.Cleanup(p.kill)
-	line, err := bufio.NewReader(out).ReadString('\n')
-	must(t, err)
-	p.endpoint = strings.TrimSpace(line)
-	return p
+	c := testenv.StartChild(t, childVariable, bind)
+	return &process{c, c.Line()}
 }

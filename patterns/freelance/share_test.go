@@ -19,7 +19,7 @@ func fullQueue(t *testing.T) *Client {
 		Servers:      []string{first.endpoint, second.endpoint},
 		PingInterval: hang, ServerTTL: 2 * hang, MaxQueuedBytes: 1 << 20,
 	}).alive(t)
-	t.Cleanup(suspend(t, first.cmd.Process))
+	t.Cleanup(first.Suspend())
 	var large []<-chan result
 	for range 3 { // one is written in part, one fills the queue, one waits for room
 		large = append(large, c.begin(testContext(t), "0s", strings.Repeat("x", 8<<20)))

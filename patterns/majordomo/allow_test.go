@@ -1,35 +1,14 @@
 package majordomo
 
 import (
-	"bytes"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
-
-// safeLog is a log that several goroutines write.
-type safeLog struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *safeLog) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *safeLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-func (l *safeLog) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 // refusedWorker starts a raw worker that must be sent DISCONNECT.
 func refusedWorker(t *testing.T, endpoint, service string, v Version, o sockets.Options) {
@@ -49,8 +28,8 @@ func refusedWorker(t *testing.T, endpoint, service string, v Version, o sockets.
 // it is told and logged, and gets no request. When the first one has gone, another may.
 func TestTitanicsServicesHaveOneWorker(t *testing.T) {
 	t.Parallel()
-	var log safeLog
-	b, endpoint := startBroker(t, BrokerOptions{Logger: log.logger()})
+	var log testenv.Buffer
+	b, endpoint := startBroker(t, BrokerOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	first := startWorker(t, "titanic.request", endpoint, echo, WorkerOptions{Concurrency: 3})
 	eventually(t, "all connections of a worker register", func() bool { return workersOf(b, "titanic.request") == 3 })
 	for _, v := range []Version{Version01, Version02} {
@@ -80,9 +59,9 @@ func TestTitanicsServicesHaveOneWorker(t *testing.T) {
 func TestTitanicsServicesNeedTheBrokersKey(t *testing.T) {
 	t.Parallel()
 	keys, other := zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair()
-	var log safeLog
+	var log testenv.Buffer
 	names := new(sockets.Inproc)
-	b, endpoint := startBroker(t, BrokerOptions{Logger: log.logger(), Socket: sockets.Options{
+	b, endpoint := startBroker(t, BrokerOptions{Logger: slog.New(slog.NewTextHandler(&log, nil)), Socket: sockets.Options{
 		Inproc: names, Security: sockets.Security{CurveServer: true, CurveSecretKey: keys.Secret},
 	}})
 	client := func(k zmtp.KeyPair) sockets.Options {

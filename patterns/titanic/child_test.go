@@ -1,14 +1,13 @@
 package titanic
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"sync"
 	"testing"
+
+	"clustermap/internal/testenv"
 )
 
 // childVariable makes the test binary a server with the options in its value.
@@ -49,9 +48,8 @@ func child() bool {
 
 // process is a child process that runs a server.
 type process struct {
+	*testenv.Child
 	ready chan struct{} // closed when it has reported that it is ready, or has ended
-	kill  func()        // kill -9; waits for its end
-	cmd   *exec.Cmd
 }
 
 func startProcess(t testing.TB, c childOptions) *process {
@@ -60,31 +58,10 @@ func startProcess(t testing.TB, c childOptions) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{ready: make(chan struct{}), cmd: exec.Command(os.Args[0])}
-	p.cmd.Env = append(os.Environ(), childVariable+"="+string(text))
-	p.cmd.Stderr = os.Stderr
-	// Its input ends when this process does.
-	if _, err := p.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	read := make(chan struct{})
+	p := &process{testenv.StartChild(t, childVariable, string(text)), make(chan struct{})}
 	go func() {
-		defer close(read)
-		_, _ = bufio.NewReader(out).ReadString('\n')
-		close(p.ready)
+		defer close(p.ready)
+		_, _ = p.Out.ReadString('\n')
 	}()
-	p.kill = sync.OnceFunc(func() {
-		_ = p.cmd.Process.Kill()
-		<-read
-		_ = p.cmd.Wait()
-	})
-	t.Cleanup(p.kill)
 	return p
 }

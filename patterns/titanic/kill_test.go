@@ -149,7 +149,7 @@ func TestKill(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Duration(rand.IntN(30_000)) * time.Microsecond)
-		p.kill()
+		p.Kill()
 		waiting, _ := l.check(t, dir)
 		if waiting > 0 {
 			mid++
