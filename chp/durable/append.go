@@ -1,15 +1,16 @@
 package durable
 
 import (
-	"clustermap/chp/durable/internal/file"
 	"errors"
 	"fmt"
 	"os"
 
-	"clustermap/chp/commit"
-
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/raft/v3/raftpb"
+
+	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
+	"clustermap/chp/durable/internal/format"
 )
 
 // Append writes entries; see [commit.Log]. It does not allocate, except when it begins a
@@ -104,7 +105,7 @@ func (l *Log) saveState() error {
 		return nil
 	}
 	l.vouched = index
-	return l.w.saveState(raftpb.HardState{Term: l.meta.Epoch, Vote: l.meta.token, Commit: index})
+	return l.w.saveState(raftpb.HardState{Term: l.meta.Epoch, Vote: l.meta.Token, Commit: index})
 }
 
 // begun takes the file of a new segment.
@@ -131,7 +132,7 @@ func (l *Log) sync() error {
 		return l.fail(err)
 	}
 	files, last, unnamed := l.unsynced, l.last, l.unnamed
-	flushed := mark{last: last, checkpoint: l.checkpoint.Index, segment: l.w.seq, offset: l.w.end}
+	flushed := format.Mark{Last: last, Checkpoint: l.checkpoint.Index, Segment: l.w.seq, Offset: l.w.end}
 	l.unnamed = false
 	l.mu.Unlock()
 	var err error
@@ -143,10 +144,10 @@ func (l *Log) sync() error {
 	switch {
 	case err != nil:
 	case !unnamed:
-		err = l.end.write(flushed)
+		err = l.end.Write(flushed)
 	default:
 		if err = l.logNames.Flush(l.disk); err == nil {
-			err = l.end.flush(flushed)
+			err = l.end.Flush(flushed)
 		}
 	}
 	l.mu.Lock()

@@ -2,11 +2,11 @@ package durable
 
 import (
 	"bytes"
-	"clustermap/chp/durable/internal/file"
 	"os"
 	"testing"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
 	"clustermap/internal/testenv"
 )
 

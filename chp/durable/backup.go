@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"clustermap/chp/durable/internal/file"
 	"context"
 	"errors"
 	"fmt"
@@ -12,12 +11,14 @@ import (
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
+	"clustermap/chp/durable/internal/format"
 	"clustermap/internal/symlink"
 )
 
 // ErrNotBackup means that a file is not a backup: it does not begin like one. It is
 // wrapped, with the name of the file.
-var ErrNotBackup = errors.New("not a backup")
+var ErrNotBackup = format.ErrNotBackup
 
 // BackupInfo describes the content of a backup.
 type BackupInfo struct {
@@ -51,7 +52,7 @@ type BackupWriter struct {
 	path    string // without symbolic links
 	disk    file.Disk
 	f       *os.File
-	content *archiveWriter
+	content *format.ArchiveWriter
 	info    BackupInfo
 }
 
@@ -87,7 +88,7 @@ func newBackup(path string, disk file.Disk, info BackupInfo) (*BackupWriter, err
 	info.File, info.Time = path, time.Now()
 	return &BackupWriter{
 		path: target, disk: disk, f: f, info: info,
-		content: backupForm.write(f, info.Identity, CheckpointInfo{Index: info.Checkpoint, Epoch: info.Epoch, Sequence: info.Sequence, Time: info.Time}),
+		content: format.Backup.Write(f, info.Identity, format.Info{Index: info.Checkpoint, Epoch: info.Epoch, Sequence: info.Sequence, Time: info.Time}),
 	}, nil
 }
 
@@ -101,7 +102,7 @@ func (b *BackupWriter) append(e commit.Entry) error {
 	if b.f == nil {
 		return commit.ErrClosed
 	}
-	if err := b.content.append(&e); err != nil {
+	if err := b.content.Append(&e); err != nil {
 		return fmt.Errorf("backup: %w", file.Classify(err))
 	}
 	b.info.note(&e)
@@ -115,7 +116,7 @@ func (b *BackupWriter) Commit() error {
 		return commit.ErrClosed
 	}
 	defer b.Abort()
-	err := b.content.finish()
+	err := b.content.Finish()
 	if err == nil {
 		err = b.disk.Data(b.f)
 	}
@@ -196,7 +197,7 @@ func backup(ctx context.Context, dir, path string, disk file.Disk) (BackupInfo, 
 	defer s.close()
 	info := BackupInfo{Identity: s.meta.Identity, Epoch: s.meta.Epoch}
 	if s.checkpoint != nil {
-		info.Checkpoint, info.Last, info.Sequence = s.checkpoint.info.Index, s.checkpoint.info.Index, s.checkpoint.info.Sequence
+		info.Checkpoint, info.Last, info.Sequence = s.checkpoint.Info.Index, s.checkpoint.Info.Index, s.checkpoint.Info.Sequence
 	}
 	b, err := newBackup(path, disk, info)
 	if err != nil {
@@ -222,16 +223,16 @@ func backup(ctx context.Context, dir, path string, disk file.Disk) (BackupInfo, 
 // [*commit.CorruptError], and a file of another kind [ErrNotBackup]; errors of fn are
 // returned unchanged.
 func ReadBackup(path string, fn func(commit.Entry) error) (BackupInfo, error) {
-	a, err := backupForm.open(path)
+	a, err := format.Backup.Open(path)
 	if err != nil {
 		return BackupInfo{}, err
 	}
-	defer a.file.Close()
+	defer a.Close()
 	info := BackupInfo{
-		File: path, Bytes: a.info.Bytes, Time: a.info.Time, Identity: a.identity,
-		Epoch: a.info.Epoch, Checkpoint: a.info.Index, Last: a.info.Index, Sequence: a.info.Sequence,
+		File: path, Bytes: a.Info.Bytes, Time: a.Info.Time, Identity: a.Identity,
+		Epoch: a.Info.Epoch, Checkpoint: a.Info.Index, Last: a.Info.Index, Sequence: a.Info.Sequence,
 	}
-	err = a.read(func(e commit.Entry) error {
+	err = a.Read(func(e commit.Entry) error {
 		if e.Index != info.Last+1 && (e.Index != info.Last || e.Index != info.Checkpoint) {
 			return &commit.CorruptError{File: path, LastGood: info.Last, Reason: fmt.Errorf("entry %d, want %d", e.Index, info.Last+1)}
 		}
@@ -240,10 +241,6 @@ func ReadBackup(path string, fn func(commit.Entry) error) (BackupInfo, error) {
 	})
 	return info, err
 }
-
-// restoreName is the directory in which Restore creates a log before it moves it to its
-// place. A directory that contains it is not a log: the restore was not finished.
-const restoreName = "restore.tmp"
 
 var errUnfinished = errors.New("a restore was interrupted; run it again")
 
@@ -264,12 +261,12 @@ func Restore(ctx context.Context, path, dir string) (BackupInfo, error) {
 
 func restore(ctx context.Context, path, dir string, disk file.Disk) (info BackupInfo, err error) {
 	// Check the file before creating a directory.
-	a, err := backupForm.open(path)
+	a, err := format.Backup.Open(path)
 	if err != nil {
 		return info, err
 	}
-	epoch, index, sequence := a.info.Epoch, a.info.Index, a.info.Sequence
-	if err := a.file.Close(); err != nil {
+	epoch, index, sequence := a.Info.Epoch, a.Info.Index, a.Info.Sequence
+	if err := a.Close(); err != nil {
 		return info, err
 	}
 
@@ -285,7 +282,7 @@ func restore(ctx context.Context, path, dir string, disk file.Disk) (info Backup
 		return info, err
 	}
 	defer lock.Close()
-	work := filepath.Join(dir, restoreName)
+	work := filepath.Join(dir, format.RestoreName)
 	if err := makeRoom(dir, work); err != nil {
 		return info, err
 	}
@@ -371,13 +368,13 @@ func makeRoom(dir, work string) error {
 	var parts []string
 	for _, d := range entries {
 		name := d.Name()
-		_, checkpoint := checkpointIndex(name)
+		_, checkpoint := format.CheckpointIndex(name)
 		switch {
-		case name == metaName:
+		case name == format.MetaName:
 			return hasLog("the directory already has a log")
-		case name == restoreName:
+		case name == format.RestoreName:
 			unfinished = true
-		case name == logName, name == endName, checkpoint:
+		case name == format.LogName, name == format.EndName, checkpoint:
 			parts = append(parts, filepath.Join(dir, name))
 		}
 	}
@@ -409,7 +406,7 @@ func install(from, to string, disk file.Disk) error {
 	}
 	for _, d := range entries {
 		name := d.Name()
-		if _, checkpoint := checkpointIndex(name); checkpoint || name == logName || name == endName {
+		if _, checkpoint := format.CheckpointIndex(name); checkpoint || name == format.LogName || name == format.EndName {
 			if err := os.Rename(filepath.Join(from, name), filepath.Join(to, name)); err != nil {
 				return err
 			}
@@ -418,7 +415,7 @@ func install(from, to string, disk file.Disk) error {
 	if err := disk.FlushDir(to); err != nil {
 		return err
 	}
-	if err := os.Rename(filepath.Join(from, metaName), filepath.Join(to, metaName)); err != nil {
+	if err := os.Rename(filepath.Join(from, format.MetaName), filepath.Join(to, format.MetaName)); err != nil {
 		return err
 	}
 	if err := disk.FlushDir(to); err != nil {

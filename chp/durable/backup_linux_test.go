@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"clustermap/chp/durable/internal/file"
 	"context"
 	"errors"
 	"os"
@@ -9,6 +8,7 @@ import (
 	"testing"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
 	"clustermap/internal/tmpfs"
 )
 

@@ -16,6 +16,7 @@ import (
 
 	"clustermap/chp/commit"
 	"clustermap/chp/durable/internal/file"
+	"clustermap/chp/durable/internal/format"
 	"clustermap/internal/testenv"
 )
 
@@ -163,9 +164,9 @@ func TestBackup(t *testing.T) {
 			}
 			only(t, to, func() []string {
 				if c.checkpoint > 0 {
-					return []string{checkpointName(1), endName, lockName, logName, metaName}
+					return []string{format.CheckpointName(1), format.EndName, format.LockName, format.LogName, format.MetaName}
 				}
-				return []string{endName, lockName, logName, metaName}
+				return []string{format.EndName, format.LockName, format.LogName, format.MetaName}
 			}()...)
 			// The log goes on, and a backup of it holds the same and more.
 			l2, err := Open(to, Options{})
@@ -275,7 +276,7 @@ func TestBackupFlushes(t *testing.T) {
 	if _, err := backup(context.Background(), dir, path, d); err != nil {
 		t.Fatal(err)
 	}
-	all, _ := segments(filepath.Join(dir, logName))
+	all, _ := segments(filepath.Join(dir, format.LogName))
 	if len(flushed) != len(all)+2 || flushed[len(all)-1] != filepath.Base(all[len(all)-1].path) ||
 		!strings.HasPrefix(flushed[len(all)], "b.") || flushed[len(all)+1] != out {
 		t.Error(flushed)
@@ -348,7 +349,7 @@ func TestBackupOfDamage(t *testing.T) {
 	fill(t, l, 100, 1)
 	flush(t, l)
 	closeLog(t, l)
-	all, _ := segments(filepath.Join(dir, logName))
+	all, _ := segments(filepath.Join(dir, format.LogName))
 	b, _ := os.ReadFile(all[1].path)
 	b[20_000] ^= 1
 	if err := os.WriteFile(all[1].path, b, 0o600); err != nil {
@@ -364,7 +365,7 @@ func TestBackupOfDamage(t *testing.T) {
 	}
 	only(t, out)
 
-	os.Remove(filepath.Join(dir, metaName))
+	os.Remove(filepath.Join(dir, format.MetaName))
 	if report, err := Check(dir, nil); err != nil || isCorrupt(report.Defect) == nil {
 		t.Errorf("Check without metadata: %v\n%v", err, report)
 	}
@@ -488,7 +489,7 @@ func TestRestoreRefuses(t *testing.T) {
 	if !equal(fingerprint(t, dir), before) {
 		t.Error("the log has changed")
 	}
-	os.Remove(filepath.Join(dir, metaName))
+	os.Remove(filepath.Join(dir, format.MetaName))
 	before = fingerprint(t, dir)
 	if _, err := Restore(context.Background(), file, dir); !errors.Is(err, os.ErrExist) {
 		t.Error("into a log without metadata:", err)
@@ -507,7 +508,7 @@ func TestRestoreRefuses(t *testing.T) {
 	if _, err := Restore(gone, file, dir); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	only(t, dir, lockName, "other")
+	only(t, dir, format.LockName, "other")
 	if _, err := Restore(context.Background(), file, dir); err != nil {
 		t.Error(err)
 	}

@@ -2,13 +2,13 @@ package durable
 
 import (
 	"bytes"
-	"clustermap/chp/durable/internal/file"
 	"context"
 	"fmt"
 	"os"
 	"testing"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
 )
 
 const (
@@ -168,7 +168,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 		if err := c.Commit(); err != nil {
 			b.Fatal(err)
 		}
-		_, _, err = readCheckpoint(l.CheckpointInfo().File, l.Meta().Identity, func(e commit.Entry) error {
+		err = readCheckpoint(l.CheckpointInfo().File, l.Meta().Identity, func(e commit.Entry) error {
 			if !bytes.Equal(e.Records[:8], records[:8]) {
 				return fmt.Errorf("other records")
 			}

@@ -1,10 +1,10 @@
 package durable
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -118,44 +118,32 @@ func Check(dir string, fn func(commit.Entry) error) (*Report, error) {
 	return r, nil
 }
 
-func (r *Report) check(dir string, fn func(commit.Entry) error) (err error) {
-	if r.Meta, err = readLogMeta(dir); err != nil {
-		return err
-	}
-	// First, because a process that appends makes the log longer than the mark.
-	end, err := readMark(dir, r.Meta.Identity)
-	if err != nil {
-		return err
-	}
-	r.Flushed = end.last
-	indexes, err := checkpoints(dir)
+func (r *Report) check(dir string, fn func(commit.Entry) error) error {
+	s, err := look(dir)
+	defer s.close()
+	r.Meta, r.Flushed = metaOf(&s.meta), s.end.Last
 	if err != nil {
 		return err
 	}
 	// The log is read even if the checkpoint has a defect.
-	var first error
-	if len(indexes) > 0 {
-		path := filepath.Join(dir, checkpointName(indexes[len(indexes)-1]))
-		r.Checkpoint, err = readCheckpointHeader(path, r.Meta.Identity)
-		if err == nil {
-			r.CheckpointEntries, r.CheckpointRecords, err = readCheckpoint(path, r.Meta.Identity, fn)
+	first := s.state()
+	if c := s.checkpoint; c != nil {
+		r.Checkpoint = CheckpointInfo(c.Info)
+		if err := c.State(fn); err != nil {
+			first = err
+		} else {
+			r.Sequence = c.Info.Sequence
 		}
-		if err != nil && !isDefect(err) {
-			return err
-		}
-		if first = err; err == nil {
-			r.Sequence = r.Checkpoint.Sequence
-		}
+		r.CheckpointEntries, r.CheckpointRecords = c.Entries, c.Records
 	}
-	if first == nil {
-		first = end.found(dir, r.Checkpoint.Index)
+	if first != nil && !isDefect(first) {
+		return first
 	}
-	if err := r.checkLog(filepath.Join(dir, logName), end, fn); err != nil {
-		if first == nil || !isDefect(err) {
-			return err
-		}
+	err = r.checkLog(s, fn)
+	if first != nil && (err == nil || isDefect(err)) {
+		return first
 	}
-	return first
+	return err
 }
 
 // isDefect reports whether an error is one of the log, not of reading it.
@@ -164,20 +152,11 @@ func isDefect(err error) bool {
 	return errors.As(err, &corrupt) || errors.Is(err, commit.ErrFormat)
 }
 
-func (r *Report) checkLog(logs string, end mark, fn func(commit.Entry) error) error {
-	all, err := segments(logs)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(all) == 0 {
-		return noSegments(logs, r.Checkpoint.Index)
-	}
-	if err != nil {
+func (r *Report) checkLog(s *source, fn func(commit.Entry) error) error {
+	if err := s.list(); err != nil {
 		return err
 	}
-	all = from(all, r.Checkpoint.Index)
-	w := walk{segments: all, meta: &r.Meta}
-	err = w.run(func(e commit.Entry, _ int64) error {
-		if e.Index <= r.Checkpoint.Index {
-			return nil
-		}
+	err := s.entries(func(e commit.Entry) error {
 		if err := fn(e); err != nil {
 			return err
 		}
@@ -189,18 +168,16 @@ func (r *Report) checkLog(logs string, end mark, fn func(commit.Entry) error) er
 	if err != nil && !isDefect(err) {
 		return err
 	}
-	for i, s := range w.sums {
-		r.Segments = append(r.Segments, SegmentInfo{File: all[i].path, First: s.first, Last: s.last, Entries: s.entries, Bytes: s.bytes, Size: s.size})
+	w := &s.walk
+	for i, sum := range w.sums {
+		r.Segments = append(r.Segments, SegmentInfo{File: w.segments[i].path, First: sum.first, Last: sum.last, Entries: sum.entries, Bytes: sum.bytes, Size: sum.size})
 	}
-	r.Unread = len(all) - len(w.sums)
-	r.First, r.Last, r.Entries, r.Records, r.Committed = all[0].first(), w.last, w.entries, w.records, w.vouched
-	if err != nil {
+	r.Unread = len(w.segments) - len(w.sums)
+	r.First, r.Last, r.Entries, r.Records, r.Committed = w.segments[0].first(), w.last, w.entries, w.records, w.vouched
+	if err = cmp.Or(err, s.late()); err != nil {
 		return err
 	}
-	if r.First > r.Checkpoint.Index+1 {
-		return beginsLate(all[0].path, r.Checkpoint.Index, r.First)
-	}
-	torn, err := w.judge(r.Checkpoint.Index, end)
+	torn, err := s.judge()
 	if torn != nil && torn.Bytes > 0 {
 		r.Torn = torn
 	}

@@ -1,20 +1,18 @@
 package durable
 
 import (
-	"clustermap/chp/durable/internal/file"
 	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
+	"clustermap/chp/durable/internal/format"
 )
-
-const checkpointPrefix = "checkpoint-"
 
 // CheckpointInfo is the content of a checkpoint's header.
 type CheckpointInfo struct {
@@ -26,39 +24,12 @@ type CheckpointInfo struct {
 	Bytes    int64
 }
 
-func checkpointName(index uint64) string { return fmt.Sprintf("%s%016x", checkpointPrefix, index) }
-
-// checkpoints returns the indexes of all checkpoints in a directory, in order.
-func checkpoints(dir string) ([]uint64, error) {
-	all, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, file.CannotRead(err)
-	}
-	var found []uint64 // os.ReadDir sorts
-	for _, d := range all {
-		if index, ok := checkpointIndex(d.Name()); ok {
-			found = append(found, index)
-		}
-	}
-	return found, nil
-}
-
-// checkpointIndex is the reverse of checkpointName.
-func checkpointIndex(name string) (index uint64, ok bool) {
-	text, ok := strings.CutPrefix(name, checkpointPrefix)
-	if !ok || len(text) != 16 {
-		return 0, false
-	}
-	_, err := fmt.Sscanf(text, "%016x", &index)
-	return index, err == nil
-}
-
 // checkpointWriter implements commit.Checkpoint.
 type checkpointWriter struct {
 	log      *Log
 	info     CheckpointInfo // without Bytes until it is complete
 	f        *os.File
-	content  *archiveWriter
+	content  *format.ArchiveWriter
 	finished bool
 }
 
@@ -80,7 +51,7 @@ func (l *Log) Checkpoint(index, sequence uint64) (commit.Checkpoint, error) {
 		return nil, err
 	}
 	info := CheckpointInfo{
-		File: filepath.Join(l.dir, checkpointName(index)), Index: index, Epoch: l.meta.Epoch, Sequence: sequence,
+		File: filepath.Join(l.dir, format.CheckpointName(index)), Index: index, Epoch: l.meta.Epoch, Sequence: sequence,
 		Time: time.Unix(0, time.Now().UnixNano()),
 	}
 	f, err := os.OpenFile(info.File+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -88,7 +59,7 @@ func (l *Log) Checkpoint(index, sequence uint64) (commit.Checkpoint, error) {
 		return nil, fmt.Errorf("log: %w", file.Classify(err))
 	}
 	l.checkpointing = true
-	return &checkpointWriter{log: l, info: info, f: f, content: checkpointForm.write(f, l.meta.Identity, info)}, nil
+	return &checkpointWriter{log: l, info: info, f: f, content: format.Checkpoint.Write(f, l.meta.Identity, format.Info(info))}, nil
 }
 
 func (c *checkpointWriter) Append(e commit.Entry) error {
@@ -96,7 +67,7 @@ func (c *checkpointWriter) Append(e commit.Entry) error {
 		return commit.ErrClosed
 	}
 	e.Index = c.info.Index
-	if err := c.content.append(&e); err != nil {
+	if err := c.content.Append(&e); err != nil {
 		return fmt.Errorf("log: checkpoint: %w", file.Classify(err))
 	}
 	return nil
@@ -109,7 +80,7 @@ func (c *checkpointWriter) Commit() error {
 		return commit.ErrClosed
 	}
 	defer c.Abort()
-	err := c.content.finish()
+	err := c.content.Finish()
 	if err == nil {
 		err = c.log.disk.Data(c.f)
 	}
@@ -159,8 +130,8 @@ func (l *Log) adopt(c *checkpointWriter) error {
 	}
 	old := l.checkpoint
 	l.checkpoint = c.info
-	m := l.end.mark
-	m.checkpoint = c.info.Index
+	m := l.end.Mark
+	m.Checkpoint = c.info.Index
 	if err := l.markEnd(m); err != nil {
 		return err
 	}
@@ -168,33 +139,4 @@ func (l *Log) adopt(c *checkpointWriter) error {
 		os.Remove(old.File) // if it stays, the next Open removes it
 	}
 	return l.cutFront()
-}
-
-func readCheckpointHeader(path string, identity [16]byte) (CheckpointInfo, error) {
-	a, err := openCheckpoint(path, identity)
-	if err != nil {
-		return CheckpointInfo{}, err
-	}
-	return a.info, a.file.Close()
-}
-
-// readCheckpoint calls fn with all entries of a checkpoint and verifies them. It
-// returns errors of fn unchanged; damage is a *commit.CorruptError.
-func readCheckpoint(path string, identity [16]byte, fn func(commit.Entry) error) (entries, records uint64, err error) {
-	a, err := openCheckpoint(path, identity)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer a.file.Close()
-	err = a.state(fn)
-	return a.entries, a.records, err
-}
-
-func openCheckpoint(path string, identity [16]byte) (*archive, error) {
-	a, err := checkpointForm.open(path)
-	if err == nil && a.identity != identity {
-		a.file.Close()
-		return nil, &commit.CorruptError{File: path, Reason: errors.New("of another server's log")}
-	}
-	return a, err
 }

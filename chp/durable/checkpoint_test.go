@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/format"
 )
 
 // TestCheckpointBesideAppends: entries that are appended while a checkpoint is
@@ -137,7 +138,7 @@ func TestCheckpoint(t *testing.T) {
 	if r.Last != 310 || r.Checkpoint != 300 {
 		t.Fatalf("%+v", r)
 	}
-	if found, _ := checkpoints(dir); len(found) != 1 {
+	if found, _ := format.Checkpoints(dir); len(found) != 1 {
 		t.Errorf("%d checkpoints", len(found))
 	}
 }
@@ -166,7 +167,7 @@ func TestCheckpointContent(t *testing.T) {
 	path, identity := l.CheckpointInfo().File, l.Meta().Identity
 	closeLog(t, l)
 	read := func() (n int, err error) {
-		_, _, err = readCheckpoint(path, identity, func(e commit.Entry) error {
+		err = readCheckpoint(path, identity, func(e commit.Entry) error {
 			if e.Index != 5 || e.First != uint64(n)*1000 || !bytes.Equal(e.Records, content(uint64(n), 200*n)) {
 				t.Fatalf("piece %d: %+v", n, e)
 			}

@@ -2,7 +2,6 @@ package durable
 
 import (
 	"bufio"
-	"clustermap/chp/durable/internal/file"
 	"context"
 	"errors"
 	"flag"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
 )
 
 // childVariable makes this test binary run a part of a test in a process of its own.

@@ -2,7 +2,6 @@ package durable
 
 import (
 	"bytes"
-	"clustermap/chp/durable/internal/file"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -13,6 +12,8 @@ import (
 	"testing"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
+	"clustermap/chp/durable/internal/format"
 )
 
 var crashSeeds = flag.Int("crashes", 6, "number of seeds of TestCrash; each makes some 40 crashes")
@@ -33,7 +34,7 @@ func list(dir string) map[string]uint64 {
 	all := map[string]uint64{}
 	found, _ := os.ReadDir(dir)
 	for _, d := range found {
-		if st, err := d.Info(); err == nil && !d.IsDir() && d.Name() != lockName {
+		if st, err := d.Info(); err == nil && !d.IsDir() && d.Name() != format.LockName {
 			all[d.Name()] = inode(st)
 		}
 	}
@@ -76,7 +77,7 @@ func (m *memory) crash(t *testing.T, dir string, r *rand.Rand) string {
 func (m *memory) left(t *testing.T, dir string, kept func() bool, r *rand.Rand) string {
 	t.Helper()
 	to := t.TempDir()
-	for _, sub := range []string{"", logName} {
+	for _, sub := range []string{"", format.LogName} {
 		from := filepath.Join(dir, sub)
 		if err := os.MkdirAll(filepath.Join(to, sub), 0o700); err != nil {
 			t.Fatal(err)

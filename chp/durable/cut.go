@@ -1,13 +1,14 @@
 package durable
 
 import (
-	"clustermap/chp/durable/internal/file"
 	"errors"
 	"fmt"
 	"math"
 	"os"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
+	"clustermap/chp/durable/internal/format"
 )
 
 // cutFront removes the segments whose entries all come before the checkpoint's. It
@@ -60,9 +61,9 @@ func (l *Log) CutBack(index uint64) error {
 
 func (l *Log) cutBack(index uint64) error {
 	err := l.w.flush()
-	if err == nil && index < l.end.mark.last {
+	if err == nil && index < l.end.Mark.Last {
 		// First, because a log may be longer than its mark says, and not shorter.
-		err = l.end.flush(mark{last: index, checkpoint: l.checkpoint.Index})
+		err = l.end.Flush(format.Mark{Last: index, Checkpoint: l.checkpoint.Index})
 	}
 	l.w.close()
 	l.w = nil

@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"clustermap/chp/durable/internal/file"
 	"errors"
 	"os"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 	"testing"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
 	"clustermap/internal/testenv"
 )
 
@@ -118,7 +118,7 @@ func TestFailingCheckpoint(t *testing.T) {
 	dir := t.TempDir()
 	d := file.Real
 	d.Data = func(f *os.File) error {
-		if strings.HasPrefix(filepath.Base(f.Name()), checkpointPrefix) {
+		if strings.HasPrefix(filepath.Base(f.Name()), "checkpoint-") {
 			return syscall.EIO
 		}
 		return file.Real.Data(f)

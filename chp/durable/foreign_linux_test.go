@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"clustermap/chp/durable/internal/file"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -9,6 +8,7 @@ import (
 	"testing"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
 )
 
 // foreign is a piece of a state that has nothing to do with the entries of the

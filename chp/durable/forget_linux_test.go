@@ -2,7 +2,6 @@ package durable
 
 import (
 	"bytes"
-	"clustermap/chp/durable/internal/file"
 	"errors"
 	"os"
 	"path/filepath"
@@ -10,6 +9,8 @@ import (
 	"testing"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
+	"clustermap/chp/durable/internal/format"
 )
 
 // A forgetful is a disk below a system like ext4: if it cannot flush pages of a file, it
@@ -36,7 +37,7 @@ func (d *forgetful) disk() file.Disk {
 		}
 		const page = 4096
 		after := d.content[file]
-		if d.broken && filepath.Base(filepath.Dir(f.Name())) == logName {
+		if d.broken && filepath.Base(filepath.Dir(f.Name())) == format.LogName {
 			d.content[file] = before
 			if d.pages[file] == nil {
 				d.pages[file] = map[int]bool{}

@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"clustermap/chp/durable/internal/file"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -15,16 +14,18 @@ import (
 	"go.uber.org/zap"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
+	"clustermap/chp/durable/internal/format"
 	"clustermap/internal/testenv"
 )
 
-// setFormat changes the format of a file of ours; n is the size of what the checksum at its
+// setVersion changes the format of a file of ours; n is the size of what the checksum at its
 // end covers.
-func setFormat(t *testing.T, path string, format uint32, n int) {
+func setVersion(t *testing.T, path string, version uint32, n int) {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	testenv.Must(t, err)
-	binary.BigEndian.PutUint32(b[8:], format)
+	binary.BigEndian.PutUint32(b[8:], version)
 	binary.BigEndian.PutUint32(b[n:], crc32.Checksum(b[:n], castagnoli))
 	testenv.Must(t, os.WriteFile(path, b, 0o600))
 }
@@ -37,7 +38,7 @@ func TestNewerFormat(t *testing.T) {
 	l, _ := mustOpen(t, dir)
 	fill(t, l, 20, 2)
 	writeCheckpoint(t, l, 10, 3)
-	meta := l.Meta()
+	meta := l.meta
 	closeLog(t, l)
 	open := func(dir string) error {
 		l, _, err := tryOpen(dir, file.Real)
@@ -65,7 +66,7 @@ func TestNewerFormat(t *testing.T) {
 		for name, read := range readers {
 			err := read(path)
 			var newer *commit.FormatError
-			if !errors.Is(err, commit.ErrFormat) || !errors.As(err, &newer) || isCorrupt(err) != nil || newer.Version != 7 || newer.Newest != formatVersion ||
+			if !errors.Is(err, commit.ErrFormat) || !errors.As(err, &newer) || isCorrupt(err) != nil || newer.Version != 7 || newer.Newest != format.Version ||
 				!strings.Contains(err.Error(), text+" was written by a newer version (format 7; this program reads up to 1)") {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -75,15 +76,15 @@ func TestNewerFormat(t *testing.T) {
 		}
 	}
 
-	for name, n := range map[string]int{metaName: metaBytes - 4, checkpointName(10): archiveHeader - 4, endName: markBytes - 4} {
+	for name, n := range map[string]int{format.MetaName: format.MetaBytes - 4, format.CheckpointName(10): format.ArchiveHeader - 4, format.EndName: format.MarkBytes - 4} {
 		work := copyDir(t, dir)
-		setFormat(t, filepath.Join(work, name), 7, n)
+		setVersion(t, filepath.Join(work, name), 7, n)
 		refused(t, work, name, logs)
-		if name == endName {
+		if name == format.EndName {
 			continue // a mark that says nothing
 		}
 		// No version is 0.
-		setFormat(t, filepath.Join(work, name), 0, n)
+		setVersion(t, filepath.Join(work, name), 0, n)
 		for reader, read := range logs {
 			if err := read(work); isCorrupt(err) == nil || errors.Is(err, commit.ErrFormat) {
 				t.Errorf("%s of format 0: %s: %v", name, reader, err)
@@ -93,11 +94,11 @@ func TestNewerFormat(t *testing.T) {
 
 	// A segment.
 	work := copyDir(t, dir)
-	testenv.Must(t, os.Remove(filepath.Join(work, checkpointName(10))))
-	testenv.Must(t, os.RemoveAll(filepath.Join(work, endName)))
-	testenv.Must(t, os.RemoveAll(filepath.Join(work, logName)))
+	testenv.Must(t, os.Remove(filepath.Join(work, format.CheckpointName(10))))
+	testenv.Must(t, os.RemoveAll(filepath.Join(work, format.EndName)))
+	testenv.Must(t, os.RemoveAll(filepath.Join(work, format.LogName)))
 	meta.Format = 7
-	w, err := wal.Create(zap.NewNop(), filepath.Join(work, logName), segmentMetadata(&meta))
+	w, err := wal.Create(zap.NewNop(), filepath.Join(work, format.LogName), segmentMetadata(&meta))
 	testenv.Must(t, err)
 	testenv.Must(t, w.Close())
 	refused(t, work, ".wal", logs)
@@ -106,7 +107,7 @@ func TestNewerFormat(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "backup")
 	_, err = Backup(t.Context(), dir, file)
 	testenv.Must(t, err)
-	setFormat(t, file, 7, archiveHeader-4)
+	setVersion(t, file, 7, format.ArchiveHeader-4)
 	to := filepath.Join(t.TempDir(), "to")
 	refused(t, file, "backup", map[string]func(string) error{
 		"read": func(file string) error {
@@ -135,13 +136,12 @@ func TestChangedFormatIsDamage(t *testing.T) {
 	_, err := Backup(t.Context(), dir, file)
 	testenv.Must(t, err)
 	for name, read := range map[string]func(path string) error{
-		filepath.Join(dir, metaName): func(path string) error {
-			_, err := readMeta(filepath.Dir(path))
+		filepath.Join(dir, format.MetaName): func(path string) error {
+			_, err := format.ReadMeta(filepath.Dir(path))
 			return err
 		},
-		filepath.Join(dir, checkpointName(10)): func(path string) error {
-			_, err := readCheckpointHeader(path, l.meta.Identity)
-			return err
+		filepath.Join(dir, format.CheckpointName(10)): func(path string) error {
+			return readCheckpoint(path, l.meta.Identity, func(commit.Entry) error { return nil })
 		},
 		file: func(path string) error {
 			_, err := ReadBackup(path, func(commit.Entry) error { return nil })

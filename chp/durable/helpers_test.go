@@ -2,7 +2,6 @@ package durable
 
 import (
 	"bytes"
-	"clustermap/chp/durable/internal/file"
 	"encoding/binary"
 	"errors"
 	"flag"
@@ -15,6 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
+	"clustermap/chp/durable/internal/format"
 )
 
 // smallSegment makes tests change segments often.
@@ -176,4 +177,14 @@ func isCorrupt(err error) *commit.CorruptError {
 		return c
 	}
 	return nil
+}
+
+// readCheckpoint calls fn with the entries of a checkpoint.
+func readCheckpoint(path string, identity [16]byte, fn func(commit.Entry) error) error {
+	c, err := format.OpenCheckpoint(path, identity)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.State(fn)
 }

@@ -1,17 +1,18 @@
 package durable
 
 import (
-	"clustermap/chp/durable/internal/file"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
 
-	"clustermap/chp/commit"
-
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/storage/wal"
+
+	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
+	"clustermap/chp/durable/internal/format"
 )
 
 // etcd has one segment size for all logs of a process.
@@ -35,11 +36,12 @@ type Log struct {
 	syncing sync.Mutex   // one flush at a time
 
 	mu         sync.Mutex
-	meta       Meta
+	meta       format.Meta
 	checkpoint CheckpointInfo
 	err        error // the error that made the log fail
 	closed     bool
-	w          *writer    // nil until the log is replayed
+	found      *source    // until the log is replayed
+	w          *writer    // once it is
 	first      uint64     // first readable entry
 	last       uint64     // last entry
 	synced     uint64     // last flushed entry
@@ -48,7 +50,7 @@ type Log struct {
 	unsynced   []*os.File // segments with unflushed data; the last one is the writer's
 	unnamed    bool       // the name of one of them is not flushed
 
-	end markFile // guarded by syncing, once the log is replayed
+	end format.MarkFile // guarded by syncing, once the log is replayed
 
 	checkpointing bool
 	frontCut      bool // Read removes old segments when it ends
@@ -59,11 +61,20 @@ var _ interface {
 	commit.Reserver
 } = (*Log)(nil)
 
+// Meta is the metadata of a log.
+type Meta struct {
+	Format   uint32   // version of the files' format
+	Identity [16]byte // of the log, chosen at random when it is created
+	Epoch    uint64   // highest epoch that was stored
+}
+
+func metaOf(m *format.Meta) Meta { return Meta{m.Format, m.Identity, m.Epoch} }
+
 // Meta returns the metadata.
 func (l *Log) Meta() Meta {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.meta
+	return metaOf(&l.meta)
 }
 
 // CheckpointInfo describes the current checkpoint. If there is none, File is empty.
@@ -126,7 +137,7 @@ func (l *Log) SetEpoch(epoch uint64) error {
 	}
 	m := l.meta
 	m.Epoch = epoch
-	if err := l.disk.ReplaceFile(&l.dirNames, metaName, m.encode()); err != nil {
+	if err := l.disk.ReplaceFile(&l.dirNames, format.MetaName, m.Encode()); err != nil {
 		return fmt.Errorf("log: epoch: %w", file.Classify(err))
 	}
 	l.meta = m
@@ -161,7 +172,7 @@ func (l *Log) ready() error {
 // or removed by its name, owned must be called, too, because the whole directory may have been
 // moved. The caller holds l.mu.
 func (l *Log) owned() error {
-	if path := filepath.Join(l.dir, lockName); !file.IsFile(l.lock.File, path) {
+	if path := filepath.Join(l.dir, format.LockName); !file.IsFile(l.lock.File, path) {
 		return l.fail(fmt.Errorf("%s was removed or replaced while the log was open", path))
 	}
 	return nil
@@ -196,8 +207,8 @@ func (l *Log) Close() error {
 	}
 	if err == nil && l.w != nil {
 		if err = l.saveLastState(); err == nil {
-			m := l.end.mark
-			m.segment, m.offset = l.w.seq, l.w.end
+			m := l.end.Mark
+			m.Segment, m.Offset = l.w.seq, l.w.end
 			err = l.markEnd(m)
 		}
 	}
@@ -206,8 +217,11 @@ func (l *Log) Close() error {
 		l.w.close()
 		l.w = nil
 	}
+	if l.found != nil {
+		l.found.close()
+	}
 	l.closeFiles()
-	l.end.close()
+	l.end.Close()
 	l.dirNames.Close()
 	l.logNames.Close()
 	return errors.Join(err, l.lock.Close())
@@ -233,8 +247,8 @@ func (l *Log) saveLastState() error {
 }
 
 // markEnd flushes a mark. The caller holds l.syncing and l.mu.
-func (l *Log) markEnd(m mark) error {
-	if err := l.end.flush(m); err != nil {
+func (l *Log) markEnd(m format.Mark) error {
+	if err := l.end.Flush(m); err != nil {
 		return l.fail(err)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/format"
 )
 
 // TestRoundTrip appends over several segments, one and several entries at a
@@ -37,7 +38,7 @@ func TestRoundTrip(t *testing.T) {
 	if err := l.Append(entry(201)); !errors.Is(err, commit.ErrClosed) {
 		t.Error("Append after Close:", err)
 	}
-	all, _ := segments(filepath.Join(dir, logName))
+	all, _ := segments(filepath.Join(dir, format.LogName))
 	if len(all) < 4 {
 		t.Fatalf("%d segments", len(all))
 	}
@@ -115,7 +116,7 @@ func TestEpoch(t *testing.T) {
 	}
 	closeLog(t, l)
 
-	path := filepath.Join(dir, metaName)
+	path := filepath.Join(dir, format.MetaName)
 	good, _ := os.ReadFile(path)
 	for i := range good {
 		bad := bytes.Clone(good)
@@ -129,7 +130,7 @@ func TestEpoch(t *testing.T) {
 		}
 	}
 	os.Remove(path)
-	os.Remove(filepath.Join(dir, endName))
+	os.Remove(filepath.Join(dir, format.EndName))
 	if l, err := Open(dir, Options{}); err != nil {
 		t.Fatal("a creation that was interrupted before the metadata:", err)
 	} else {

@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"clustermap/chp/durable/internal/file"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +8,8 @@ import (
 	"testing"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
+	"clustermap/chp/durable/internal/format"
 	"clustermap/internal/testenv"
 )
 
@@ -55,12 +56,12 @@ var noFlush = file.Disk{Data: func(*os.File) error { return nil }, Dir: func(*os
 
 // shorten tries all faults on copies of a log.
 func shorten(t *testing.T, dir string, last, checkpoint uint64) {
-	all, err := segments(filepath.Join(dir, logName))
+	all, err := segments(filepath.Join(dir, format.LogName))
 	if err != nil || checkpoint < 100 && len(all) < 3 {
 		t.Fatal(all, err)
 	}
 	offsets, files := map[uint64]int64{}, map[uint64]string{}
-	m, err := readMeta(dir)
+	m, err := format.ReadMeta(dir)
 	testenv.Must(t, err)
 	w := walk{segments: all, meta: &m}
 	heads := map[string]int64{} // where the first entry of a segment begins
@@ -166,28 +167,28 @@ func shorten(t *testing.T, dir string, last, checkpoint uint64) {
 			return remove(all[n-2].path)(work)
 		})
 	}
-	try("all segments removed", false, remove(filepath.Join(dir, logName)))
-	try("metadata removed", false, remove(filepath.Join(dir, metaName)))
+	try("all segments removed", false, remove(filepath.Join(dir, format.LogName)))
+	try("metadata removed", false, remove(filepath.Join(dir, format.MetaName)))
 	try("all but the mark removed", false, func(work string) error {
-		err := errors.Join(remove(filepath.Join(dir, metaName))(work), remove(filepath.Join(dir, logName))(work))
+		err := errors.Join(remove(filepath.Join(dir, format.MetaName))(work), remove(filepath.Join(dir, format.LogName))(work))
 		if checkpoint > 0 {
-			err = errors.Join(err, remove(filepath.Join(dir, checkpointName(checkpoint)))(work))
+			err = errors.Join(err, remove(filepath.Join(dir, format.CheckpointName(checkpoint)))(work))
 		}
 		return err
 	})
 	if checkpoint > 0 {
-		try("checkpoint removed", false, remove(filepath.Join(dir, checkpointName(checkpoint))))
+		try("checkpoint removed", false, remove(filepath.Join(dir, format.CheckpointName(checkpoint))))
 	}
 	// The mark alone holds no entries.
-	end := filepath.Join(dir, endName)
+	end := filepath.Join(dir, format.EndName)
 	try("mark removed", true, remove(end))
 	try("mark zeroed", true, func(work string) error { return os.Truncate(in(end)(work), 0) })
-	for at := 0; at < markBytes; at += 5 {
+	for at := 0; at < format.MarkBytes; at += 5 {
 		try("mark damaged", true, func(work string) error {
 			b, err := os.ReadFile(in(end)(work))
 			if err == nil {
 				b[at] ^= 4
-				b[markSlot+at] ^= 4
+				b[format.MarkSlot+at] ^= 4
 				err = os.WriteFile(in(end)(work), b, 0o600)
 			}
 			return err
@@ -210,7 +211,7 @@ func TestUnflushedEndIsNotMissing(t *testing.T) {
 	work := copyDir(t, dir)
 	offsets, files := ends(t, work)
 	path, at := files[26], offsets[26]
-	all, err := segments(filepath.Join(work, logName))
+	all, err := segments(filepath.Join(work, format.LogName))
 	testenv.Must(t, err)
 	if files[120] == path {
 		t.Fatal("the entries are in one segment")
@@ -234,13 +235,13 @@ func TestUnflushedEndIsNotMissing(t *testing.T) {
 func TestLogOfOlderProgram(t *testing.T) {
 	t.Parallel()
 	dir, last := logEnding(t, true, 20)
-	testenv.Must(t, os.Remove(filepath.Join(dir, endName)))
+	testenv.Must(t, os.Remove(filepath.Join(dir, format.EndName)))
 	l, r := mustOpen(t, dir)
 	if r.Last != last || r.Torn != nil {
 		t.Fatalf("%+v", r)
 	}
-	m, err := readMark(dir, l.Meta().Identity)
-	if err != nil || m.last != last || m.checkpoint != 20 {
+	m, err := format.ReadMark(dir, l.Meta().Identity)
+	if err != nil || m.Last != last || m.Checkpoint != 20 {
 		t.Errorf("%+v %v", m, err)
 	}
 }
@@ -250,7 +251,7 @@ func TestLogOfOlderProgram(t *testing.T) {
 func TestLogOfOlderProgramBetween(t *testing.T) {
 	t.Parallel()
 	dir, last := logEnding(t, true, 20)
-	end := filepath.Join(dir, endName)
+	end := filepath.Join(dir, format.EndName)
 	old, err := os.ReadFile(end)
 	testenv.Must(t, err)
 	l, _ := mustOpen(t, dir)

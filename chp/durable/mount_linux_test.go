@@ -2,7 +2,6 @@ package durable
 
 import (
 	"bytes"
-	"clustermap/chp/durable/internal/file"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"testing"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
 	"clustermap/internal/testenv"
 	"clustermap/internal/tmpfs"
 )

@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"clustermap/chp/durable/internal/file"
 	"cmp"
 	"crypto/rand"
 	"encoding/binary"
@@ -11,10 +10,12 @@ import (
 	"path/filepath"
 	"time"
 
-	"clustermap/chp/commit"
-
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/storage/wal"
+
+	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
+	"clustermap/chp/durable/internal/format"
 )
 
 // Options are the settings of a log.
@@ -52,7 +53,7 @@ func open(dir string, options Options, disk file.Disk) (_ *Log, err error) {
 		}
 	}
 	if options.NoCreate {
-		if _, err := os.Stat(filepath.Join(dir, metaName)); err != nil {
+		if _, err := os.Stat(filepath.Join(dir, format.MetaName)); err != nil {
 			return nil, err
 		}
 	}
@@ -60,7 +61,7 @@ func open(dir string, options Options, disk file.Disk) (_ *Log, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{dir: dir, logs: filepath.Join(dir, logName), disk: disk, lock: lock}
+	l := &Log{dir: dir, logs: filepath.Join(dir, format.LogName), disk: disk, lock: lock, end: format.MarkFile{Disk: disk}}
 	l.dirNames.Path, l.logNames.Path = l.dir, l.logs
 	if err := l.open(); err != nil {
 		l.dirNames.Close()
@@ -73,7 +74,7 @@ func open(dir string, options Options, disk file.Disk) (_ *Log, err error) {
 // lockDir locks a directory for this process.
 func lockDir(dir string) (lock *fileutil.LockedFile, err error) {
 	err = patiently(lockPatience, func() (err error) {
-		lock, err = fileutil.TryLockFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+		lock, err = fileutil.TryLockFile(filepath.Join(dir, format.LockName), os.O_RDWR|os.O_CREATE, 0o600)
 		return err
 	})
 	if errors.Is(err, fileutil.ErrLocked) {
@@ -91,42 +92,36 @@ func patiently(patience time.Duration, f func() error) error {
 	}
 }
 
-// open reads the metadata, or creates an empty log if there is none.
+// open finds the log, or creates an empty one if there is none.
 func (l *Log) open() error {
-	meta, err := readLogMeta(l.dir)
+	s, err := look(l.dir)
 	if errors.Is(err, os.ErrNotExist) {
-		meta, err = l.create()
-	}
-	if err != nil {
-		return err
-	}
-	l.meta = meta
-	indexes, err := checkpoints(l.dir)
-	if err != nil {
-		return err
-	}
-	if len(indexes) > 0 {
-		path := filepath.Join(l.dir, checkpointName(indexes[len(indexes)-1]))
-		if l.checkpoint, err = readCheckpointHeader(path, meta.Identity); err != nil {
-			return err
+		if err = l.create(); err == nil {
+			s, err = look(l.dir)
 		}
 	}
-	m, err := readMark(l.dir, meta.Identity)
 	if err == nil {
-		err = m.found(l.dir, l.checkpoint.Index)
+		err = s.state()
 	}
-	l.end = markFile{disk: l.disk, mark: m}
-	return err
+	if err != nil {
+		s.close()
+		return err
+	}
+	l.found, l.meta = s, s.meta
+	if s.checkpoint != nil {
+		l.checkpoint = CheckpointInfo(s.checkpoint.Info)
+	}
+	return nil
 }
 
 // create creates an empty log in a directory that has none. It writes the metadata last: they
 // mark the log as complete.
-func (l *Log) create() (Meta, error) {
-	m := Meta{Format: formatVersion}
+func (l *Log) create() error {
+	m := format.Meta{Format: format.Version}
 	rand.Read(m.Identity[:])
 	var token [8]byte
 	rand.Read(token[:])
-	m.token = binary.BigEndian.Uint64(token[:])
+	m.Token = binary.BigEndian.Uint64(token[:])
 	err := emptyDir(l.logs)
 	if err == nil {
 		err = firstSegment(l.disk, &l.logNames, segmentMetadata(&m))
@@ -134,10 +129,10 @@ func (l *Log) create() (Meta, error) {
 	if err == nil {
 		err = l.dirNames.Flush(l.disk)
 	}
-	if err != nil {
-		return Meta{}, err
+	if err == nil {
+		err = l.disk.ReplaceFile(&l.dirNames, format.MetaName, m.Encode())
 	}
-	return m, l.disk.ReplaceFile(&l.dirNames, metaName, m.encode())
+	return err
 }
 
 // emptyDir creates a directory, or removes what an interrupted creation has left there. The
@@ -158,15 +153,15 @@ func emptyDir(path string) error {
 // leaves that was interrupted: a part of a log, or files that are not a log's. create removes
 // what there is.
 func neverComplete(dir string) error {
-	indexes, err := checkpoints(dir)
+	indexes, err := format.Checkpoints(dir)
 	if err != nil {
 		return err
 	}
-	_, err = os.Lstat(filepath.Join(dir, endName))
+	_, err = os.Lstat(filepath.Join(dir, format.EndName))
 	if len(indexes) > 0 || !errors.Is(err, os.ErrNotExist) {
 		return noMeta(dir)
 	}
-	logs := filepath.Join(dir, logName)
+	logs := filepath.Join(dir, format.LogName)
 	all, err := os.ReadDir(logs)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -192,6 +187,10 @@ func neverComplete(dir string) error {
 		}
 	}
 	return nil
+}
+
+func noMeta(dir string) error {
+	return &commit.CorruptError{File: filepath.Join(dir, format.MetaName), Reason: errors.New("it is missing although there is a part of a log")}
 }
 
 // hasEntries reports whether a new segment has more than a head.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"clustermap/chp/durable/internal/format"
 	"clustermap/internal/testenv"
 )
 
@@ -18,9 +19,9 @@ func TestMissingMeta(t *testing.T) {
 		l, _ := mustOpen(t, dir)
 		fill(t, l, 1, 1)
 		closeLog(t, l)
-		os.Remove(filepath.Join(dir, metaName))
+		os.Remove(filepath.Join(dir, format.MetaName))
 		if !end { // as a program left it that did not know the file
-			os.Remove(filepath.Join(dir, endName))
+			os.Remove(filepath.Join(dir, format.EndName))
 		}
 		if _, err := Open(dir, Options{}); isCorrupt(err) == nil {
 			t.Error("opened:", err)
@@ -35,7 +36,7 @@ func TestInterruptedCreationIsNoLog(t *testing.T) {
 	dir := t.TempDir()
 	l, _ := mustOpen(t, dir)
 	closeLog(t, l)
-	testenv.Must(t, errors.Join(os.Remove(filepath.Join(dir, metaName)), os.Remove(filepath.Join(dir, endName))))
+	testenv.Must(t, errors.Join(os.Remove(filepath.Join(dir, format.MetaName)), os.Remove(filepath.Join(dir, format.EndName))))
 	if report, err := Check(dir, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("Check: %v\n%v", err, report)
 	}
@@ -90,7 +91,7 @@ func TestSegmentsBehindALink(t *testing.T) {
 	t.Parallel()
 	dir, behind := t.TempDir(), t.TempDir()
 	testenv.Must(t, os.WriteFile(filepath.Join(behind, nextName), []byte("left"), 0o600))
-	if err := os.Symlink(behind, filepath.Join(dir, logName)); err != nil {
+	if err := os.Symlink(behind, filepath.Join(dir, format.LogName)); err != nil {
 		t.Skip(err) // Windows allows it to administrators only
 	}
 	l, _ := mustOpen(t, dir)

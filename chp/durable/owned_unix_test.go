@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/format"
 	"clustermap/internal/testenv"
 )
 
@@ -17,7 +18,7 @@ import (
 // log.
 func TestLogWithoutItsDirectory(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{lockName, ""} {
+	for _, name := range []string{format.LockName, ""} {
 		dir := filepath.Join(t.TempDir(), "log")
 		l, _ := mustOpen(t, dir)
 		fill(t, l, 10, 3)

@@ -2,7 +2,6 @@ package durable
 
 import (
 	"bufio"
-	"clustermap/chp/durable/internal/file"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +11,8 @@ import (
 	"testing"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
+	"clustermap/chp/durable/internal/format"
 	"clustermap/internal/testenv"
 )
 
@@ -62,11 +63,11 @@ func TestPermissions(t *testing.T) {
 	}{
 		{"all right", ".", 0o700, "fine check: fine"},
 		{"directory not writable", ".", 0o500, "unwritable check: fine"},
-		{"directory of segments not writable", logName, 0o500, "unwritable check: fine"},
-		{"metadata not readable", metaName, 0, "unreadable check: unreadable"},
-		{"mark not readable", endName, 0, "unreadable check: unreadable"},
-		{"checkpoint not readable", checkpointName(10), 0, "unreadable check: unreadable"},
-		{"directory of segments not readable", logName, 0o300, "unreadable check: unreadable"},
+		{"directory of segments not writable", format.LogName, 0o500, "unwritable check: fine"},
+		{"metadata not readable", format.MetaName, 0, "unreadable check: unreadable"},
+		{"mark not readable", format.EndName, 0, "unreadable check: unreadable"},
+		{"checkpoint not readable", format.CheckpointName(10), 0, "unreadable check: unreadable"},
+		{"directory of segments not readable", format.LogName, 0o300, "unreadable check: unreadable"},
 		{"segment not readable", "SEGMENT", 0, "unreadable check: unreadable"},
 		{"segment not writable", "SEGMENT", 0o400, "unwritable check: fine"},
 		{"directory not readable", ".", 0o300, "unreadable check: other"},
@@ -96,7 +97,7 @@ func TestPermissions(t *testing.T) {
 			}
 			path := filepath.Join(dir, c.path)
 			if c.path == "SEGMENT" {
-				all, err := segments(filepath.Join(dir, logName))
+				all, err := segments(filepath.Join(dir, format.LogName))
 				testenv.Must(t, err)
 				path = all[0].path
 			}

@@ -1,17 +1,17 @@
 package durable
 
 import (
-	"clustermap/chp/durable/internal/file"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
+	"clustermap/chp/durable/internal/format"
 )
 
 // Replay reads all entries and makes the log ready for writing. It can be called
@@ -27,51 +27,42 @@ func (l *Log) Replay(fn func(commit.Entry) error) (commit.Replayed, error) {
 }
 
 func (l *Log) replay(fn func(commit.Entry) error) (r commit.Replayed, err error) {
+	s := l.found
 	switch {
 	case l.closed:
 		return r, commit.ErrClosed
 	case l.err != nil:
 		return r, l.err
-	case l.w != nil:
+	case s == nil:
 		return r, errors.New("the log was already replayed")
 	}
-	if l.checkpoint.File != "" {
-		r.Checkpoint, r.Sequence = l.checkpoint.Index, l.checkpoint.Sequence
-		r.Entries, r.Records, err = readCheckpoint(l.checkpoint.File, l.meta.Identity, fn)
-		if err != nil {
-			return r, err
-		}
+	l.found = nil
+	defer s.close()
+	if c := s.checkpoint; c != nil {
+		r.Checkpoint, r.Sequence = c.Info.Index, c.Info.Sequence
+		err = c.State(fn)
+		r.Entries, r.Records = c.Entries, c.Records
 	}
-	all, err := segments(l.logs)
-	if err == nil && len(all) == 0 {
-		err = fs.ErrNotExist
+	if err == nil {
+		err = s.list()
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return r, noSegments(l.logs, r.Checkpoint)
+	if err == nil {
+		err = s.late()
+	}
+	if err == nil {
+		err = s.entries(func(e commit.Entry) error {
+			r.Entries++
+			r.Records += uint64(e.Count)
+			return fn(e)
+		})
+	}
+	if err == nil {
+		r.Torn, err = s.judge()
 	}
 	if err != nil {
 		return r, err
 	}
-	needed := from(all, l.checkpoint.Index)
-	if first := needed[0].first(); first > l.checkpoint.Index+1 {
-		return r, beginsLate(needed[0].path, l.checkpoint.Index, first)
-	}
-	w := walk{segments: needed, meta: &l.meta}
-	err = w.run(func(e commit.Entry, _ int64) error {
-		if e.Index <= l.checkpoint.Index {
-			return nil
-		}
-		r.Entries++
-		r.Records += uint64(e.Count)
-		return fn(e)
-	})
-	if err != nil {
-		return r, err
-	}
-	r.Torn, err = w.judge(l.checkpoint.Index, l.end.mark)
-	if err != nil {
-		return r, err
-	}
+	w := &s.walk
 	r.Last, r.Committed = w.last, max(w.vouched, l.checkpoint.Index)
 
 	// Nothing on disk has changed up to here.
@@ -83,20 +74,20 @@ func (l *Log) replay(fn func(commit.Entry) error) (r commit.Replayed, err error)
 			r.Torn = nil // an empty segment
 		}
 	}
-	if err := l.tidy(all[:len(all)-len(needed)]); err != nil {
+	if err := l.tidy(s.needless); err != nil {
 		return r, err
 	}
-	renewed, err := l.renew(&w, l.end.mark)
+	renewed, err := l.renew(w, s.end)
 	if err != nil {
 		return r, err
 	}
-	l.first, l.last, l.committed = needed[0].first(), w.last, r.Committed
+	l.first, l.last, l.committed = w.segments[0].first(), w.last, r.Committed
 	if err := l.openTail(renewed); err != nil {
 		return r, l.fail(err)
 	}
 	// These also show that files can be created in both directories: what cannot be written
 	// later must not be ready now. Room for the next segment may come until it is needed.
-	err = l.end.open(&l.dirNames, l.meta.Identity, mark{last: l.last, checkpoint: l.checkpoint.Index, segment: l.w.seq, offset: l.w.end})
+	err = l.end.Open(&l.dirNames, l.meta.Identity, format.Mark{Last: l.last, Checkpoint: l.checkpoint.Index, Segment: l.w.seq, Offset: l.w.end})
 	if err == nil {
 		if <-l.w.next.done; !errors.Is(file.Classify(l.w.next.err), commit.ErrFull) {
 			err = l.w.next.err
@@ -115,13 +106,13 @@ func (l *Log) tidy(needless []segment) error {
 	for _, s := range needless {
 		paths = append(paths, s.path)
 	}
-	indexes, err := checkpoints(l.dir)
+	indexes, err := format.Checkpoints(l.dir)
 	if err != nil {
 		return err
 	}
 	for _, index := range indexes {
 		if index < l.checkpoint.Index {
-			paths = append(paths, filepath.Join(l.dir, checkpointName(index)))
+			paths = append(paths, filepath.Join(l.dir, format.CheckpointName(index)))
 		}
 	}
 	found, err := os.ReadDir(l.dir)
@@ -130,8 +121,8 @@ func (l *Log) tidy(needless []segment) error {
 	}
 	for _, d := range found {
 		name, unfinished := strings.CutSuffix(d.Name(), ".tmp")
-		_, checkpoint := checkpointIndex(name)
-		if unfinished && (checkpoint || name == metaName || name == endName) || d.Name() == restoreName {
+		_, checkpoint := format.CheckpointIndex(name)
+		if unfinished && (checkpoint || name == format.MetaName || name == format.EndName) || d.Name() == format.RestoreName {
 			paths = append(paths, filepath.Join(l.dir, d.Name()))
 		}
 	}
@@ -152,11 +143,11 @@ func (l *Log) tidy(needless []segment) error {
 // for written: then the next flush writes nothing, and succeeds. To write the same bytes to
 // the same file again does not help. ext4 does write them, but if that failed at first,
 // and the space was allocated in advance, the file has zeros there when the cache is gone.
-func (l *Log) renew(w *walk, m mark) (first uint64, err error) {
+func (l *Log) renew(w *walk, m format.Mark) (first uint64, err error) {
 	first = math.MaxUint64
 	for i, sum := range w.sums {
 		s := &w.segments[i]
-		if s.seq < m.segment || s.seq == m.segment && sum.bytes <= m.offset || i == w.at && !w.headed {
+		if s.seq < m.Segment || s.seq == m.Segment && sum.bytes <= m.Offset || i == w.at && !w.headed {
 			continue
 		}
 		if err := l.copySegment(s.path, sum.bytes); err != nil {

@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"clustermap/chp/durable/internal/file"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -18,7 +17,11 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
+	"clustermap/chp/durable/internal/format"
 )
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // A segment is one of etcd's files. Its name has its number and the index of its first
 // entry; that of the first segment is 0, although its first entry is 1.
@@ -64,7 +67,7 @@ func from(all []segment, index uint64) []segment {
 // changes nothing.
 type walk struct {
 	segments []segment
-	meta     *Meta
+	meta     *format.Meta
 	open     func(path string) (*os.File, error) // nil means os.Open
 
 	// Results.
@@ -167,7 +170,7 @@ func (w *walk) segment(s *segment, fn func(commit.Entry, int64) error) error {
 			err = w.record(decoder, &record, first, fn)
 			var f failed
 			if errors.As(err, &f) {
-				return located(f.error, s.path, w.offset, w.last)
+				return format.Located(f.error, s.path, w.offset, w.last)
 			}
 		}
 		if err != nil {
@@ -198,7 +201,7 @@ func (w *walk) record(decoder wal.Decoder, r *walpb.Record, first bool, fn func(
 		if err != nil {
 			return err
 		}
-		if identity != w.meta.Identity || token != w.meta.token {
+		if identity != w.meta.Identity || token != w.meta.Token {
 			return errors.New("of another server's log")
 		}
 		w.headed = true
@@ -208,7 +211,7 @@ func (w *walk) record(decoder wal.Decoder, r *walpb.Record, first bool, fn func(
 			return err
 		}
 		// The checksum does not cover the type: it may be another record.
-		if s.Vote != w.meta.token || s.Commit > w.last {
+		if s.Vote != w.meta.Token || s.Commit > w.last {
 			return errors.New("record of another log")
 		}
 		w.vouched = max(w.vouched, s.Commit)
@@ -241,30 +244,16 @@ func (w *walk) record(decoder wal.Decoder, r *walpb.Record, first bool, fn func(
 	return nil
 }
 
-// Damage that is found before an entry is read.
-
-func noMeta(dir string) error {
-	return &commit.CorruptError{File: filepath.Join(dir, metaName), Reason: errors.New("it is missing although there is a part of a log")}
-}
-
-func noSegments(logs string, last uint64) error {
-	return &commit.CorruptError{File: logs, LastGood: last, Reason: errors.New("no segments")}
-}
-
-func beginsLate(path string, last, first uint64) error {
-	return &commit.CorruptError{File: path, LastGood: last, Reason: fmt.Errorf("the log begins with entry %d", first)}
-}
-
 // judge tells a torn end of a walk from damage. It returns an error if entries are
 // missing that were on disk: those up to need, or up to a mark. If a torn write follows
 // the readable part, it returns that, and otherwise nil.
-func (w *walk) judge(need uint64, m mark) (*commit.Torn, error) {
+func (w *walk) judge(need uint64, m format.Mark) (*commit.Torn, error) {
 	s := &w.segments[w.at]
 	if newer := (*commit.FormatError)(nil); errors.As(w.reason, &newer) {
 		newer.What = s.path
 		return nil, newer
 	}
-	lost := max(need, w.vouched, m.last)
+	lost := max(need, w.vouched, m.Last)
 	torn := &commit.Torn{File: s.path, Offset: w.offset, After: w.last}
 	if w.reason != nil {
 		for i, s := range w.segments[w.at:] {
@@ -276,7 +265,7 @@ func (w *walk) judge(need uint64, m mark) (*commit.Torn, error) {
 			if err != nil {
 				return nil, err
 			}
-			lost = max(lost, vouched(b, w.meta.token))
+			lost = max(lost, vouched(b, w.meta.Token))
 			torn.Bytes += int64(len(b))
 		}
 	}
@@ -284,10 +273,10 @@ func (w *walk) judge(need uint64, m mark) (*commit.Torn, error) {
 	switch {
 	case lost > w.last:
 		switch {
-		case m.last == lost && reason == nil:
-			reason = m.missing(s.seq)
-		case m.last == lost:
-			reason = fmt.Errorf("%w; %w", reason, m.missing(s.seq))
+		case m.Last == lost && reason == nil:
+			reason = m.Missing(s.seq)
+		case m.Last == lost:
+			reason = fmt.Errorf("%w; %w", reason, m.Missing(s.seq))
 		case reason == nil:
 			reason = errors.New("the log ends too early")
 		}
@@ -417,4 +406,38 @@ func parseFrame(b []byte) (kind int64, crc uint32, data []byte, n int) {
 		data = b[1+m:]
 	}
 	return kind, crc, data, n
+}
+
+// segmentMetadata returns the metadata at the head of each segment: format, identity
+// and token, so that segments of different logs are not mixed.
+func segmentMetadata(m *format.Meta) []byte {
+	b := binary.BigEndian.AppendUint32(nil, m.Format)
+	b = append(b, m.Identity[:]...)
+	return binary.BigEndian.AppendUint64(b, m.Token)
+}
+
+// parseSegmentMetadata parses the result of segmentMetadata.
+func parseSegmentMetadata(b []byte) (identity [16]byte, token uint64, err error) {
+	if len(b) < 4 {
+		return identity, 0, errors.New("segment of another program")
+	}
+	if err := format.CheckVersion("the segment", binary.BigEndian.Uint32(b)); err != nil {
+		return identity, 0, err
+	}
+	if len(b) != 28 {
+		return identity, 0, errors.New("segment of another program")
+	}
+	copy(identity[:], b[4:])
+	return identity, binary.BigEndian.Uint64(b[20:]), nil
+}
+
+// parseRaft parses the data of an entry record.
+func parseRaft(e *raftpb.Entry, data []byte) (commit.Entry, error) {
+	buffer := e.Data[:0]
+	e.Reset()
+	e.Data = buffer // Unmarshal fills it
+	if err := e.Unmarshal(data); err != nil {
+		return commit.Entry{}, err
+	}
+	return format.ParseEntry(e.Index, e.Term, e.Data)
 }

@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"clustermap/chp/durable/internal/file"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,81 +9,123 @@ import (
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
+	"clustermap/chp/durable/internal/format"
 )
 
-// A source is the set of files of a log at one moment, open for reading. Files that are
-// removed or created later make no difference.
+// A source is what a directory has of a log. The checkpoint is open from the beginning, the
+// segments once they are held: files that are removed or created later make no difference.
 type source struct {
-	meta       Meta
-	end        mark
-	checkpoint *archive // nil without one
-	segments   []segment
-	files      map[string]*os.File // of the segments
+	dir        string
+	meta       format.Meta
+	end        format.Mark
+	checkpoint *format.Archive // nil without one
+	start      uint64          // its index
+	needless   []segment       // all their entries are in the checkpoint
+	walk       walk            // of the others
+	held       map[string]*os.File
 }
 
-// openSource opens the files of the whole log. It takes no lock.
-func openSource(dir string) (_ *source, err error) {
-	s := &source{files: map[string]*os.File{}}
-	defer func() {
-		if err != nil {
-			s.close()
-		}
-	}()
-	if s.meta, err = readLogMeta(dir); err != nil {
-		return nil, err
+// look reads the metadata and the mark of a log. It takes no lock.
+func look(dir string) (*source, error) {
+	s := &source{dir: dir}
+	var err error
+	if s.meta, err = readLogMeta(dir); err == nil {
+		// First, because a process that appends makes the log longer than the mark.
+		s.end, err = format.ReadMark(dir, s.meta.Identity)
 	}
-	// First, because a process that appends makes the log longer than the mark.
-	if s.end, err = readMark(dir, s.meta.Identity); err != nil {
-		return nil, err
-	}
-	indexes, err := checkpoints(dir)
+	return s, err
+}
+
+// state opens the checkpoint, if there is one.
+func (s *source) state() error {
+	indexes, err := format.Checkpoints(s.dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	start := uint64(0)
-	if len(indexes) > 0 {
-		path := filepath.Join(dir, checkpointName(indexes[len(indexes)-1]))
-		if s.checkpoint, err = openCheckpoint(path, s.meta.Identity); err != nil {
-			return nil, err
+	if n := len(indexes); n > 0 {
+		path := filepath.Join(s.dir, format.CheckpointName(indexes[n-1]))
+		if s.checkpoint, err = format.OpenCheckpoint(path, s.meta.Identity); err != nil {
+			return err
 		}
-		start = s.checkpoint.info.Index
+		s.start = s.checkpoint.Info.Index
 	}
-	if err := s.end.found(dir, start); err != nil {
-		return nil, err
-	}
-	logs := filepath.Join(dir, logName)
+	return s.end.Found(s.dir, s.start)
+}
+
+// list finds the segments behind the checkpoint.
+func (s *source) list() error {
+	logs := filepath.Join(s.dir, format.LogName)
 	all, err := segments(logs)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(all) == 0 {
-		return nil, noSegments(logs, start)
+		return &commit.CorruptError{File: logs, LastGood: s.start, Reason: errors.New("no segments")}
 	}
-	if err != nil {
-		return nil, err
+	needed := from(all, s.start)
+	s.needless, s.walk = all[:len(all)-len(needed)], walk{segments: needed, meta: &s.meta}
+	return err
+}
+
+// late returns an error if there are no segments for the first entries behind the checkpoint.
+func (s *source) late() error {
+	first := &s.walk.segments[0]
+	if first.first() <= s.start+1 {
+		return nil
 	}
-	s.segments = from(all, start)
-	if first := s.segments[0].first(); first > start+1 {
-		return nil, beginsLate(s.segments[0].path, start, first)
-	}
-	for _, segment := range s.segments {
+	return &commit.CorruptError{File: first.path, LastGood: s.start, Reason: fmt.Errorf("the log begins with entry %d", first.first())}
+}
+
+// hold opens the segments.
+func (s *source) hold() error {
+	s.held = map[string]*os.File{}
+	for _, segment := range s.walk.segments {
 		f, err := openSegment(segment.path)
 		if errors.Is(file.Classify(err), commit.ErrReadOnly) {
 			f, err = os.Open(segment.path)
 		}
 		if err != nil {
-			return nil, file.CannotRead(err)
+			return file.CannotRead(err)
 		}
-		s.files[segment.path] = f
+		s.held[segment.path] = f
 	}
-	return s, nil
+	s.walk.open = func(path string) (*os.File, error) { return s.held[path], nil }
+	return nil
+}
+
+// entries calls fn with all readable entries behind the checkpoint.
+func (s *source) entries(fn func(commit.Entry) error) error {
+	return s.walk.run(func(e commit.Entry, _ int64) error {
+		if e.Index <= s.start {
+			return nil
+		}
+		return fn(e)
+	})
+}
+
+// judge tells a torn end from damage, once the entries are read.
+func (s *source) judge() (*commit.Torn, error) { return s.walk.judge(s.start, s.end) }
+
+// openSource opens the files of the whole log.
+func openSource(dir string) (*source, error) {
+	s, err := look(dir)
+	for _, step := range []func() error{s.state, s.list, s.late, s.hold} {
+		if err == nil {
+			err = step()
+		}
+	}
+	if err != nil {
+		s.close()
+	}
+	return s, err
 }
 
 // readLogMeta reads the metadata of a log that may be damaged. The error is fs.ErrNotExist if
 // there is no log.
-func readLogMeta(dir string) (Meta, error) {
-	meta, err := readMeta(dir)
+func readLogMeta(dir string) (format.Meta, error) {
+	meta, err := format.ReadMeta(dir)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return meta, err
 	}
-	if _, err := os.Stat(filepath.Join(dir, restoreName)); err == nil {
+	if _, err := os.Stat(filepath.Join(dir, format.RestoreName)); err == nil {
 		return meta, errUnfinished
 	}
 	if err := neverComplete(dir); err != nil {
@@ -94,30 +135,22 @@ func readLogMeta(dir string) (Meta, error) {
 }
 
 // read calls fn with all readable entries: those of the checkpoint and those after it.
-func (s *source) read(fn func(commit.Entry) error) error {
-	start := uint64(0)
+func (s *source) read(fn func(commit.Entry) error) (err error) {
 	if s.checkpoint != nil {
-		start = s.checkpoint.info.Index
-		if err := s.checkpoint.state(fn); err != nil {
-			return err
-		}
+		err = s.checkpoint.State(fn)
 	}
-	w := walk{segments: s.segments, meta: &s.meta, open: func(path string) (*os.File, error) { return s.files[path], nil }}
-	err := w.run(func(e commit.Entry, _ int64) error {
-		if e.Index <= start {
-			return nil
-		}
-		return fn(e)
-	})
 	if err == nil {
-		_, err = w.judge(start, s.end)
+		err = s.entries(fn)
+	}
+	if err == nil {
+		_, err = s.judge()
 	}
 	return err
 }
 
 func (s *source) flush(disk file.Disk) error {
-	for _, segment := range s.segments {
-		if err := disk.Data(s.files[segment.path]); err != nil {
+	for _, f := range s.held {
+		if err := disk.Data(f); err != nil {
 			return fmt.Errorf("flush: %w", file.Classify(err))
 		}
 	}
@@ -126,9 +159,9 @@ func (s *source) flush(disk file.Disk) error {
 
 func (s *source) close() {
 	if s.checkpoint != nil {
-		s.checkpoint.file.Close()
+		s.checkpoint.Close()
 	}
-	for _, f := range s.files {
+	for _, f := range s.held {
 		f.Close()
 	}
 }

@@ -2,7 +2,6 @@ package durable
 
 import (
 	"bytes"
-	"clustermap/chp/durable/internal/file"
 	"errors"
 	"math/rand/v2"
 	"os"
@@ -10,16 +9,18 @@ import (
 	"testing"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
+	"clustermap/chp/durable/internal/format"
 )
 
 // ends returns for each entry of a log where it ends in its segment, and that segment.
 func ends(t *testing.T, dir string) (map[uint64]int64, map[uint64]string) {
 	t.Helper()
-	all, err := segments(filepath.Join(dir, logName))
+	all, err := segments(filepath.Join(dir, format.LogName))
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := readMeta(dir)
+	m, err := format.ReadMeta(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +41,7 @@ func fingerprint(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() || d.Name() == lockName || d.Name() == nextName { // the latter is allocated meanwhile
+		if err != nil || d.IsDir() || d.Name() == format.LockName || d.Name() == nextName { // the latter is allocated meanwhile
 			return err
 		}
 		b, err := os.ReadFile(path)
@@ -89,7 +90,7 @@ func TestTornTail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mark, err := os.ReadFile(filepath.Join(dir, endName))
+	mark, err := os.ReadFile(filepath.Join(dir, format.EndName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +104,7 @@ func TestTornTail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := copyDir(t, dir)
-			path := filepath.Join(dir, logName, filepath.Base(path))
+			path := filepath.Join(dir, format.LogName, filepath.Base(path))
 			for p := offsets[26]; p < end; p++ {
 				want := uint64(26)
 				for i := want; i <= 29; i++ {
@@ -111,7 +112,7 @@ func TestTornTail(t *testing.T) {
 						want = i
 					}
 				}
-				err := errors.Join(os.WriteFile(path, tear(p), 0o600), os.WriteFile(filepath.Join(dir, endName), mark, 0o600))
+				err := errors.Join(os.WriteFile(path, tear(p), 0o600), os.WriteFile(filepath.Join(dir, format.EndName), mark, 0o600))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -167,7 +168,7 @@ func TestCorruptMiddle(t *testing.T) {
 	for round := range 150 {
 		dir := copyDir(t, dir)
 		index := 2 + r.Uint64N(79) // an entry of 2 to 80
-		path := filepath.Join(dir, logName, filepath.Base(files[index]))
+		path := filepath.Join(dir, format.LogName, filepath.Base(files[index]))
 		start := int64(0)
 		if files[index] == files[index-1] {
 			start = offsets[index-1]
@@ -221,15 +222,15 @@ func TestCorruptMiddle(t *testing.T) {
 	}
 
 	// A segment is missing.
-	all, _ := segments(filepath.Join(dir, logName))
+	all, _ := segments(filepath.Join(dir, format.LogName))
 	for i := range all[:len(all)-1] {
 		dir := copyDir(t, dir)
-		os.Remove(filepath.Join(dir, logName, filepath.Base(all[i].path)))
+		os.Remove(filepath.Join(dir, format.LogName, filepath.Base(all[i].path)))
 		if _, _, err := tryOpen(dir, file.Real); isCorrupt(err) == nil {
 			t.Errorf("segment %d of %d missing: %v", i, len(all), err)
 		}
 	}
-	os.RemoveAll(filepath.Join(dir, logName))
+	os.RemoveAll(filepath.Join(dir, format.LogName))
 	if _, _, err := tryOpen(dir, file.Real); isCorrupt(err) == nil {
 		t.Errorf("all segments missing: %v", err)
 	}
@@ -246,7 +247,7 @@ func TestTornAcrossSegments(t *testing.T) {
 	fill(t, l, 150, 5)
 	offsets, files := ends(t, dir)
 	torn := copyDir(t, dir)
-	path := filepath.Join(torn, logName, filepath.Base(files[25]))
+	path := filepath.Join(torn, format.LogName, filepath.Base(files[25]))
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -279,15 +280,15 @@ func TestForgedRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := readMeta(dir)
+	m, err := format.ReadMeta(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tail := b[offsets[9]:]
-	if vouched(tail, m.token) < 10 {
+	if vouched(tail, m.Token) < 10 {
 		t.Fatal("the log does not say what was flushed")
 	}
-	if got := vouched(tail, m.token+1); got != 0 {
+	if got := vouched(tail, m.Token+1); got != 0 {
 		t.Fatalf("believed a record with another token: %d", got)
 	}
 }
@@ -302,7 +303,7 @@ func TestOfAnotherServer(t *testing.T) {
 		writeCheckpoint(t, l, 2, 1)
 		closeLog(t, l)
 	}
-	checkpoint := checkpointName(2)
+	checkpoint := format.CheckpointName(2)
 	if err := os.Rename(filepath.Join(a, checkpoint), filepath.Join(b, checkpoint)); err != nil {
 		t.Fatal(err)
 	}
@@ -310,14 +311,14 @@ func TestOfAnotherServer(t *testing.T) {
 		t.Error("checkpoint of another server:", err)
 	}
 	os.Remove(filepath.Join(b, checkpoint))
-	os.RemoveAll(filepath.Join(b, logName))
-	if err := os.Rename(filepath.Join(a, logName), filepath.Join(b, logName)); err != nil {
+	os.RemoveAll(filepath.Join(b, format.LogName))
+	if err := os.Rename(filepath.Join(a, format.LogName), filepath.Join(b, format.LogName)); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := tryOpen(b, file.Real); isCorrupt(err) == nil {
 		t.Error("segments of another server:", err)
 	}
-	if _, err := os.Stat(filepath.Join(b, logName)); errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(b, format.LogName)); errors.Is(err, os.ErrNotExist) {
 		t.Error("they were removed")
 	}
 }

@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"clustermap/chp/durable/internal/file"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -10,12 +9,14 @@ import (
 	"path/filepath"
 	"runtime"
 
-	"clustermap/chp/commit"
-
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 	"go.etcd.io/raft/v3/raftpb"
+
+	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
+	"clustermap/chp/durable/internal/format"
 )
 
 // nextName is the name of the file that becomes the next segment. The suffix lets a restart
@@ -119,8 +120,8 @@ func (w *writer) append(e *commit.Entry) error {
 	b := append(w.head[:0], 1<<3, byte(raftpb.EntryNormal), 2<<3)
 	b = binary.AppendUvarint(b, e.Epoch)
 	b = binary.AppendUvarint(append(b, 3<<3), e.Index)
-	b = binary.AppendUvarint(append(b, 4<<3|2), uint64(headerBytes+size))
-	b = appendHeader(b, e)
+	b = binary.AppendUvarint(append(b, 4<<3|2), uint64(format.EntryBytes+size))
+	b = format.AppendEntry(b, e)
 	w.last = e.Index
 	return w.record(wal.EntryType, b, e.Records, e.Parts...)
 }

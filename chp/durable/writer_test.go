@@ -2,7 +2,6 @@ package durable
 
 import (
 	"bytes"
-	"clustermap/chp/durable/internal/file"
 	"errors"
 	"fmt"
 	"math"
@@ -17,12 +16,14 @@ import (
 	"go.uber.org/zap"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
+	"clustermap/chp/durable/internal/format"
 	"clustermap/internal/testenv"
 )
 
 // raftOf is an entry as etcd's package saves it.
 func raftOf(e commit.Entry) raftpb.Entry {
-	return raftpb.Entry{Term: e.Epoch, Index: e.Index, Data: append(appendHeader(nil, &e), e.Records...)}
+	return raftpb.Entry{Term: e.Epoch, Index: e.Index, Data: append(format.AppendEntry(nil, &e), e.Records...)}
 }
 
 // contents returns the segments of a directory by name, without the zeros at their ends.
@@ -182,9 +183,9 @@ func TestWithEtcd(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l, _ := mustOpen(t, dir)
-	meta := l.Meta()
+	meta := l.meta
 	closeLog(t, l)
-	logs := filepath.Join(dir, logName)
+	logs := filepath.Join(dir, format.LogName)
 
 	// theirs reads the log with etcd's package, and appends to it.
 	theirs := func(last uint64) {
@@ -202,7 +203,7 @@ func TestWithEtcd(t *testing.T) {
 			if next++; e.Index != next {
 				t.Fatalf("entry %d, want %d", e.Index, next)
 			}
-			got, err := parseEntry(e.Index, e.Term, e.Data)
+			got, err := format.ParseEntry(e.Index, e.Term, e.Data)
 			if err == nil {
 				err = same(got)
 			}
@@ -218,7 +219,7 @@ func TestWithEtcd(t *testing.T) {
 			}
 			var state raftpb.HardState
 			if next%4 == 0 {
-				state = raftpb.HardState{Vote: meta.token, Commit: next - 3}
+				state = raftpb.HardState{Vote: meta.Token, Commit: next - 3}
 			}
 			if err := etcd.Save(state, some); err != nil {
 				t.Fatal(err)

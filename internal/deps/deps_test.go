@@ -30,7 +30,7 @@
 //	                        sockets ◀── patterns/freelance ◀── cmd
 //	                        sockets ◀── patterns/majordomo ◀── patterns/titanic
 //	               chp/commit ◀── chp/durable ◀── cmd
-//	chp/commit ◀── chp/durable/internal/file ◀── chp/durable
+//	chp/commit ◀── chp/durable/internal/file ◀── chp/durable/internal/format ◀── chp/durable
 //	                        sockets ◀── internal/command ◀── cmd
 //	chp, chp/durable ◀── internal/bench ◀── cmd
 //
@@ -251,6 +251,11 @@ var rules = []struct {
 		path: "chp/durable/internal/file",
 		own:  []string{"chp/commit"},
 		out:  []string{"go.etcd.io/etcd/client/pkg/v3", "go.uber.org/multierr", "go.uber.org/zap", "golang.org/x/sys"}, // etcd's
+	},
+	{
+		path: "chp/durable/internal/format",
+		own:  []string{"chp/commit", "chp/durable/internal/file"},
+		out:  []string{"go.etcd.io/etcd/client/pkg/v3", "go.uber.org/multierr", "go.uber.org/zap", "golang.org/x/sys"}, // those of file
 	},
 	{
 		path: "chp/internal/order",

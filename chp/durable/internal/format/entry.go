@@ -1,33 +1,32 @@
-package durable
+package format
 
 import (
 	"encoding/binary"
 	"errors"
 
-	"go.etcd.io/raft/v3/raftpb"
-
 	"clustermap/chp/commit"
 )
 
-// headerBytes is the size of the header before the records of an entry:
+// EntryBytes is the size of the header before the records of an entry:
 //
 //	first sequence 8 | time 8 | count 4 | kind 4
 //
 // all in network order. Index and epoch are those of the raft entry.
-const headerBytes = 24
+const EntryBytes = 24
 
 var errShort = errors.New("entry is shorter than its header")
 
-func appendHeader(b []byte, e *commit.Entry) []byte {
+// AppendEntry appends the header of an entry.
+func AppendEntry(b []byte, e *commit.Entry) []byte {
 	b = binary.BigEndian.AppendUint64(b, e.First)
 	b = binary.BigEndian.AppendUint64(b, uint64(e.Time))
 	b = binary.BigEndian.AppendUint32(b, e.Count)
 	return binary.BigEndian.AppendUint32(b, e.Kind)
 }
 
-// parseEntry parses an entry. Its Records are a part of data.
-func parseEntry(index, epoch uint64, data []byte) (commit.Entry, error) {
-	if len(data) < headerBytes {
+// ParseEntry parses an entry. Its Records are a part of data.
+func ParseEntry(index, epoch uint64, data []byte) (commit.Entry, error) {
+	if len(data) < EntryBytes {
 		return commit.Entry{}, errShort
 	}
 	return commit.Entry{
@@ -36,23 +35,13 @@ func parseEntry(index, epoch uint64, data []byte) (commit.Entry, error) {
 		Time:    int64(binary.BigEndian.Uint64(data[8:])),
 		Count:   binary.BigEndian.Uint32(data[16:]),
 		Kind:    binary.BigEndian.Uint32(data[20:]),
-		Records: data[headerBytes:],
+		Records: data[EntryBytes:],
 	}, nil
 }
 
-// parseRaft parses the data of an entry record.
-func parseRaft(e *raftpb.Entry, data []byte) (commit.Entry, error) {
-	buffer := e.Data[:0]
-	e.Reset()
-	e.Data = buffer // Unmarshal fills it
-	if err := e.Unmarshal(data); err != nil {
-		return commit.Entry{}, err
-	}
-	return parseEntry(e.Index, e.Term, e.Data)
-}
-
-// located adds a place to damage that the function of a reader has found in an entry.
-func located(err error, file string, offset int64, lastGood uint64) error {
+// Located adds a place to damage that the function of a reader has found in an entry, unless it
+// has one.
+func Located(err error, file string, offset int64, lastGood uint64) error {
 	var corrupt *commit.CorruptError
 	if errors.As(err, &corrupt) && corrupt.File == "" {
 		corrupt.File, corrupt.Offset, corrupt.LastGood = file, offset, lastGood

@@ -1,8 +1,7 @@
-package durable
+package format
 
 import (
 	"bufio"
-	"clustermap/chp/durable/internal/file"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/file"
 )
 
 // Checkpoints and backups have the same format:
@@ -26,21 +26,37 @@ import (
 //
 // A checksum is the CRC-32C of all bytes before it, except other checksums. So it also
 // detects a piece that is missing, repeated or from another file.
-const archiveHeader = 8 + 4 + 16 + 8 + 8 + 8 + 8 + 4
+//
+// ArchiveHeader is the size of the header.
+const ArchiveHeader = 8 + 4 + 16 + 8 + 8 + 8 + 8 + 4
 
 // A form is one of the two kinds of files.
 type form struct{ magic string }
 
+// Both forms.
 var (
-	checkpointForm = &form{magic: "CHPCKPT\n"}
-	backupForm     = &form{magic: "CHPBACK\n"}
+	Checkpoint = &form{magic: "CHPCKPT\n"}
+	Backup     = &form{magic: "CHPBACK\n"}
 )
 
 // pieceBytes is the size of a piece without its length, records and checksum.
-const pieceBytes = 16 + headerBytes
+const pieceBytes = 16 + EntryBytes
 
-// An archiveWriter writes such a file. Its first error is permanent.
-type archiveWriter struct {
+// ErrNotBackup means that a file does not begin like a backup; see durable.ErrNotBackup.
+var ErrNotBackup = errors.New("not a backup")
+
+// Info is the content of a header.
+type Info struct {
+	File     string
+	Index    uint64 // of the last entry in the state
+	Epoch    uint64
+	Sequence uint64 // last sequence of the state
+	Time     time.Time
+	Bytes    int64
+}
+
+// An ArchiveWriter writes such a file. Its first error is permanent.
+type ArchiveWriter struct {
 	w       *bufio.Writer
 	crc     uint32
 	head    []byte
@@ -49,11 +65,11 @@ type archiveWriter struct {
 	err     error
 }
 
-// write writes the header of a file. It ignores File and Bytes of info.
-func (m *form) write(f io.Writer, identity [16]byte, info CheckpointInfo) *archiveWriter {
-	a := &archiveWriter{w: bufio.NewWriterSize(f, 256<<10)}
-	b := append(make([]byte, 0, archiveHeader), m.magic...)
-	b = binary.BigEndian.AppendUint32(b, formatVersion)
+// Write writes the header of a file. It ignores File and Bytes of info.
+func (m *form) Write(f io.Writer, identity [16]byte, info Info) *ArchiveWriter {
+	a := &ArchiveWriter{w: bufio.NewWriterSize(f, 256<<10)}
+	b := append(make([]byte, 0, ArchiveHeader), m.magic...)
+	b = binary.BigEndian.AppendUint32(b, Version)
 	b = append(b, identity[:]...)
 	b = binary.BigEndian.AppendUint64(b, info.Index)
 	b = binary.BigEndian.AppendUint64(b, info.Epoch)
@@ -64,7 +80,7 @@ func (m *form) write(f io.Writer, identity [16]byte, info CheckpointInfo) *archi
 }
 
 // write writes a head and a body, followed by the checksum.
-func (a *archiveWriter) write(head, body []byte) {
+func (a *ArchiveWriter) write(head, body []byte) {
 	a.crc = crc32.Update(a.crc, castagnoli, head)
 	a.crc = crc32.Update(a.crc, castagnoli, body)
 	var sum [4]byte
@@ -76,22 +92,23 @@ func (a *archiveWriter) write(head, body []byte) {
 	}
 }
 
-func (a *archiveWriter) append(e *commit.Entry) error {
-	if len(e.Records) > MaxEntryBytes {
-		return fmt.Errorf("%w: %d bytes, at most %d", commit.ErrTooLarge, len(e.Records), MaxEntryBytes)
+// Append writes a piece.
+func (a *ArchiveWriter) Append(e *commit.Entry) error {
+	if len(e.Records) > commit.MaxEntryBytes {
+		return fmt.Errorf("%w: %d bytes, at most %d", commit.ErrTooLarge, len(e.Records), commit.MaxEntryBytes)
 	}
 	b := binary.BigEndian.AppendUint32(a.head[:0], uint32(pieceBytes+len(e.Records)))
 	b = binary.BigEndian.AppendUint64(b, e.Index)
 	b = binary.BigEndian.AppendUint64(b, e.Epoch)
-	a.head = appendHeader(b, e)
+	a.head = AppendEntry(b, e)
 	a.write(a.head, e.Records)
 	a.entries++
 	a.records += uint64(e.Count)
 	return a.err
 }
 
-// finish writes the trailer and flushes the buffer to the file.
-func (a *archiveWriter) finish() error {
+// Finish writes the trailer and flushes the buffer to the file.
+func (a *ArchiveWriter) Finish() error {
 	b := binary.BigEndian.AppendUint32(a.head[:0], 0)
 	b = binary.BigEndian.AppendUint64(b, a.entries)
 	b = binary.BigEndian.AppendUint64(b, a.records)
@@ -102,19 +119,20 @@ func (a *archiveWriter) finish() error {
 	return a.err
 }
 
-// An archive is such a file that is open for reading.
-type archive struct {
-	file     *os.File
-	info     CheckpointInfo
-	identity [16]byte
+// An Archive is such a file that is open for reading.
+type Archive struct {
+	f        *os.File
+	Info     Info
+	Identity [16]byte
 	crc      uint32 // of the bytes read so far
 
 	// Entries and records read so far.
-	entries uint64
-	records uint64
+	Entries uint64
+	Records uint64
 }
 
-func (m *form) open(path string) (_ *archive, err error) {
+// Open opens a file of the form, and reads its header.
+func (m *form) Open(path string) (_ *Archive, err error) {
 	damaged := func(err error) error { return &commit.CorruptError{File: path, Reason: err} }
 	f, err := os.Open(path)
 	if err != nil {
@@ -125,7 +143,7 @@ func (m *form) open(path string) (_ *archive, err error) {
 			f.Close()
 		}
 	}()
-	var b [archiveHeader]byte
+	var b [ArchiveHeader]byte
 	if n, err := io.ReadFull(f, b[:]); err != nil {
 		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return nil, file.CannotRead(err)
@@ -135,23 +153,23 @@ func (m *form) open(path string) (_ *archive, err error) {
 		}
 	}
 	if string(b[:8]) != m.magic {
-		if m == backupForm { // a user can name any file
+		if m == Backup { // a user can name any file
 			return nil, fmt.Errorf("%s is %w", path, ErrNotBackup)
 		}
 		return nil, damaged(errors.New("not a checkpoint"))
 	}
-	if err := checkHead(path, b[:], archiveHeader); err != nil {
+	if err := checkHead(path, b[:], ArchiveHeader); err != nil {
 		return nil, err
 	}
-	crc := crc32.Checksum(b[:archiveHeader-4], castagnoli)
-	if binary.BigEndian.Uint32(b[archiveHeader-4:]) != crc {
+	crc := crc32.Checksum(b[:ArchiveHeader-4], castagnoli)
+	if binary.BigEndian.Uint32(b[ArchiveHeader-4:]) != crc {
 		return nil, damaged(errChecksum)
 	}
 	st, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
-	a := &archive{file: f, crc: crc, info: CheckpointInfo{
+	a := &Archive{f: f, crc: crc, Info: Info{
 		File:     path,
 		Index:    binary.BigEndian.Uint64(b[28:]),
 		Epoch:    binary.BigEndian.Uint64(b[36:]),
@@ -159,14 +177,17 @@ func (m *form) open(path string) (_ *archive, err error) {
 		Time:     time.Unix(0, int64(binary.BigEndian.Uint64(b[52:]))),
 		Bytes:    st.Size(),
 	}}
-	copy(a.identity[:], b[12:])
+	copy(a.Identity[:], b[12:])
 	return a, nil
 }
 
-// read calls fn with all entries and verifies them. It returns errors of fn unchanged;
+// Close closes the file.
+func (a *Archive) Close() error { return a.f.Close() }
+
+// Read calls fn with all entries and verifies them. It returns errors of fn unchanged;
 // damage is a *commit.CorruptError.
-func (a *archive) read(fn func(commit.Entry) error) error {
-	offset := int64(archiveHeader)
+func (a *Archive) Read(fn func(commit.Entry) error) error {
+	offset := int64(ArchiveHeader)
 	damaged := func(err error) error {
 		var system *os.PathError
 		switch {
@@ -175,9 +196,9 @@ func (a *archive) read(fn func(commit.Entry) error) error {
 		case errors.Is(err, io.EOF):
 			err = io.ErrUnexpectedEOF
 		}
-		return &commit.CorruptError{File: a.info.File, Offset: offset, Reason: err}
+		return &commit.CorruptError{File: a.Info.File, Offset: offset, Reason: err}
 	}
-	r := bufio.NewReaderSize(a.file, 256<<10)
+	r := bufio.NewReaderSize(a.f, 256<<10)
 	var buffer []byte
 	for {
 		var length [4]byte
@@ -189,7 +210,7 @@ func (a *archive) read(fn func(commit.Entry) error) error {
 		if last {
 			n = 16
 		}
-		if n > pieceBytes+MaxEntryBytes || offset+4+n+4 > a.info.Bytes {
+		if n > pieceBytes+commit.MaxEntryBytes || offset+4+n+4 > a.Info.Bytes {
 			return damaged(fmt.Errorf("entry of %d bytes", n))
 		}
 		if int64(cap(buffer)) < n+4 {
@@ -204,12 +225,12 @@ func (a *archive) read(fn func(commit.Entry) error) error {
 			return damaged(errChecksum)
 		}
 		if last {
-			if binary.BigEndian.Uint64(buffer) != a.entries || binary.BigEndian.Uint64(buffer[8:]) != a.records {
+			if binary.BigEndian.Uint64(buffer) != a.Entries || binary.BigEndian.Uint64(buffer[8:]) != a.Records {
 				return damaged(errors.New("entries are missing"))
 			}
 			offset += 4 + n + 4
-			if offset != a.info.Bytes {
-				return damaged(fmt.Errorf("%d bytes after the end", a.info.Bytes-offset))
+			if offset != a.Info.Bytes {
+				return damaged(fmt.Errorf("%d bytes after the end", a.Info.Bytes-offset))
 			}
 			return nil
 		}
@@ -218,19 +239,19 @@ func (a *archive) read(fn func(commit.Entry) error) error {
 			return damaged(err)
 		}
 		if err := fn(e); err != nil {
-			return located(err, a.info.File, offset, e.Index)
+			return Located(err, a.Info.File, offset, e.Index)
 		}
 		offset += 4 + n + 4
-		a.entries++
-		a.records += uint64(e.Count)
+		a.Entries++
+		a.Records += uint64(e.Count)
 	}
 }
 
-// state is read for a checkpoint, whose entries all have its index.
-func (a *archive) state(fn func(commit.Entry) error) error {
-	return a.read(func(e commit.Entry) error {
-		if e.Index != a.info.Index {
-			return &commit.CorruptError{File: a.info.File, Reason: fmt.Errorf("entry %d in the state of entry %d", e.Index, a.info.Index)}
+// State is read for a checkpoint, whose entries all have its index.
+func (a *Archive) State(fn func(commit.Entry) error) error {
+	return a.Read(func(e commit.Entry) error {
+		if e.Index != a.Info.Index {
+			return &commit.CorruptError{File: a.Info.File, Reason: fmt.Errorf("entry %d in the state of entry %d", e.Index, a.Info.Index)}
 		}
 		return fn(e)
 	})
@@ -240,5 +261,15 @@ func parsePiece(b []byte) (commit.Entry, error) {
 	if len(b) < pieceBytes {
 		return commit.Entry{}, errShort
 	}
-	return parseEntry(binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), b[16:])
+	return ParseEntry(binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), b[16:])
+}
+
+// OpenCheckpoint opens a checkpoint of a log.
+func OpenCheckpoint(path string, identity [16]byte) (*Archive, error) {
+	a, err := Checkpoint.Open(path)
+	if err == nil && a.Identity != identity {
+		a.Close()
+		return nil, &commit.CorruptError{File: path, Reason: errors.New("of another server's log")}
+	}
+	return a, err
 }
