@@ -2,6 +2,7 @@ package chp
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -37,12 +38,12 @@ func TestOriginsInWireForm(t *testing.T) {
 	if len(read.ByID) != clients || read.Forgotten != 77 {
 		t.Fatalf("%d clients, forgotten %d", len(read.ByID), read.Forgotten)
 	}
-	a, b := o.Used.Prev, read.Used.Prev
-	for range clients {
+	was, is := slices.Collect(o.Used.All()), slices.Collect(read.Used.All())
+	for i := range clients {
+		a, b := was[i], is[i]
 		if a.ID != b.ID || a.Counter != b.Counter || a.At != b.At || fmt.Sprint(a.Skips) != fmt.Sprint(b.Skips) {
 			t.Fatalf("%v, want %v", b, a)
 		}
-		a, b = a.Prev, b.Prev
 	}
 	var none, empty ledger.Clients
 	if p := none.Portions(); len(p) != 1 || !empty.Add(p[0]) || len(empty.ByID) != 0 {

@@ -1,7 +1,6 @@
 package bounds
 
 import (
-	"container/list"
 	"context"
 	"fmt"
 	"sync"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"clustermap/internal/link"
+	"clustermap/internal/list"
 	"clustermap/internal/queue"
 )
 
@@ -17,11 +17,11 @@ type Guest struct {
 	Conn       Conn
 	Descriptor int // number; -1 if unknown
 
-	accepted bool          // counted in Admission.connections
-	shaking  bool          // counted in Admission.handshakes
-	stalled  *list.Element // in Admission.stalled; nil if not listed
-	extra    *list.Element // in Admission.trials or Admission.operators; nil if not listed
-	since    time.Time     // when it was listed in stalled or operators
+	accepted bool                // counted in Admission.connections
+	shaking  bool                // counted in Admission.handshakes
+	stalled  list.Element[Guest] // in Admission.stalled
+	extra    list.Element[Guest] // in Admission.trials or Admission.operators
+	since    time.Time           // when it was listed in stalled or operators
 
 	announced int // bytes that count in Admission.announced
 }
@@ -49,13 +49,13 @@ type Admission struct {
 
 	maxConnections, maxHandshakes int
 
-	connections int        // accepted, and not ended
-	announced   int        // bytes of what they announced, beyond freeAnnounced each
-	handshakes  int        // of these, in their handshake
-	stalled     list.List  // of *Guest: the handshakes that wait for their peer, the longest wait first
-	room        queue.Gate // where listeners wait
-	calls       int        // of an authenticator, in progress
-	callers     queue.Gate // where further calls wait
+	connections int              // accepted, and not ended
+	announced   int              // bytes of what they announced, beyond freeAnnounced each
+	handshakes  int              // of these, in their handshake
+	stalled     list.List[Guest] // the handshakes that wait for their peer, the longest wait first
+	room        queue.Gate       // where listeners wait
+	calls       int              // of an authenticator, in progress
+	callers     queue.Gate       // where further calls wait
 }
 
 func (a *Admission) Init(l Limits, t *Tuning) {
@@ -145,11 +145,10 @@ func (a *Admission) full(c *Guest) error {
 // than the grace, and returns 0. Otherwise it returns the time after which to
 // try again. mu must be held.
 func (a *Admission) evict() (wait time.Duration) {
-	first := a.stalled.Front()
-	if first == nil {
+	c := a.stalled.Front()
+	if c == nil {
 		return a.tuning.HandshakeGrace
 	}
-	c := first.Value.(*Guest)
 	if wait = a.tuning.HandshakeGrace - time.Since(c.since); wait > 0 {
 		return wait
 	}
@@ -201,11 +200,10 @@ func (a *Admission) stall(c *Guest) {
 	if !c.shaking {
 		return // not accepted, or evicted
 	}
-	if c.stalled != nil {
-		a.stalled.Remove(c.stalled)
-	}
+	c.stalled.Remove()
 	c.since = time.Now()
-	c.stalled = a.stalled.PushBack(c)
+	c.stalled.Of = c
+	a.stalled.PushBack(&c.stalled)
 }
 
 // Advanced records that the peer has made a step of its handshake.
@@ -221,10 +219,7 @@ func (a *Admission) Advanced(c *Guest) {
 func (a *Admission) WaitsForUs(c *Guest) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if c.stalled != nil {
-		a.stalled.Remove(c.stalled)
-		c.stalled = nil
-	}
+	c.stalled.Remove()
 }
 
 // Established records that the handshake of c has succeeded.
@@ -281,10 +276,7 @@ func (a *Admission) forget(c *Guest) {
 
 // settle stops counting the handshake of c. mu must be held.
 func (a *Admission) settle(c *Guest) {
-	if c.stalled != nil {
-		a.stalled.Remove(c.stalled)
-		c.stalled = nil
-	}
+	c.stalled.Remove()
 	c.shaking = false
 	a.handshakes--
 	a.wake()

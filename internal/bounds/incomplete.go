@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/list"
 	"clustermap/internal/queue"
 )
 
@@ -31,8 +32,8 @@ type Incomplete struct {
 	max     int
 	used    int
 	clients map[*queue.Client]int // their parts of used
-	holders order
-	changed chan struct{} // closed when memory is released; nil while no connection waits
+	holders list.List[Holding]    // in the order in which their messages began
+	changed chan struct{}         // closed when memory is released; nil while no connection waits
 }
 
 // Holding is the memory that one connection holds. Only its reader changes parts,
@@ -44,12 +45,11 @@ type Holding struct {
 	parts   [2]int
 	bytes   int       // the sum of parts
 	arrived int       // since mark
-	listed  bool      // in holders, while it holds or awaits memory
 	waiting bool      // it waits for memory, so its peer has not stalled
 	evicted bool      // its peer was disconnected; it no longer counts
 	mark    time.Time // when the peer had last sent 1/stallPart of bytes
 
-	before, after *Holding // in holders
+	place list.Element[Holding] // in holders, while it holds or awaits memory
 }
 
 // Parts of a holding.
@@ -57,38 +57,6 @@ const (
 	PartFrames = iota // the reader's chunk
 	PartWire          // the chunk of a codec's source
 )
-
-// order is the list of holdings, in the order in which their messages began. Unlike one of
-// container/list it does not allocate.
-type order struct {
-	first, last *Holding
-	n           int
-}
-
-func (o *order) push(h *Holding) {
-	if h.before = o.last; h.before != nil {
-		h.before.after = h
-	} else {
-		o.first = h
-	}
-	o.last, h.listed = h, true
-	o.n++
-}
-
-func (o *order) remove(h *Holding) {
-	if h.before != nil {
-		h.before.after = h.after
-	} else {
-		o.first = h.after
-	}
-	if h.after != nil {
-		h.after.before = h.before
-	} else {
-		o.last = h.before
-	}
-	h.before, h.after, h.listed = nil, nil, false
-	o.n--
-}
 
 // Init initializes it with the limit in bytes.
 func (m *Incomplete) Init(most int, t *Tuning) {
@@ -111,8 +79,8 @@ func (m *Incomplete) Set(h *Holding, part, bytes int, wait bool) {
 	if h.evicted {
 		return
 	}
-	if !h.listed && bytes > 0 {
-		m.holders.push(h)
+	if !h.place.In(&m.holders) && bytes > 0 {
+		m.holders.PushBack(&h.place)
 		h.mark = time.Now()
 	}
 	more := bytes - h.parts[part]
@@ -150,7 +118,7 @@ func (m *Incomplete) add(h *Holding, bytes int) {
 
 // mustWait reports whether h has to wait for more memory. mu must be held.
 func (m *Incomplete) mustWait(h *Holding, more int) bool {
-	first := m.holders.first
+	first := m.holders.Front()
 	if h == first {
 		return false
 	}
@@ -164,7 +132,7 @@ func (m *Incomplete) mustWait(h *Holding, more int) bool {
 // counted returns what is used, without the connection whose message began first. mu must
 // be held.
 func (m *Incomplete) counted() int {
-	if first := m.holders.first; first != nil {
+	if first := m.holders.Front(); first != nil {
 		return m.used - first.bytes
 	}
 	return m.used
@@ -209,7 +177,7 @@ func (m *Incomplete) evict(needy *Holding, more int) bool {
 	all := m.counted()+more > m.max
 	var worst *Holding
 	most, stalled := 0, time.Now().Add(-m.tuning.StallPatience)
-	for h := m.holders.first; h != nil; h = h.after {
+	for h := range m.holders.All() {
 		dealing := h.conn.Dealing() // its reader is not waiting for the peer
 		if h.bytes == 0 || h.waiting || dealing || !h.mark.Before(stalled) || !all && h.client != needy.client {
 			continue
@@ -229,8 +197,8 @@ func (m *Incomplete) evict(needy *Holding, more int) bool {
 
 // drop removes a holding from the list and its bytes from the sum. mu must be held.
 func (m *Incomplete) drop(h *Holding) {
-	if h.listed {
-		m.holders.remove(h)
+	if h.place.In(&m.holders) {
+		h.place.Remove()
 		m.add(h, -h.bytes)
 		m.tell()
 	}
@@ -256,9 +224,9 @@ func (m *Incomplete) KeptUp(h *Holding, n int, whole, delivered bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h.mark, h.arrived = time.Now(), 0
-	if whole && h.listed && h != m.holders.last {
-		m.holders.remove(h)
-		m.holders.push(h)
+	if whole && h.place.In(&m.holders) && h != m.holders.Back() {
+		h.place.Remove()
+		m.holders.PushBack(&h.place)
 		m.tell()
 	}
 }
@@ -284,11 +252,15 @@ func (m *Incomplete) Scarce() bool { return m.scarce.Load() }
 func (m *Incomplete) Status() (bytes, holders int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.used, m.holders.n
+	return m.used, m.holders.Len()
 }
 
 // NewHolding returns the holding of a connection, which holds nothing yet.
-func NewHolding(c Conn, client *queue.Client) *Holding { return &Holding{conn: c, client: client} }
+func NewHolding(c Conn, client *queue.Client) *Holding {
+	h := &Holding{conn: c, client: client}
+	h.place.Of = h
+	return h
+}
 
 // Part returns a part of what the connection holds, and Bytes all of it. Only its reader
 // may call them.

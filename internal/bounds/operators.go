@@ -1,8 +1,9 @@
 package bounds
 
 import (
-	"container/list"
 	"time"
+
+	"clustermap/internal/list"
 )
 
 // beyond are the places for operators: connections that a socket accepts although it
@@ -18,7 +19,7 @@ type beyond struct {
 	open bool // there are such places
 	keys bool // a peer of another machine can prove its key
 
-	trials, operators list.List // of *Guest, in order of arrival
+	trials, operators list.List[Guest] // in order of arrival
 }
 
 // try puts a new connection on trial, and reports whether that was possible.
@@ -34,13 +35,14 @@ func (a *Admission) try(c *Guest) bool {
 		}
 		a.replace(&a.trials)
 	}
-	c.extra = a.trials.PushBack(c)
+	c.extra.Of = c
+	a.trials.PushBack(&c.extra)
 	return true
 }
 
 // replace ends the first connection of a list.
-func (a *Admission) replace(l *list.List) {
-	c := l.Front().Value.(*Guest)
+func (a *Admission) replace(l *list.List[Guest]) {
+	c := l.Front()
 	c.Conn.Close(ErrTooManyConnections)
 	a.forget(c)
 }
@@ -49,7 +51,7 @@ func (a *Admission) replace(l *list.List) {
 // returns an error if the peer is no operator and there is still no room.
 func (a *Admission) Seat(c *Guest, operator func() bool) error {
 	a.mu.Lock()
-	trial := c.extra != nil
+	trial := c.extra.In(&a.trials)
 	a.mu.Unlock()
 	if !trial {
 		return nil
@@ -57,7 +59,7 @@ func (a *Admission) Seat(c *Guest, operator func() bool) error {
 	is := c.Conn.Local() || operator()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if c.extra == nil {
+	if !c.extra.In(&a.trials) {
 		return ErrTooManyConnections // replaced meanwhile
 	}
 	full := a.full(c)
@@ -67,7 +69,7 @@ func (a *Admission) Seat(c *Guest, operator func() bool) error {
 		return nil
 	}
 	if is && a.operators.Len() >= OperatorPlaces {
-		if first := a.operators.Front().Value.(*Guest); time.Since(first.since) < a.tuning.OperatorTurn {
+		if first := a.operators.Front(); time.Since(first.since) < a.tuning.OperatorTurn {
 			is = false
 		} else {
 			a.replace(&a.operators)
@@ -78,18 +80,14 @@ func (a *Admission) Seat(c *Guest, operator func() bool) error {
 	}
 	a.release(c)
 	c.since = time.Now()
-	c.extra = a.operators.PushBack(c)
+	a.operators.PushBack(&c.extra)
 	return nil
 }
 
 // release removes a connection from its place beyond the limits, and reports whether it
 // had one.
 func (b *beyond) release(c *Guest) bool {
-	if c.extra == nil {
-		return false
-	}
-	b.trials.Remove(c.extra) // each list ignores the elements of the other one
-	b.operators.Remove(c.extra)
-	c.extra = nil
-	return true
+	had := c.extra.In(&b.trials) || c.extra.In(&b.operators)
+	c.extra.Remove()
+	return had
 }

@@ -113,7 +113,7 @@ var rules = []struct {
 	},
 	{
 		path: "internal/command",
-		own:  []string{"internal/buf", "internal/closed", "internal/fifo", "internal/invariants", "internal/ipcpath", "internal/lograte", "internal/option", "internal/peerlog", "internal/visible", "internal/text", "internal/wake", "zmtp", "sockets"},
+		own:  []string{"internal/buf", "internal/closed", "internal/fifo", "internal/invariants", "internal/ipcpath", "internal/list", "internal/lograte", "internal/option", "internal/peerlog", "internal/visible", "internal/text", "internal/wake", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out: []string{
 			"golang.org/x/sys", "golang.org/x/term", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid",
@@ -128,7 +128,7 @@ var rules = []struct {
 	},
 	{
 		path: "internal/bounds",
-		own:  []string{"internal/buf", "internal/closed", "internal/fifo", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "internal/wake", "zmtp"},
+		own:  []string{"internal/buf", "internal/closed", "internal/fifo", "internal/invariants", "internal/ipcpath", "internal/link", "internal/list", "internal/queue", "internal/wake", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
@@ -140,19 +140,19 @@ var rules = []struct {
 	},
 	{
 		path: "internal/engine",
-		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/connection", "internal/fifo", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "internal/wake", "zmtp"},
+		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/connection", "internal/fifo", "internal/invariants", "internal/ipcpath", "internal/link", "internal/list", "internal/queue", "internal/wake", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
 	{
 		path: "internal/route",
-		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/connection", "internal/engine", "internal/fifo", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "internal/wake", "zmtp"},
+		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/connection", "internal/engine", "internal/fifo", "internal/invariants", "internal/ipcpath", "internal/link", "internal/list", "internal/queue", "internal/wake", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
 	{
 		path: "internal/subscriber",
-		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/connection", "internal/engine", "internal/fanout", "internal/fifo", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "internal/topic", "internal/wake", "zmtp"},
+		own:  []string{"internal/bounds", "internal/buf", "internal/closed", "internal/connection", "internal/engine", "internal/fanout", "internal/fifo", "internal/invariants", "internal/ipcpath", "internal/link", "internal/list", "internal/queue", "internal/topic", "internal/wake", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
@@ -164,7 +164,7 @@ var rules = []struct {
 	},
 	{
 		path: "internal/peerlog",
-		own:  []string{"internal/buf", "internal/closed", "internal/fifo", "internal/invariants", "internal/ipcpath", "internal/lograte", "internal/option", "internal/text", "internal/wake", "zmtp", "sockets"},
+		own:  []string{"internal/buf", "internal/closed", "internal/fifo", "internal/invariants", "internal/ipcpath", "internal/list", "internal/lograte", "internal/option", "internal/text", "internal/wake", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
 	},

@@ -25,10 +25,10 @@ func TestMembersAreBounded(t *testing.T) {
 	if n := len(m.byID); n != maxGone || m.gone.Len() != maxGone {
 		t.Errorf("%d are remembered, %d of them gone; want %d", n, m.gone.Len(), maxGone)
 	}
-	for e := m.gone.Front(); e != nil; e = e.Next() {
-		e.Value.(*member).since = now.Add(-2 * goneTime)
+	for who := range m.gone.All() {
+		who.since = now.Add(-2 * goneTime)
 	}
-	there, back := wire.NewID(), m.gone.Front().Value.(*member).id
+	there, back := wire.NewID(), m.gone.Front().id
 	m.addConnection(there)
 	m.addConnection(back)
 	last := wire.NewID()

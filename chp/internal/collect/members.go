@@ -1,7 +1,6 @@
 package collect
 
 import (
-	"container/list"
 	"errors"
 	"maps"
 	"slices"
@@ -11,6 +10,7 @@ import (
 
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/list"
 	"clustermap/internal/mutate"
 	"clustermap/sockets"
 )
@@ -32,7 +32,7 @@ type members struct {
 
 	connected map[*sockets.Peer]bool // all connections
 	order     uint64                 // membership.order of the newest connection in peers
-	gone      list.List              // of *member without connections, longest gone first
+	gone      list.List[member]      // without connections, longest gone first
 }
 
 // member is one client.
@@ -43,9 +43,9 @@ type member struct {
 	lastOrder   uint64                   // membership.order of last
 	snapshots   map[uint64]*sockets.Peer // snapshot connections, by generation
 	connections int
-	unreported  int           // bytes of updates since the last progress report; used by the collector's goroutine
-	since       time.Time     // when its last connection ended
-	place       *list.Element // in members.gone, or nil
+	unreported  int                  // bytes of updates since the last progress report; used by the collector's goroutine
+	since       time.Time            // when its last connection ended
+	place       list.Element[member] // in members.gone
 }
 
 // membership relates a connection to the collector to its client. member is nil for a
@@ -133,12 +133,10 @@ func (m *members) addConnection(id string) *member {
 	who := m.byID[id]
 	if who == nil {
 		who = &member{id: id}
+		who.place.Of = who
 		m.byID[id] = who
 	}
-	if who.place != nil {
-		m.gone.Remove(who.place)
-		who.place = nil
-	}
+	who.place.Remove()
 	who.connections++
 	return who
 }
@@ -159,13 +157,12 @@ func (m *members) removeConnection(id string, generation uint64, peer *sockets.P
 	who.last = nil
 	now := time.Now()
 	who.since = now
-	who.place = m.gone.PushBack(who)
-	for m.gone.Len() > 0 {
-		oldest := m.gone.Front().Value.(*member)
+	m.gone.PushBack(&who.place)
+	for oldest := range m.gone.All() {
 		if m.gone.Len() <= maxGone && now.Sub(oldest.since) < goneTime {
 			break
 		}
-		m.gone.Remove(oldest.place)
+		oldest.place.Remove()
 		delete(m.byID, oldest.id)
 	}
 }

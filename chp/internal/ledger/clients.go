@@ -7,6 +7,7 @@ import (
 
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/list"
 	"clustermap/internal/mutate"
 	"clustermap/zmtp"
 )
@@ -28,7 +29,7 @@ type ID [16]byte
 // is not safe for concurrent use.
 type Clients struct {
 	ByID map[ID]*Progress
-	Used Progress // head of a ring; next is the most recently used one
+	Used list.List[Progress] // the most recently used one first
 
 	// Forgotten is the highest Progress.At of all forgotten clients. An unknown client
 	// whose first update has a higher sequence was not forgotten.
@@ -37,14 +38,14 @@ type Clients struct {
 
 // Progress is the progress of one client.
 type Progress struct {
-	ID         ID
-	Counter    uint64 // all numbers up to this one are in the map, or were skipped
-	ordered    uint64 // all up to this one are ordered or skipped; not below Counter
-	At         int64  // sequence of the map before the last one in it
-	Skips      []Skip // numbers that were not applied, in order, up to ordered
-	runs       []Run  // where the last of those in the map are, since this server knows it
-	missed     uint64 // if above ordered: the first number that was not accepted, see Miss
-	Prev, next *Progress
+	ID      ID
+	Counter uint64                 // all numbers up to this one are in the map, or were skipped
+	ordered uint64                 // all up to this one are ordered or skipped; not below Counter
+	At      int64                  // sequence of the map before the last one in it
+	Skips   []Skip                 // numbers that were not applied, in order, up to ordered
+	runs    []Run                  // where the last of those in the map are, since this server knows it
+	missed  uint64                 // if above ordered: the first number that was not accepted, see Miss
+	place   list.Element[Progress] // in Clients.Used
 }
 
 // Skip is a range of order numbers of updates that were not applied: the server refused
@@ -90,37 +91,30 @@ func (r Run) upTo(sequence int64, skips []Skip) uint64 {
 	}
 }
 
-// find returns a client's progress, or nil.
-func (o *Clients) find(id ID) *Progress { return o.ByID[id] }
-
 // use returns a client's progress, which it creates if necessary and makes the most
 // recently used.
 func (o *Clients) use(id ID) *Progress {
-	if o.ByID == nil {
-		o.clear()
-	}
 	p := o.ByID[id]
-	if p != nil && o.Used.next == p {
-		return p
-	}
 	if p == nil {
 		for len(o.ByID) >= maxOrigins {
-			oldest := o.Used.Prev
-			o.unlink(oldest)
+			oldest := o.Used.Back()
+			oldest.place.Remove()
 			delete(o.ByID, oldest.ID)
 			o.Forgotten = max(o.Forgotten, oldest.At)
 		}
+		if o.ByID == nil {
+			o.ByID = map[ID]*Progress{}
+		}
 		p = &Progress{ID: id}
+		p.place.Of = p
 		o.ByID[id] = p
-	} else {
-		o.unlink(p)
 	}
-	p.Prev, p.next = &o.Used, o.Used.next
-	p.next.Prev, o.Used.next = p, p
+	if o.Used.Front() != p {
+		p.place.Remove()
+		o.Used.PushFront(&p.place)
+	}
 	return p
 }
-
-func (o *Clients) unlink(p *Progress) { p.Prev.next, p.next.Prev = p.next, p.Prev }
 
 // Note records that updates of a client, the last one with the number counter, are in the map
 // as one batch, after the sequence at. If that leaves numbers out that are not known to be
@@ -184,19 +178,13 @@ func (p *Progress) settled() []Skip {
 // identity.
 func (o *Clients) Reply(id ID, mapID [MapIDSize]byte) *Reply {
 	a := &Reply{MapID: mapID, Forgotten: o.Forgotten, Runs: []Run{}}
-	if p := o.find(id); p != nil {
+	if p := o.ByID[id]; p != nil {
 		a.Known, a.Counter, a.Skips, a.Runs = true, p.Counter, p.settled(), append(a.Runs, p.runs...)
 		if n := len(a.Runs); n > 0 {
 			a.Runs[n-1].Last = p.Counter // those behind it were skipped
 		}
 	}
 	return a
-}
-
-// clear forgets all clients.
-func (o *Clients) clear() {
-	*o = Clients{ByID: map[ID]*Progress{}}
-	o.Used.Prev, o.Used.next = &o.Used, &o.Used
 }
 
 // skip records that the numbers from first to last were not applied.
@@ -408,13 +396,4 @@ func parseSkips(b []byte) (skips []Skip, ok bool) {
 		skips = append(skips, Skip{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), kvmsg.Reason(b[16])})
 	}
 	return skips, true
-}
-
-// Skipped reports whether number n was not applied, and why.
-func (a *Reply) Skipped(n uint64) (reason kvmsg.Reason, ok bool) {
-	i := sort.Search(len(a.Skips), func(i int) bool { return a.Skips[i].Last >= n })
-	if i == len(a.Skips) || a.Skips[i].first > n {
-		return 0, false
-	}
-	return a.Skips[i].reason, true
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"slices"
+	"sort"
 	"testing"
 
 	"clustermap/internal/buf"
@@ -64,7 +65,7 @@ func TestOriginsTakeEachNumberOnce(t *testing.T) {
 		}
 	}
 	want := []Skip{{10, 11, SkipUnknown}, {13, 1<<63 - 1, SkipUnknown}, {1<<63 + 1, 1<<64 - 2, SkipUnknown}}
-	if got := o.find(a).Skips; !slices.Equal(got, want) {
+	if got := o.ByID[a].Skips; !slices.Equal(got, want) {
 		t.Errorf("skipped: %v, want %v", got, want)
 	}
 }
@@ -94,7 +95,7 @@ func TestMissedUpdatesComeAgain(t *testing.T) {
 	o.Note(id, 16, 16, 50)
 	o.Note(id, 30, 14, 100) // another server took them
 	take(false, rangeOf(31, 40), 10)
-	if p := o.find(id); len(p.Skips) > 0 {
+	if p := o.ByID[id]; len(p.Skips) > 0 {
 		t.Errorf("skipped: %v", p.Skips)
 	}
 }
@@ -177,7 +178,7 @@ func TestNumbersAreEnough(t *testing.T) {
 				}
 			}
 			o, ordered = next, nil
-			p := o.find(id)
+			p := o.ByID[id]
 			for n := range refused {
 				if p == nil || n > p.Counter {
 					delete(refused, n) // it comes again
@@ -226,7 +227,7 @@ func TestNumbersAreEnough(t *testing.T) {
 			}
 			now = &connection{}
 			counter := uint64(0)
-			if p := o.find(id); p != nil {
+			if p := o.ByID[id]; p != nil {
 				counter = p.Counter
 			}
 			now.queue = rangeOf(counter+1, sent) // sent again
@@ -261,7 +262,7 @@ func TestNumbersAreEnough(t *testing.T) {
 			deliver(c, len(c.queue))
 		}
 		commit(len(ordered))
-		p := o.find(id)
+		p := o.ByID[id]
 		message := o.Reply(id, [MapIDSize]byte{})
 		next := 0
 		for n := uint64(1); n <= p.Counter; n++ {
@@ -302,12 +303,8 @@ func TestOriginsAreBounded(t *testing.T) {
 	if len(o.ByID) != maxOrigins || o.Forgotten != 1010 {
 		t.Errorf("%d are known, forgotten up to %d", len(o.ByID), o.Forgotten)
 	}
-	if o.find(id(0)) == nil || o.find(id(10)) != nil || o.find(id(11)) == nil {
+	if o.ByID[id(0)] == nil || o.ByID[id(10)] != nil || o.ByID[id(11)] == nil {
 		t.Error("others were forgotten than those that have sent nothing for longest")
-	}
-	o.clear()
-	if len(o.ByID) != 0 || o.Forgotten != 0 || o.find(id(0)) != nil {
-		t.Error("clear forgets not everything")
 	}
 }
 
@@ -320,7 +317,7 @@ func TestOriginsFromALog(t *testing.T) {
 	o.Note(id, 15, 3, 110) // two of five are missing
 	o.Note(id, 12, 2, 110) // the log is read twice
 	o.Note(id, 16, 1, 113)
-	p := o.find(id)
+	p := o.ByID[id]
 	if p.Counter != 16 || p.At != 113 || !slices.Equal(p.Skips, []Skip{{11, 15, SkipSome}}) {
 		t.Errorf("%+v", p)
 	}
@@ -408,4 +405,13 @@ func TestOnceAllocatesNothing(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations, want 0", n)
 	}
+}
+
+// Skipped reports whether number n was not applied, and why.
+func (a *Reply) Skipped(n uint64) (reason kvmsg.Reason, ok bool) {
+	i := sort.Search(len(a.Skips), func(i int) bool { return a.Skips[i].Last >= n })
+	if i == len(a.Skips) || a.Skips[i].first > n {
+		return 0, false
+	}
+	return a.Skips[i].reason, true
 }

@@ -1,10 +1,6 @@
 package ledger
 
-import (
-	"encoding/binary"
-
-	"clustermap/internal/kvmsg"
-)
+import "encoding/binary"
 
 // The clients in wire form, for the log and for the other server of a pair: in
 // portions, each of which begins with
@@ -26,18 +22,16 @@ func (o *Clients) Portions() (all [][]byte) {
 		return binary.BigEndian.AppendUint64(make([]byte, 0, originsPortion+2048), uint64(o.Forgotten))
 	}
 	dst := begin()
-	if o.ByID != nil {
-		for p := o.Used.Prev; p != &o.Used; p = p.Prev {
-			dst = append(dst, p.ID[:]...)
-			dst = binary.BigEndian.AppendUint64(dst, p.Counter)
-			dst = binary.BigEndian.AppendUint64(dst, uint64(p.At))
-			skips := p.settled()
-			dst = append(dst, byte(len(skips)))
-			dst = appendSkips(dst, skips)
-			if len(dst) > originsPortion {
-				all = append(all, dst)
-				dst = begin()
-			}
+	for p := range o.Used.Backward() {
+		dst = append(dst, p.ID[:]...)
+		dst = binary.BigEndian.AppendUint64(dst, p.Counter)
+		dst = binary.BigEndian.AppendUint64(dst, uint64(p.At))
+		skips := p.settled()
+		dst = append(dst, byte(len(skips)))
+		dst = appendSkips(dst, skips)
+		if len(dst) > originsPortion {
+			all = append(all, dst)
+			dst = begin()
 		}
 	}
 	return append(all, dst)
@@ -62,10 +56,7 @@ func (o *Clients) Add(b []byte) bool {
 		p.Counter = binary.BigEndian.Uint64(b[16:])
 		p.ordered = max(p.ordered, p.Counter)
 		p.At = int64(binary.BigEndian.Uint64(b[24:]))
-		p.Skips = nil
-		for s := b[fixed : fixed+n*skipSize]; len(s) > 0; s = s[skipSize:] {
-			p.Skips = append(p.Skips, Skip{binary.BigEndian.Uint64(s), binary.BigEndian.Uint64(s[8:]), kvmsg.Reason(s[16])})
-		}
+		p.Skips, _ = parseSkips(b[fixed : fixed+n*skipSize]) // it is as long as it should be
 		b = b[fixed+n*skipSize:]
 	}
 	return true

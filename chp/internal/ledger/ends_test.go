@@ -101,7 +101,7 @@ func (w *world) send() {
 			w.seen = w.public
 			w.account.Seen(w.seen)
 			w.hear(len(w.replies))
-			if first, _ := w.account.Open(); len(w.now[0].queue) == 0 && first <= last && w.server.find(ID{}).Counter == last {
+			if first, _ := w.account.Open(); len(w.now[0].queue) == 0 && first <= last && w.server.ByID[ID{}].Counter == last {
 				w.t.Fatalf("the server has all, and %d is not settled", first)
 			}
 		}
@@ -315,7 +315,7 @@ func (w *world) check() {
 
 // merged reports whether the server has forgotten which of some updates it refused.
 func (w *world) merged() bool {
-	p := w.server.find(ID{})
+	p := w.server.ByID[ID{}]
 	return p != nil && slices.ContainsFunc(p.Skips, func(s Skip) bool { return s.reason == SkipSome })
 }
 
@@ -386,7 +386,7 @@ func TestBothEnds(t *testing.T) {
 		w.account.Seen(w.seen)
 		w.check()
 		w.free()
-		p := w.server.find(ID{})
+		p := w.server.ByID[ID{}]
 		if n := len(w.waits) + len(w.flushes); n > 0 && p.Counter == w.account.Staged() {
 			t.Fatalf("seed %d: %d waits are left: %+v", seed, n, w.account)
 		}

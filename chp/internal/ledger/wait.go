@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -113,16 +114,9 @@ func (l *Losses) Add(err error) {
 }
 
 func (l *Losses) merge(with Losses) {
-	l.uncertain = latest(l.uncertain, with.uncertain)
-	l.refused = latest(l.refused, with.refused)
-	l.other = latest(l.other, with.other)
-}
-
-func latest(err, later error) error {
-	if later != nil {
-		return later
-	}
-	return err
+	l.uncertain = cmp.Or(with.uncertain, l.uncertain)
+	l.refused = cmp.Or(with.refused, l.refused)
+	l.other = cmp.Or(with.other, l.other)
 }
 
 // Err returns the errors, joined, or nil.

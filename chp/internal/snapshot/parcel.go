@@ -1,13 +1,13 @@
 package snapshot
 
 import (
-	"container/list"
 	"context"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"clustermap/internal/buf"
+	"clustermap/internal/list"
 	"clustermap/internal/store"
 )
 
@@ -18,10 +18,10 @@ type parcel struct {
 	at, next place
 	wire     []byte
 	messages int
-	chunk    *buf.Chunk     // holds the messages; nil if lent is set
-	lent     *store.Segment // the segment of the log that holds the messages
-	budget   *budget        // of chunk
-	resting  *list.Element
+	chunk    *buf.Chunk           // holds the messages; nil if lent is set
+	lent     *store.Segment       // the segment of the log that holds the messages
+	budget   *budget              // of chunk
+	resting  list.Element[parcel] // in budget.resting, while it is cached and has no user
 
 	made   bool          // encoded; until then clients wait for done
 	done   chan struct{} // closed when the parcel is made or encoding has failed
@@ -35,9 +35,9 @@ type parcel struct {
 // client, are dropped first. Server.mu guards it.
 type budget struct {
 	limit   int
-	used    int       // bytes of all parcels and of granted claims
-	idle    int       // bytes of resting
-	resting list.List // cached parcels without a user, oldest first
+	used    int               // bytes of all parcels and of granted claims
+	idle    int               // bytes of resting
+	resting list.List[parcel] // cached parcels without a user, oldest first
 	claims  []*claim
 }
 
@@ -52,7 +52,7 @@ type claim struct {
 // limit is granted when there is no other one.
 func (n *Server) grant(b *budget, size int) bool {
 	for b.used+size > b.limit && b.resting.Len() > 0 {
-		n.uncache(b.resting.Front().Value.(*parcel))
+		n.uncache(b.resting.Front())
 	}
 	if b.used > 0 && b.used+size > b.limit {
 		return false
@@ -70,15 +70,10 @@ func (n *Server) settle(b *budget) {
 	}
 }
 
-// chunkSizes are the sizes of buf's chunks. A budget counts whole chunks.
-var chunkSizes = [...]int{512, buf.Small, 32 << 10, buf.Large, 1 << 20, 4 << 20}
-
 // allocate gives a parcel a chunk of at least size bytes. It waits as joiner.await
-// does.
+// does. A budget counts whole chunks.
 func (n *Server) allocate(ctx context.Context, j *joiner, p *parcel, size int) error {
-	if i, _ := slices.BinarySearch(chunkSizes[:], size); i < len(chunkSizes) {
-		size = chunkSizes[i]
-	}
+	size = buf.Size(size)
 	b := &n.small
 	if size > buf.Large {
 		b = &n.large
@@ -110,10 +105,14 @@ func (n *Server) allocate(ctx context.Context, j *joiner, p *parcel, size int) e
 // reclaim.
 func (n *Server) use(p *parcel) {
 	p.uses++
-	if p.resting != nil {
-		p.budget.resting.Remove(p.resting)
+	p.take()
+}
+
+// take takes a parcel that rests from the list.
+func (p *parcel) take() {
+	if p.budget != nil && p.resting.In(&p.budget.resting) {
+		p.resting.Remove()
 		p.budget.idle -= len(p.chunk.Data())
-		p.resting = nil
 	}
 }
 
@@ -123,7 +122,8 @@ func (n *Server) free(p *parcel) {
 		return
 	}
 	if p.cached && p.chunk != nil {
-		p.resting = p.budget.resting.PushBack(p)
+		p.resting.Of = p
+		p.budget.resting.PushBack(&p.resting)
 		p.budget.idle += len(p.chunk.Data())
 	}
 	n.reclaim(p)
@@ -139,11 +139,7 @@ func (n *Server) uncache(p *parcel) {
 	}
 	p.cached = false
 	delete(p.chain.parcels, p.at)
-	if p.resting != nil {
-		p.budget.resting.Remove(p.resting)
-		p.budget.idle -= len(p.chunk.Data())
-		p.resting = nil
-	}
+	p.take()
 	n.reclaim(p)
 }
 

@@ -1,12 +1,12 @@
 package wire
 
 import (
-	"container/list"
 	"time"
 
 	"clustermap/internal/buf"
 	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/list"
 	"clustermap/sockets"
 )
 
@@ -32,9 +32,9 @@ import (
 type Early struct {
 	Timeout time.Duration // of the pair
 
-	order list.List // of *earlyUpdate, in order of arrival
+	order list.List[earlyUpdate] // in order of arrival
 	byID  map[updateID]*earlyUpdate
-	froms map[*sockets.Peer]*earlyQueue
+	froms map[*sockets.Peer]*list.List[earlyUpdate] // those of a connection
 	bytes int
 	count uint64 // updates added since the start
 
@@ -50,12 +50,9 @@ type earlyUpdate struct {
 	at     time.Duration
 	number uint64 // the value of Early.count when it was added
 	from   *sockets.Peer
-	after  *earlyUpdate // the next one of the same connection
-	place  *list.Element
+	place  list.Element[earlyUpdate] // in order
+	turn   list.Element[earlyUpdate] // in that of froms
 }
-
-// earlyQueue lists the updates of one connection. They are removed at the front only.
-type earlyQueue struct{ first, last *earlyUpdate }
 
 // idOf returns the UUID of a record, and false if it has none.
 func idOf(record []byte) (id updateID, ok bool) {
@@ -92,48 +89,39 @@ func (e *Early) keep(from *sockets.Peer, wire []byte, spans []buf.Span, now time
 
 func (e *Early) add(u *earlyUpdate) {
 	if e.byID == nil {
-		e.byID, e.froms = map[updateID]*earlyUpdate{}, map[*sockets.Peer]*earlyQueue{}
+		e.byID, e.froms = map[updateID]*earlyUpdate{}, map[*sockets.Peer]*list.List[earlyUpdate]{}
 	}
 	e.count++
 	u.number = e.count
-	u.place = e.order.PushBack(u)
+	u.place.Of, u.turn.Of = u, u
+	e.order.PushBack(&u.place)
 	e.byID[u.id] = u
-	if q := e.froms[u.from]; q == nil {
-		e.froms[u.from] = &earlyQueue{u, u}
-	} else {
-		q.last.after = u
-		q.last = u
+	if e.froms[u.from] == nil {
+		e.froms[u.from] = new(list.List[earlyUpdate])
 	}
+	e.froms[u.from].PushBack(&u.turn)
 	for e.bytes += u.size(); e.bytes > earlyBytes && e.order.Len() > 1; {
-		e.drop(e.oldest())
+		e.drop(e.order.Front())
 	}
 }
 
 func (u *earlyUpdate) size() int { return earlyOverhead + len(u.wire) }
 
-func (e *Early) oldest() *earlyUpdate {
-	if front := e.order.Front(); front != nil {
-		return front.Value.(*earlyUpdate)
-	}
-	return nil
-}
-
-// drop removes an update, which must be the first one of its connection.
+// drop removes an update.
 func (e *Early) drop(u *earlyUpdate) {
-	e.order.Remove(u.place)
+	u.place.Remove()
+	u.turn.Remove()
+	if e.froms[u.from].Len() == 0 {
+		delete(e.froms, u.from)
+	}
 	delete(e.byID, u.id)
 	e.bytes -= u.size()
-	if q := e.froms[u.from]; u.after == nil {
-		delete(e.froms, u.from)
-	} else {
-		q.first = u.after
-	}
 }
 
 // dropFrom removes all updates of a connection.
 func (e *Early) dropFrom(from *sockets.Peer) {
 	for q := e.froms[from]; q != nil; q = e.froms[from] {
-		e.drop(q.first)
+		e.drop(q.Front())
 	}
 }
 
@@ -153,8 +141,8 @@ func (e *Early) note(id updateID, now time.Duration) {
 		e.seen.note(id, now, e.Timeout)
 		return
 	}
-	for q := e.froms[u.from]; q.first != u; {
-		e.drop(q.first)
+	for q := e.froms[u.from]; q.Front() != u; {
+		e.drop(q.Front())
 	}
 	e.drop(u)
 }
@@ -166,7 +154,7 @@ func (e *Early) Count() uint64 { return e.count }
 // Count returned when the transfer began: updates added before are in the map, or were
 // replaced or refused there. seen are updates in the map.
 func (e *Early) Copied(number uint64, seen *Seen, now time.Duration) {
-	for u := e.oldest(); u != nil && u.number <= number; u = e.oldest() {
+	for u := e.order.Front(); u != nil && u.number <= number; u = e.order.Front() {
 		e.drop(u)
 	}
 	for _, ids := range []map[updateID]struct{}{seen.older, seen.newer} {
@@ -192,7 +180,7 @@ func (e *Early) fresh(wire []byte, spans []buf.Span) []buf.Span {
 // Expire removes updates that are too old. heard is the time at which the active server
 // was last heard, or 0: while it is silent, updates wait for a takeover.
 func (e *Early) Expire(now, heard time.Duration) {
-	for u := e.oldest(); u != nil && (u.at < heard-earlyAges*e.Timeout || u.at < now-maxEarlyAge); u = e.oldest() {
+	for u := e.order.Front(); u != nil && (u.at < heard-earlyAges*e.Timeout || u.at < now-maxEarlyAge); u = e.order.Front() {
 		e.drop(u)
 	}
 	e.seen.expire(now, e.Timeout)
@@ -203,7 +191,7 @@ func (e *Early) Expire(now, heard time.Duration) {
 // nanosecond: it must still replace the previous value.
 func (e *Early) Drain(now time.Duration) (wire []byte, spans []buf.Span) {
 	e.Expire(now, 0)
-	for u := e.oldest(); u != nil; u = e.oldest() {
+	for u := e.order.Front(); u != nil; u = e.order.Front() {
 		left := time.Duration(0)
 		if ttl := kvmsg.TTLOf(kvmsg.Record(u.wire).Props()); ttl > 0 {
 			left = max(ttl-(now-u.at), 1)

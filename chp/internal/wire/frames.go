@@ -46,34 +46,20 @@ func widen(b *hooks.Batch, refused func(error), sent *sentUpdates) {
 // appendWide appends the record of a message that should have three frames.
 func appendWide(dst, m []byte, sent *sentUpdates) ([]byte, error) {
 	var bodies [3][]byte
-	at := 0
-	for i := range bodies {
-		more := byte(kvmsg.FlagMore)
-		if i == len(bodies)-1 {
-			more = 0
-		}
-		start, end, ok := kvmsg.FrameAt(m, at)
-		if !ok || m[at]&kvmsg.FlagMore != more {
-			return dst, errThreeFrames
-		}
-		bodies[i] = m[start:end]
-		at = end
+	if !kvmsg.Split(m, bodies[:]) {
+		return dst, errThreeFrames
 	}
 	key, sequence, value := bodies[0], bodies[1], bodies[2]
-	switch {
-	case at != len(m):
-		return dst, errThreeFrames
-	case len(sequence) != kvmsg.SequenceSize:
+	if len(sequence) != kvmsg.SequenceSize {
 		return dst, kvmsg.ErrSequence
 	}
 	dst = kvmsg.AppendFrame(dst, key, kvmsg.FlagMore)
 	dst = kvmsg.AppendFrame(dst, sequence, kvmsg.FlagMore)
-	id, own := sent.match(key, value)
-	if own {
-		dst = kvmsg.AppendFrame(dst, id[:], kvmsg.FlagMore)
-	} else {
-		dst = kvmsg.AppendFrame(dst, nil, kvmsg.FlagMore)
+	var uuid []byte
+	if id, own := sent.match(key, value); own {
+		uuid = id[:]
 	}
+	dst = kvmsg.AppendFrame(dst, uuid, kvmsg.FlagMore)
 	dst = kvmsg.AppendFrame(dst, nil, kvmsg.FlagMore)
 	return kvmsg.AppendFrame(dst, value, 0), nil
 }
