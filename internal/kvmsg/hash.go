@@ -15,6 +15,17 @@ const (
 	TagFlags      = TagProperties | TagDelete // both; the rest of a tag is the hash
 )
 
+// flagsOf returns the flags of a message, given the sizes of its properties and value.
+func flagsOf(props, value int) (flags uint64) {
+	if props > 0 {
+		flags = TagProperties
+	}
+	if value == 0 {
+		flags |= TagDelete
+	}
+	return flags
+}
+
 // HashKey returns the hash of key, with the flag bits zero.
 func HashKey(key []byte) uint64 {
 	return maphash.Bytes(hashSeed, key) &^ TagFlags

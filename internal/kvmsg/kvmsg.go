@@ -12,7 +12,7 @@ type Origin uint8
 
 const (
 	// FromClient: a KVSET. It is refused unless every part is valid, because it goes
-	// to every replica. What only servers may say is removed: see serverOnly.
+	// to every replica. What only servers may say is removed: see PropertyCause.
 	FromClient Origin = iota
 	// FromServer: a KVPUB or KVSYNC. Refusing one would make the replica differ from
 	// its server, so it is accepted if key, sequence and value are valid. A malformed
@@ -62,24 +62,16 @@ func Inspect(msg []byte, from Origin, maxValue int) (size int, tag uint64, k Kin
 	if maxValue > 0 && valueSize > maxValue && k == KindUpdate {
 		return 0, 0, kindNone, ErrValueTooLarge
 	}
-	tag = HashKey(key)
-	if p.propsEnd > p.props {
-		if from == FromClient {
-			if err := CheckProperties(msg[p.props:p.propsEnd]); err != nil {
-				return 0, 0, kindNone, err
-			}
-			if valueSize == 0 && hasServerOnly(msg[p.props:p.propsEnd]) {
-				stripServerOnly(msg, &p)
-			}
+	if from == FromClient && p.propsEnd > p.props {
+		props := msg[p.props:p.propsEnd]
+		if err := CheckProperties(props); err != nil {
+			return 0, 0, kindNone, err
 		}
-		if p.propsEnd > p.props {
-			tag |= TagProperties
+		if valueSize == 0 && hasCause(props) {
+			stripCause(msg, &p)
 		}
 	}
-	if valueSize == 0 {
-		tag |= TagDelete
-	}
-	return p.end, tag, k, nil
+	return p.end, HashKey(key) | flagsOf(p.propsEnd-p.props, valueSize), k, nil
 }
 
 // parts are offsets in a record.
@@ -153,14 +145,7 @@ func SpansOf(wire []byte, spans []buf.Span) ([]buf.Span, bool) {
 		if !ok || p.end > len(m) {
 			return spans, false
 		}
-		tag := HashKey(m[2:p.keyEnd])
-		if p.propsEnd > p.props {
-			tag |= TagProperties
-		}
-		if p.end == p.value {
-			tag |= TagDelete
-		}
-		spans = append(spans, buf.Span{Start: uint32(at), End: uint32(at + p.end), Tag: tag})
+		spans = append(spans, buf.Span{Start: uint32(at), End: uint32(at + p.end), Tag: HashKey(m[2:p.keyEnd]) | flagsOf(p.propsEnd-p.props, p.end-p.value)})
 		at += p.end
 	}
 	return spans, true
@@ -175,61 +160,40 @@ func IsCanonical(m []byte) bool {
 // longBody returns the bounds of the body of the long frame at offset at. ok reports
 // whether the body lies in m and is too long for a short frame.
 func longBody(m []byte, at int) (start, end int, ok bool) {
-	start = at + 9
-	if start > len(m) {
-		return 0, 0, false
-	}
-	size := binary.BigEndian.Uint64(m[at+1:])
-	if size <= 255 || size > uint64(len(m)-start) {
-		return 0, 0, false
-	}
-	return start, start + int(size), true
+	start, end, ok = FrameAt(m, at)
+	return start, end, ok && end-start > 255
 }
 
 // rewrite makes m canonical. The bodies move towards its start, each after a header
 // that is never longer than before, so no body is overwritten before it has moved.
 func rewrite(m []byte, from Origin) (p parts, err error) {
-	var bounds [5][2]int
-	at := 0
-	for i := range bounds {
-		more := byte(FlagMore)
-		if i == len(bounds)-1 {
-			more = 0
-		}
-		start, end, ok := FrameAt(m, at)
-		if !ok || m[at]&FlagMore != more {
-			return p, errFrameCount
-		}
-		bounds[i] = [2]int{start, end}
-		at = end
-	}
-	if at != len(m) {
+	var bodies [5][]byte
+	if !Split(m, bodies[:]) {
 		return p, errFrameCount
 	}
-	length := func(i int) int { return bounds[i][1] - bounds[i][0] }
 	switch {
-	case length(0) == 0:
+	case len(bodies[0]) == 0:
 		return p, ErrKeyEmpty
-	case length(0) > MaxKey:
+	case len(bodies[0]) > MaxKey:
 		return p, ErrKeyLong
-	case length(1) != SequenceSize:
+	case len(bodies[1]) != SequenceSize:
 		return p, ErrSequence
 	}
-	if n := length(2); n != 0 && n != UUIDSize {
+	if n := len(bodies[2]); n != 0 && n != UUIDSize {
 		if from == FromClient {
 			return p, errUUID
 		}
-		bounds[2][1] = bounds[2][0]
+		bodies[2] = nil
 	}
 
 	out := m[:0]
-	for i, b := range bounds {
+	for i, body := range bodies {
 		more := byte(FlagMore)
-		if i == len(bounds)-1 {
+		if i == len(bodies)-1 {
 			more = 0
 		}
-		out = AppendFrame(out, m[b[0]:b[1]], more)
-		start, end := len(out)-length(i), len(out)
+		out = AppendFrame(out, body, more)
+		start, end := len(out)-len(body), len(out)
 		switch i {
 		case 0:
 			p.keyEnd = end
@@ -240,6 +204,20 @@ func rewrite(m []byte, from Origin) (p parts, err error) {
 		}
 	}
 	return p, nil
+}
+
+// Split finds the bodies of the frames of m. It reports false unless m is one whole message
+// of as many frames as there are bodies.
+func Split(m []byte, bodies [][]byte) bool {
+	at := 0
+	for i := range bodies {
+		start, end, ok := FrameAt(m, at)
+		if last := i == len(bodies)-1; !ok || (m[at]&FlagMore == 0) != last {
+			return false
+		}
+		bodies[i], at = m[start:end], end
+	}
+	return at == len(m)
 }
 
 // FrameAt is FrameBounds for bytes that were not checked.

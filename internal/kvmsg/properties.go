@@ -2,7 +2,7 @@ package kvmsg
 
 import (
 	"bytes"
-	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -13,39 +13,29 @@ import (
 
 // Property returns the value of the first property with a name.
 func Property(props []byte, name string) (value []byte, ok bool) {
-	for len(props) > 0 {
-		line := props
-		if i := bytes.IndexByte(props, '\n'); i >= 0 {
-			line, props = props[:i], props[i+1:]
-		} else {
-			props = nil
-		}
-		if len(line) > len(name) && line[len(name)] == '=' && string(line[:len(name)]) == name {
-			return line[len(name)+1:], true
-		}
+	start, end := propertyLine(props, name)
+	if start == end {
+		return nil, false
 	}
-	return nil, false
+	return bytes.TrimSuffix(props[start+len(name)+1:end], newline), true
 }
 
-// serverOnly are the properties with which a server says why it deleted a key. In the
-// deletion of a client they would be a forgery, and are removed.
-var serverOnly = []string{PropertyCause}
+var newline = []byte{'\n'}
 
-// PropertyCause is the property with the reason for a deletion, if it is not a client's.
+// PropertyCause is the property with which a server says why it deleted a key, if no client
+// has. In the deletion of a client it would be a forgery, and is removed.
 const PropertyCause = "cause"
 
-// hasServerOnly reports whether props have a property that is for servers.
-func hasServerOnly(props []byte) bool {
-	return slices.ContainsFunc(serverOnly, func(name string) bool { _, ok := Property(props, name); return ok })
+func hasCause(props []byte) bool {
+	_, has := Property(props, PropertyCause)
+	return has
 }
 
-// stripServerOnly removes the properties that are for servers from m, a deletion with
-// the given parts, in place. It updates p.
-func stripServerOnly(m []byte, p *parts) {
+// stripCause removes that property from m, a deletion with the given parts, in place. It
+// updates p.
+func stripCause(m []byte, p *parts) {
 	props := m[p.props:p.propsEnd]
-	for _, name := range serverOnly {
-		props = AppendWithout(props[:0], props, name)
-	}
+	props = AppendWithout(props[:0], props, PropertyCause)
 	out := AppendFrame(m[:Record(m).propsAt()], props, FlagMore) // its header is not longer
 	p.props, p.propsEnd = len(out)-len(props), len(out)
 	out = append(out, 0, 0)
@@ -132,33 +122,13 @@ func ParseTTL(text []byte) (ttl time.Duration, ok bool) {
 // AppendTTL appends the property line for ttl.
 func AppendTTL(dst []byte, ttl time.Duration) []byte {
 	dst = append(dst, "ttl="...)
-	dst = appendDecimal(dst, int64(ttl/time.Second))
-	if frac := int64(ttl % time.Second); frac != 0 {
-		var digits [9]byte
-		for i := len(digits) - 1; i >= 0; i-- {
-			digits[i] = byte('0' + frac%10)
-			frac /= 10
-		}
-		end := len(digits)
-		for digits[end-1] == '0' {
-			end--
-		}
-		dst = append(dst, '.')
-		dst = append(dst, digits[:end]...)
+	dst = strconv.AppendInt(dst, int64(ttl/time.Second), 10)
+	if rest := int64(ttl % time.Second); rest != 0 {
+		var room [10]byte
+		digits := strconv.AppendInt(room[:0], int64(time.Second)+rest, 10)[1:] // with leading zeros
+		dst = append(append(dst, '.'), bytes.TrimRight(digits, "0")...)
 	}
 	return append(dst, '\n')
-}
-
-func appendDecimal(dst []byte, n int64) []byte {
-	var digits [20]byte
-	i := len(digits)
-	for {
-		i--
-		digits[i] = byte('0' + n%10)
-		if n /= 10; n == 0 {
-			return append(dst, digits[i:]...)
-		}
-	}
 }
 
 // AppendProperty appends a property line. It returns an error for a line that could not

@@ -47,18 +47,10 @@ func scanOther(b []byte, from Origin, maxValue int) (size int, tag uint64) {
 	if maxValue > 0 && valueSize > maxValue {
 		return 0, 0
 	}
-	tag = HashKey(key)
-	if p.propsEnd > p.props {
-		props := b[p.props:p.propsEnd]
-		if from == FromClient && (CheckProperties(props) != nil || valueSize == 0 && hasServerOnly(props)) {
-			return 0, 0
-		}
-		tag |= TagProperties
+	if props := b[p.props:p.propsEnd]; from == FromClient && (CheckProperties(props) != nil || valueSize == 0 && hasCause(props)) {
+		return 0, 0
 	}
-	if valueSize == 0 {
-		tag |= TagDelete
-	}
-	return p.end, tag
+	return p.end, HashKey(key) | flagsOf(p.propsEnd-p.props, valueSize)
 }
 
 // scanUsual is scanFirst for a message with a UUID or none, no properties, and a short
