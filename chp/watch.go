@@ -47,7 +47,7 @@ func (c *Client) Watch(subtrees ...string) (*Watch, error) {
 		if err := subtree.Check(spec); err != nil {
 			return nil, err
 		}
-		if !c.subtrees.Meets(spec) {
+		if !c.subtrees.Overlaps(spec) {
 			return nil, ErrOutsideSubtrees
 		}
 	}

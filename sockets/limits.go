@@ -67,6 +67,6 @@ const keepEnvelope = 4 << 10
 // before it, so that a peer that sends without end does not delay it.
 const maxStale = 8
 
-// obeyBurst is how many messages of a subscriber are processed before other
+// subscriptionBurst is how many messages of a subscriber are processed before other
 // goroutines can publish again.
-const obeyBurst = 256
+const subscriptionBurst = 256

@@ -479,7 +479,7 @@ func TestPollerOutOfLog(t *testing.T) {
 		q.Out.Attach(peer.Conn())
 		must(t, pub.attach(q, peer))
 		pub.fan.Lock()
-		_, err := pub.obey(peer, fanout.SubscribeFrame, nil)
+		_, err := pub.handle(peer, fanout.SubscribeFrame, nil)
 		pub.fan.Unlock()
 		must(t, err)
 		peers = append(peers, q)

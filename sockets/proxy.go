@@ -152,7 +152,7 @@ func (p *SteerableProxy) Run(ctx context.Context) error {
 	if p.control != nil {
 		wg.Go(func() {
 			defer cancel()
-			failed <- p.obey(inner)
+			failed <- p.serveControl(inner)
 		})
 	}
 	err := <-failed // the first error, which ended the other goroutines

@@ -7,8 +7,8 @@ import (
 	"clustermap/zmtp"
 )
 
-// obey carries out the commands from the control socket.
-func (p *SteerableProxy) obey(ctx context.Context) error {
+// serveControl carries out the commands from the control socket.
+func (p *SteerableProxy) serveControl(ctx context.Context) error {
 	var news Poller
 	defer news.Close()
 	if err := news.Add(p.control, PollIn); err != nil {

@@ -165,7 +165,7 @@ func (p *publisher) messages(_ *engine.Pipe, peer *engine.Peer, b *engine.Batch)
 			}
 			useless = false
 			p.fan.Lock()
-			_, err := p.obey(peer, kind, body[1:])
+			_, err := p.handle(peer, kind, body[1:])
 			p.fan.Unlock()
 			if err != nil {
 				return false, err
@@ -178,11 +178,11 @@ func (p *publisher) messages(_ *engine.Pipe, peer *engine.Peer, b *engine.Batch)
 	return false, nil
 }
 
-// obey applies a subscription or unsubscription, or with XPubManual only records it, and
+// handle applies a subscription or unsubscription, or with XPubManual only records it, and
 // reports whether the application receives it. The mutex of fan must be held.
-func (p *publisher) obey(peer *engine.Peer, kind fanout.FrameKind, topic []byte) (told bool, err error) {
+func (p *publisher) handle(peer *engine.Peer, kind fanout.FrameKind, topic []byte) (told bool, err error) {
 	if kind == fanout.SubscribeFrame && len(topic) > p.opts().MaxTopicSize {
 		return false, ErrTooLarge
 	}
-	return p.fan.Obey(roleOf(peer), kind, topic)
+	return p.fan.Handle(roleOf(peer), kind, topic)
 }

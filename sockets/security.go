@@ -199,5 +199,5 @@ func (sec *Security) mechanism(c *zmtp.HandshakeConfig, cookies time.Duration) z
 	if sec.Authenticate == nil && sec.ZAPDomain == "" {
 		return nil
 	}
-	return zmtp.NewNullJudged(c.AppendProperties(nil))
+	return zmtp.NewNullAuth(c.AppendProperties(nil))
 }

@@ -124,7 +124,7 @@ func (x *XPub) messages(q *engine.Pipe, peer *engine.Peer, b *engine.Batch) (boo
 		if !q.Inproc() && !x.core.In.Settled(&x.queue, peer.Gone()) {
 			return false, nil // the reader will notice
 		}
-		end := min(at+obeyBurst, b.Len())
+		end := min(at+subscriptionBurst, b.Len())
 		size := 0
 		for _, s := range b.Spans()[at:end] {
 			size += int(s.End - s.Start)
@@ -157,7 +157,7 @@ func (x *XPub) take(peer *engine.Peer, m zmtp.WireMessage, n *engine.Notices, si
 			n.Frame(body)
 			continue
 		}
-		told, err := x.obey(peer, kind, body[1:])
+		told, err := x.handle(peer, kind, body[1:])
 		if err != nil {
 			return err
 		}

@@ -157,7 +157,7 @@ func TestXPubBounded(t *testing.T) {
 	})
 	size, _, _ := pub.core.In.Look(&pub.queue)
 	n := size.Messages
-	if n < limit || n > limit+obeyBurst {
+	if n < limit || n > limit+subscriptionBurst {
 		t.Errorf("%d messages are queued", n)
 	}
 	ctx := testContext(t)

@@ -37,7 +37,7 @@ func (h *Handshake) Credentials() (Credentials, bool) {
 	if !h.waiting {
 		return Credentials{}, false
 	}
-	values, waiting := h.judged.Credentials()
+	values, waiting := h.auth.Credentials()
 	return Credentials{Mechanism: h.mechanism.Name(), Values: values, Identity: announcedIdentity(h.mechanism.Peer())}, waiting
 }
 
@@ -64,7 +64,7 @@ func (h *Handshake) Accept(dst []byte, userID string, granted Metadata) (out []b
 	}
 	h.waiting = false
 	h.peer.UserID, h.peer.Granted = userID, granted
-	out, done, err = h.judged.Accept(dst)
+	out, done, err = h.auth.Accept(dst)
 	out, err = h.advance(dst, out, done, err)
 	if err != nil {
 		h.fail(err)
@@ -84,7 +84,7 @@ func (h *Handshake) Deny(dst []byte, status string) (out []byte, err error) {
 	h.waiting = false
 	h.fail(&ProtocolError{Op: "handshake", Reason: status, Err: ErrDenied})
 	if status == StatusDenied || status == StatusFailed {
-		dst = h.judged.Refuse(dst, status)
+		dst = h.auth.Refuse(dst, status)
 	}
 	return dst, h.err
 }

@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// judged returns a NULL handshake that waits for Accept or Deny.
-func judged(t *testing.T, more string) *Handshake {
+// waiting returns a NULL handshake that waits for Accept or Deny.
+func waiting(t *testing.T, more string) *Handshake {
 	t.Helper()
 	c := HandshakeConfig{SocketType: TypeDealer}
-	c.Mechanism = NewNullJudged(c.AppendProperties(nil))
+	c.Mechanism = NewNullAuth(c.AppendProperties(nil))
 	h := NewHandshake(c)
 	if _, waiting := h.Credentials(); waiting {
 		t.Fatal("waiting before the greeting")
@@ -27,7 +27,7 @@ func judged(t *testing.T, more string) *Handshake {
 
 func TestHandshakeAccept(t *testing.T) {
 	t.Parallel()
-	h := judged(t, routerReady)
+	h := waiting(t, routerReady)
 	granted := Metadata{{"Role", []byte("admin")}}
 	out, done, err := h.Accept([]byte("x"), "bob", granted)
 	if len(out) != 1+43 || done || err != nil {
@@ -63,7 +63,7 @@ func TestHandshakeDeny(t *testing.T) {
 		StatusAccepted:  "",
 		"nonsense":      "",
 	} {
-		h := judged(t, "")
+		h := waiting(t, "")
 		out, err := h.Deny(nil, status)
 		wantError(t, err, ErrDenied)
 		var p *ProtocolError

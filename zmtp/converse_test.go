@@ -15,13 +15,13 @@ type side struct {
 }
 
 // take passes the received bytes to the handshake of s. If there are credentials,
-// it calls judge, which calls Accept or Deny.
-func (s *side) take(judge func(*Handshake, Credentials) ([]byte, bool, error)) (out []byte) {
+// it calls authenticate, which calls Accept or Deny.
+func (s *side) take(authenticate func(*Handshake, Credentials) ([]byte, bool, error)) (out []byte) {
 	for s.err == nil && !s.done {
 		var n int
 		var more []byte
 		if c, waiting := s.h.Credentials(); waiting {
-			more, s.done, s.err = judge(s.h, c)
+			more, s.done, s.err = authenticate(s.h, c)
 			out = append(out, more...)
 			continue
 		}
@@ -42,18 +42,18 @@ func admit(h *Handshake, _ Credentials) ([]byte, bool, error) { return h.Accept(
 
 // converse runs a handshake between a and b, in pieces of the given size, until
 // neither sends more.
-func converse(a, b *side, piece int, judge func(*Handshake, Credentials) ([]byte, bool, error)) {
+func converse(a, b *side, piece int, authenticate func(*Handshake, Credentials) ([]byte, bool, error)) {
 	a.sent, b.sent = a.h.Start(nil), b.h.Start(nil)
 	toA, toB := bytes.Clone(b.sent), bytes.Clone(a.sent)
 	for len(toA)+len(toB) > 0 {
 		n := min(piece, len(toA))
 		a.in = append(bytes.Clone(a.in), toA[:n]...)
 		toA = toA[n:]
-		toB = append(toB, a.take(judge)...)
+		toB = append(toB, a.take(authenticate)...)
 		n = min(piece, len(toB))
 		b.in = append(bytes.Clone(b.in), toB[:n]...)
 		toB = toB[n:]
-		toA = append(toA, b.take(judge)...)
+		toA = append(toA, b.take(authenticate)...)
 	}
 }
 

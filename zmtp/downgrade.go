@@ -98,13 +98,13 @@ func (h *Handshake) say(dst []byte, end int) []byte {
 	return dst
 }
 
-// toJudge reports whether the peer must be authenticated, even if it has no
+// mustAuthenticate reports whether the peer must be authenticated, even if it has no
 // credentials.
-func (h *Handshake) toJudge() bool {
-	if h.judged == nil {
+func (h *Handshake) mustAuthenticate() bool {
+	if h.auth == nil {
 		return false
 	}
-	_, waiting := h.judged.Credentials()
+	_, waiting := h.auth.Credentials()
 	return waiting
 }
 

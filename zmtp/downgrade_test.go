@@ -165,7 +165,7 @@ func TestDowngradeErrors(t *testing.T) {
 		{"1.0, by default", HandshakeConfig{}, "\x01", ErrVersion},
 		{"2.0 against a mechanism", HandshakeConfig{MinVersion: 1, Mechanism: curve}, signature + "\x01", ErrVersion},
 		{"1.0 against a mechanism", HandshakeConfig{MinVersion: 1, Mechanism: curve}, "\x01", ErrVersion},
-		{"1.0 against a judgement", HandshakeConfig{MinVersion: 1, Mechanism: NewNullJudged(nil)}, "\x01", ErrVersion},
+		{"1.0 against authentication", HandshakeConfig{MinVersion: 1, Mechanism: NewNullAuth(nil)}, "\x01", ErrVersion},
 		{"no such version", HandshakeConfig{MinVersion: 4}, "", ErrConfig},
 	} {
 		c.config.SocketType = TypeRouter

@@ -30,8 +30,8 @@ func ExampleGenerateKeyPair() {
 }
 
 // talk carries bytes between two handshakes until both are done or one has failed.
-// It calls judge to check credentials.
-func talk(client, server *zmtp.Handshake, judge func(*zmtp.Handshake, zmtp.Credentials) ([]byte, bool, error)) error {
+// It calls authenticate to check credentials.
+func talk(client, server *zmtp.Handshake, authenticate func(*zmtp.Handshake, zmtp.Credentials) ([]byte, bool, error)) error {
 	toServer, toClient := client.Start(nil), server.Start(nil)
 	run := func(h *zmtp.Handshake, in []byte) (rest, out []byte, done bool, err error) {
 		for {
@@ -40,7 +40,7 @@ func talk(client, server *zmtp.Handshake, judge func(*zmtp.Handshake, zmtp.Crede
 			in = in[n:]
 			if c, waiting := h.Credentials(); waiting {
 				var more []byte
-				more, done, err = judge(h, c)
+				more, done, err = authenticate(h, c)
 				out = append(out, more...)
 			} else if n == 0 || done || err != nil {
 				return in, out, done, err
@@ -96,7 +96,7 @@ func ExampleParseKeyFile() {
 
 // A server checks the client's password, which may take any time.
 func ExampleHandshake_Credentials() {
-	judge := func(h *zmtp.Handshake, c zmtp.Credentials) ([]byte, bool, error) {
+	authenticate := func(h *zmtp.Handshake, c zmtp.Credentials) ([]byte, bool, error) {
 		if string(c.Values[0]) == "admin" && string(c.Values[1]) == "secret" {
 			return h.Accept(nil, "the administrator", nil)
 		}
@@ -108,7 +108,7 @@ func ExampleHandshake_Credentials() {
 		c.Mechanism = zmtp.NewPlainClient(c.AppendProperties(nil), "admin", password)
 		s.Mechanism = zmtp.NewPlainServer(s.AppendProperties(nil))
 		client, server := zmtp.NewHandshake(c), zmtp.NewHandshake(s)
-		err := talk(client, server, judge)
+		err := talk(client, server, authenticate)
 		fmt.Println(server.Peer().UserID, err)
 	}
 	// Output:

@@ -176,7 +176,7 @@ func (p *Peer) TakesSubscribe() bool { return p.Major > Major || p.Major == Majo
 // goroutine at a time. The caller should limit its duration; see also Expires.
 type Handshake struct {
 	mechanism  Mechanism
-	judged     AuthMechanism // the mechanism, if it is an AuthMechanism
+	auth       AuthMechanism // the mechanism, if it is an AuthMechanism
 	socketType SocketType
 	maxCommand int
 	maxMessage int
@@ -205,9 +205,9 @@ func NewHandshake(c HandshakeConfig) *Handshake {
 	if h.mechanism == nil {
 		h.mechanism = NewNull(c.AppendProperties(nil))
 	}
-	h.judged, _ = h.mechanism.(AuthMechanism)
+	h.auth, _ = h.mechanism.(AuthMechanism)
 	h.minVersion = c.MinVersion
-	if h.minVersion == 0 || h.mechanism.Name() != nullName || h.toJudge() {
+	if h.minVersion == 0 || h.mechanism.Name() != nullName || h.mustAuthenticate() {
 		h.minVersion = Major
 	}
 	if h.minVersion < Major && c.SocketType.sendsIdentity() {
@@ -357,15 +357,15 @@ func (h *Handshake) advance(dst, out []byte, done bool, err error) ([]byte, erro
 		if err := h.accept(h.mechanism.Peer()); err != nil {
 			// ERROR replaces a READY that the mechanism may have appended. The
 			// client of a mechanism with two roles must not send ERROR.
-			if h.judged == nil {
+			if h.auth == nil {
 				return dst, err
 			}
-			return h.judged.Refuse(out[:len(dst)], err.Reason), err
+			return h.auth.Refuse(out[:len(dst)], err.Reason), err
 		}
 		h.done = true
 		h.codec = h.mechanism.Codec()
-	case h.judged != nil:
-		_, h.waiting = h.judged.Credentials()
+	case h.auth != nil:
+		_, h.waiting = h.auth.Credentials()
 	}
 	return out, nil
 }

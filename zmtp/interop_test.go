@@ -65,13 +65,13 @@ func (w *wire) read() error {
 }
 
 // shake runs the handshake.
-func (w *wire) shake(judge func(*zmtp.Handshake, zmtp.Credentials) ([]byte, bool, error)) error {
+func (w *wire) shake(authenticate func(*zmtp.Handshake, zmtp.Credentials) ([]byte, bool, error)) error {
 	w.t.Helper()
 	for {
 		n, out, done, err := w.h.Step(w.in, nil)
 		if c, waiting := w.h.Credentials(); waiting {
 			var more []byte
-			more, done, err = judge(w.h, c)
+			more, done, err = authenticate(w.h, c)
 			out = append(out, more...)
 		}
 		w.in = w.in[n:]
@@ -209,7 +209,7 @@ func told(p *interop.Process, event string) int {
 	return e.Value
 }
 
-// want returns a judge that accepts only these values.
+// want returns a authenticate that accepts only these values.
 func want(t *testing.T, values ...string) func(*zmtp.Handshake, zmtp.Credentials) ([]byte, bool, error) {
 	return func(h *zmtp.Handshake, c zmtp.Credentials) ([]byte, bool, error) {
 		if len(c.Values) != len(values) {
@@ -224,7 +224,7 @@ func want(t *testing.T, values ...string) func(*zmtp.Handshake, zmtp.Credentials
 	}
 }
 
-// deny returns a judge that denies.
+// deny returns a authenticate that denies.
 func deny(status string) func(*zmtp.Handshake, zmtp.Credentials) ([]byte, bool, error) {
 	return func(h *zmtp.Handshake, _ zmtp.Credentials) ([]byte, bool, error) {
 		out, err := h.Deny(nil, status)

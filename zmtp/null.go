@@ -11,7 +11,7 @@ const nullName = "NULL"
 type Null struct {
 	exchange
 	properties []byte
-	judge      bool // Accept has not been called yet
+	waiting    bool // Accept has not been called yet
 }
 
 var _ AuthMechanism = (*Null)(nil)
@@ -22,13 +22,13 @@ func NewNull(properties []byte) *Null {
 	return &Null{exchange: exchange{want: CommandReady}, properties: properties}
 }
 
-// NewNullJudged is like NewNull, but after the greetings, and before it sends
+// NewNullAuth is like NewNull, but after the greetings, and before it sends
 // READY, the handshake waits until the caller accepts or denies the peer. There
 // are no credentials; a caller can decide by the peer's network address, as ZAP
 // handlers do.
-func NewNullJudged(properties []byte) *Null {
+func NewNullAuth(properties []byte) *Null {
 	m := NewNull(properties)
-	m.judge = true
+	m.waiting = true
 	return m
 }
 
@@ -37,7 +37,7 @@ func (m *Null) Name() string { return nullName }
 
 // Start appends READY, unless the peer must be accepted first.
 func (m *Null) Start(dst []byte) ([]byte, error) {
-	if m.judge {
+	if m.waiting {
 		return dst, nil
 	}
 	return AppendCommand(dst, CommandReady, m.properties), nil
@@ -45,11 +45,11 @@ func (m *Null) Start(dst []byte) ([]byte, error) {
 
 // Credentials returns no values, and whether the mechanism is waiting for
 // Accept or Refuse.
-func (m *Null) Credentials() (values [][]byte, waiting bool) { return nil, m.judge }
+func (m *Null) Credentials() (values [][]byte, waiting bool) { return nil, m.waiting }
 
 // Accept appends READY.
 func (m *Null) Accept(dst []byte) (out []byte, done bool, err error) {
-	m.judge = false
+	m.waiting = false
 	return AppendCommand(dst, CommandReady, m.properties), false, nil
 }
 

@@ -22,9 +22,9 @@ import (
 	"time"
 )
 
-// TestLimits: LIMITS.md has every constant of every limits.go, with its value, and nothing
+// TestLimitConstants: LIMITS.md has every constant of every limits.go, with its value, and nothing
 // else; and limits and time constants are in a limits.go, if their package has several.
-func TestLimits(t *testing.T) {
+func TestLimitConstants(t *testing.T) {
 	t.Parallel()
 	listed := map[string]bool{}
 	all := limits(t)

@@ -480,7 +480,7 @@ func TestExploreFindsMutations(t *testing.T) {
 	}{
 		{StatePrimary, PeerBackup, stay},
 		{StatePrimary, PeerActive, stay},
-		{StatePrimary, PeerActive, contest},
+		{StatePrimary, PeerActive, bothWaiting},
 		{StateBackup, PeerActive, stay},
 		{StateActive, PeerActive, stay},
 		{StateActive, PeerActive, reign},

@@ -71,37 +71,37 @@ const (
 type rule uint8
 
 const (
-	stay     rule = iota // nothing
-	contest              // neither node is active: the better one becomes active
-	follow               // the peer is active, this node is not: become passive
-	reign                // this node is active, the peer is not: keep the newest reign
-	duel                 // both are active: the older reign yields
-	takeOver             // become active if the peer is silent
-	stepDown             // let the peer take over, if it can
+	stay        rule = iota // nothing
+	bothWaiting             // neither node is active: the better one becomes active
+	follow                  // the peer is active, this node is not: become passive
+	reign                   // this node is active, the peer is not: keep the newest reign
+	bothActive              // both are active: the older reign yields
+	takeOver                // become active if the peer is silent
+	stepDown                // let the peer take over, if it can
 )
 
 // table is the state machine. A vote is accepted if the node is active afterwards.
 //
-// For guide programs, it is the guide's table, except for duel and for two passive nodes,
+// For guide programs, it is the guide's table, except for bothActive and for two passive nodes,
 // where a guide program ends.
 var table = [...][10]rule{
 	StatePrimary: {
 		PeerPrimary:  stay, // two primaries: a configuration error
-		PeerBackup:   contest,
+		PeerBackup:   bothWaiting,
 		PeerActive:   follow,
-		PeerPassive:  contest,
-		PeerYielding: contest,
+		PeerPassive:  bothWaiting,
+		PeerYielding: bothWaiting,
 		Vote:         takeOver,
 		Tick:         takeOver,
 		Yield:        stay,
 		Promote:      takeOver,
 	},
 	StateBackup: {
-		PeerPrimary:  contest,
+		PeerPrimary:  bothWaiting,
 		PeerBackup:   stay,
 		PeerActive:   follow,
-		PeerPassive:  contest,
-		PeerYielding: contest,
+		PeerPassive:  bothWaiting,
+		PeerYielding: bothWaiting,
 		Vote:         stay, // a backup that has not heard its peer: the peer's data may be newer
 		Tick:         stay,
 		Yield:        stay,
@@ -110,7 +110,7 @@ var table = [...][10]rule{
 	StateActive: {
 		PeerPrimary:  reign,
 		PeerBackup:   reign,
-		PeerActive:   duel,
+		PeerActive:   bothActive,
 		PeerPassive:  reign,
 		PeerYielding: reign,
 		Vote:         stay,
@@ -119,22 +119,22 @@ var table = [...][10]rule{
 		Promote:      stay,
 	},
 	StatePassive: {
-		PeerPrimary:  contest, // the peer has restarted
-		PeerBackup:   contest,
+		PeerPrimary:  bothWaiting, // the peer has restarted
+		PeerBackup:   bothWaiting,
 		PeerActive:   follow,
-		PeerPassive:  contest,
-		PeerYielding: contest,
+		PeerPassive:  bothWaiting,
+		PeerYielding: bothWaiting,
 		Vote:         takeOver,
 		Tick:         takeOver,
 		Yield:        stay,
 		Promote:      takeOver,
 	},
 	StateYielding: {
-		PeerPrimary:  contest,
-		PeerBackup:   contest,
+		PeerPrimary:  bothWaiting,
+		PeerBackup:   bothWaiting,
 		PeerActive:   follow,
-		PeerPassive:  contest, // the peer has not heard yet, and will win
-		PeerYielding: contest,
+		PeerPassive:  bothWaiting, // the peer has not heard yet, and will win
+		PeerYielding: bothWaiting,
 		Vote:         takeOver,
 		Tick:         takeOver,
 		Yield:        stay,
@@ -255,7 +255,7 @@ func (m *Machine) wake(now time.Duration) {
 
 func (m *Machine) apply(now time.Duration, e Event) {
 	switch m.table[m.State][e] {
-	case contest:
+	case bothWaiting:
 		if m.better() {
 			m.become(StateActive, ReasonElected)
 		}
@@ -273,8 +273,8 @@ func (m *Machine) apply(now time.Duration, e Event) {
 		if m.newest > m.Epoch && !m.outranks(m.Peer, m.Own()) {
 			m.raise()
 		}
-	case duel:
-		m.fight()
+	case bothActive:
+		m.resolve()
 	case takeOver:
 		switch {
 		case !m.Silent(now):
@@ -304,11 +304,11 @@ func (m *Machine) raise() {
 	m.Epoch = m.newest
 }
 
-// fight decides which of two active nodes continues: the one with more data, otherwise
+// resolve decides which of two active nodes continues: the one with more data, otherwise
 // the one with the newer reign, and then the primary. Each side that notices equal reigns
 // raises its epoch, so that an epoch does not stand for two histories. Two nodes of the
 // same role and with the same data, a configuration error, both continue.
-func (m *Machine) fight() {
+func (m *Machine) resolve() {
 	p := m.Peer
 	equal := !p.Guide && p.Epoch == m.Epoch
 	byRole := (equal || p.Guide) && m.Role == RoleBackup && p.Role == RolePrimary

@@ -104,14 +104,14 @@ func (h *half) open() {
 // messages to fetch. The other side's Outbox.mu is held.
 func (h *half) notify() {
 	if h.eager {
-		h.nudge()
+		h.wake()
 		return
 	}
 	h.socket.In.Offer(&h.pipe.In)
 }
 
-// nudge makes the goroutine of an eager side fetch.
-func (h *half) nudge() {
+// wake makes the goroutine of an eager side fetch.
+func (h *half) wake() {
 	select {
 	case h.more <- struct{}{}:
 	default:
@@ -208,7 +208,7 @@ func (h *half) serve() {
 // lock held.
 func (h *half) pump() {
 	if !h.Fetch() {
-		h.nudge() // the goroutine will wait for room
+		h.wake() // the goroutine will wait for room
 	}
 }
 

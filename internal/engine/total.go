@@ -36,7 +36,7 @@ func (t *total) set(limit int) {
 // has no other bound on all queues together.
 func (s *Socket) Queued(bytes int) {
 	if t := &s.total; t.limit.Load() > 0 && t.queued.Add(int64(bytes)) >= t.next.Load() {
-		s.relieve()
+		s.shed()
 	}
 }
 
@@ -61,16 +61,16 @@ type backlog struct {
 	bytes int
 }
 
-// relieve computes the total. While it exceeds the limit, relieve disconnects the peer
+// shed computes the total. While it exceeds the limit, shed disconnects the peer
 // with the longest queue and drops the queue.
-func (s *Socket) relieve() {
+func (s *Socket) shed() {
 	lost := s.expel()
 	for i := range lost { // without a lock, because the Release method of an Owner is application code
 		lost[i].Drop()
 	}
 }
 
-// expel does the work of relieve, but returns the removed queues instead of dropping
+// expel does the work of shed, but returns the removed queues instead of dropping
 // them.
 func (s *Socket) expel() (lost []queue.Wire) {
 	t := &s.total

@@ -63,8 +63,8 @@ func (s *subscriptions) groupOf(topics map[string]struct{}, bytes int) *group {
 	return g
 }
 
-// dissolve removes a group that has no peers any more. The mutex must be held.
-func (s *subscriptions) dissolve(g *group) {
+// removeGroup removes a group that has no peers any more. The mutex must be held.
+func (s *subscriptions) removeGroup(g *group) {
 	for topic := range g.topics {
 		s.trie.Remove([]byte(topic), g)
 	}
@@ -112,7 +112,7 @@ func (s *subscriptions) regroup(q *Subscriber, to *group) {
 		}
 	}
 	if from != nil && from.members == 0 {
-		s.dissolve(from)
+		s.removeGroup(from)
 	}
 }
 

@@ -106,10 +106,10 @@ func (p *Publisher) Set(now Settings) {
 	}
 }
 
-// Obey applies a subscription or unsubscription that a peer has sent, or with Manual only
+// Handle applies a subscription or unsubscription that a peer has sent, or with Manual only
 // records it, and reports whether the application of an XPUB is told of it. The mutex must
 // be held.
-func (p *Publisher) Obey(q *Subscriber, kind FrameKind, topic []byte) (told bool, err error) {
+func (p *Publisher) Handle(q *Subscriber, kind FrameKind, topic []byte) (told bool, err error) {
 	switch {
 	case p.Manual && kind == SubscribeFrame:
 		return true, p.ask(q, topic, p.MaxTopics)

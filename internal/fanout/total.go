@@ -23,23 +23,23 @@ func (p *Publisher) release() {
 		p.Unlock()
 		return
 	}
-	lost := p.relieve()
+	lost := p.shed()
 	p.Unlock()
 	for i := range lost { // with no lock held: the Release method of an Owner is the application's code
 		lost[i].Drop()
 	}
 }
 
-// relieve evicts the peers with the longest queues until the queues together are
+// shed evicts the peers with the longest queues until the queues together are
 // within the bound, and returns their queues. The mutex must be held.
-func (p *Publisher) relieve() (lost []queue.Wire) {
+func (p *Publisher) shed() (lost []queue.Wire) {
 	if p.Policy == Block {
 		p.room = math.MaxInt64
 		return nil
 	}
 	limit := p.Total
 	for {
-		sum, worst := p.reckon()
+		sum, worst := p.longest()
 		if sum <= limit || worst == nil {
 			p.room = max(limit-sum, limit/totalStep, 1)
 			return lost
@@ -48,10 +48,10 @@ func (p *Publisher) relieve() (lost []queue.Wire) {
 	}
 }
 
-// reckon returns the bytes in all queues, and the peer with the longest queue, or
+// longest returns the bytes in all queues, and the peer with the longest queue, or
 // nil if all are empty. Memory that queues share counts for each of them, except in
 // a log, so the sum may not fit in an int. The mutex must be held.
-func (p *Publisher) reckon() (sum int64, worst *Subscriber) {
+func (p *Publisher) longest() (sum int64, worst *Subscriber) {
 	most := 0
 	add := func(q *Subscriber) {
 		if q.evicted {

@@ -45,7 +45,7 @@ func TestQueuesAreBoundedTogether(t *testing.T) {
 				}
 				drain(healthy)
 				pub.Lock()
-				sum, _ := pub.reckon()
+				sum, _ := pub.longest()
 				pub.Unlock()
 				most = max(most, sum)
 			}
@@ -115,7 +115,7 @@ func TestSendTotalCounts(t *testing.T) {
 	wire := zmtp.AppendMessage(nil, []byte("all/"), make([]byte, 64<<20))
 	must(t, sendWire(pub, wire, 1, nil))
 	pub.Lock()
-	sum, _ := pub.reckon()
+	sum, _ := pub.longest()
 	pub.Unlock()
 	if limit := pub.Total; sum > limit || sum < limit/2 {
 		t.Errorf("%d bytes are queued, bound %d", sum, limit)

@@ -156,7 +156,7 @@ func (s *Map) Merge(wire []byte, spans []buf.Span) {
 // removed a key, so that searches end earlier.
 func (s *Map) link(seg *Segment, shift uint32, spans []buf.Span, seq int64) {
 	if seg.shared {
-		seg.thaw()
+		seg.unshare()
 	}
 	for i := range spans {
 		s.prefetchSlot(spans[i].Tag)
@@ -224,7 +224,7 @@ func (s *Map) link(seg *Segment, shift uint32, spans []buf.Span, seq int64) {
 			bytes += int(span.End - span.Start)
 			f.slot.Store(slotValue(span.Tag, locate(seg, off)))
 			if f.value != slotEmpty {
-				s.log.bury(f.old, slotLocation(f.value).offset(), before)
+				s.log.markDead(f.old, slotLocation(f.value).offset(), before)
 			}
 		}
 	}
@@ -276,7 +276,7 @@ func (s *Map) linkOne(seg *Segment, span *buf.Span, shift uint32, c candidate) {
 					s.remove(n, uint64(c.pos), &s.log)
 					s.count--
 				}
-				s.log.bury(old, at.offset(), before)
+				s.log.markDead(old, at.offset(), before)
 				return
 			}
 		}

@@ -161,7 +161,7 @@ func (s *Map) move(from *Segment, f *survivor) {
 	s.log.live += len(r)
 
 	s.slotOf(f.hash, locate(from, f.offset)).Store(slotValue(f.hash, locate(to, off)))
-	s.log.bury(from, f.offset, len(r))
+	s.log.markDead(from, f.offset, len(r))
 }
 
 // slotOf returns the slot that points to a live record, whose key has the given hash. It

@@ -30,9 +30,9 @@ type log struct {
 	round  uint64   // counts the calls of the writer
 	victim compaction
 
-	moved   *Segment   // where compaction appends, or nil
-	retired []retiree  // in the order of retirement
-	free    []*Segment // oldest first
+	moved   *Segment         // where compaction appends, or nil
+	retired []retiredSegment // in the order of retirement
+	free    []*Segment       // oldest first
 
 	garbageCollected bool   // the garbage collector frees retired segments: none is recycled
 	minSegment       int    // bytes of the smallest segment
@@ -44,8 +44,8 @@ type log struct {
 	recycled         uint64 // number of recycled segments
 }
 
-// retiree is a retired segment.
-type retiree struct {
+// retiredSegment is a retired segment.
+type retiredSegment struct {
 	seg    *Segment
 	ticket uint64 // grace period that must pass
 	round  uint64 // call of the writer in which it retired
@@ -241,8 +241,8 @@ func (l *log) retireDead(s *Segment) {
 	}
 }
 
-// bury marks a record of size bytes as dead.
-func (l *log) bury(s *Segment, offset uint32, size int) {
+// markDead marks a record of size bytes as dead.
+func (l *log) markDead(s *Segment, offset uint32, size int) {
 	s.unmark(offset, size)
 	l.live -= size
 	l.retireDead(s)
@@ -261,7 +261,7 @@ func (l *log) retire(s *Segment) {
 		return
 	}
 	l.retiredSize += len(s.buf)
-	l.retired = append(l.retired, retiree{seg: s, ticket: readers.ticket(), round: l.round})
+	l.retired = append(l.retired, retiredSegment{seg: s, ticket: readers.ticket(), round: l.round})
 }
 
 // reclaim recycles the retired segments that no reader or reference uses any more. It

@@ -114,7 +114,7 @@ func (s *Segment) anchor(offset uint32) {
 // and counts them as not linked. Their positions are those of spans and shift.
 func (s *Segment) stamp(shift uint32, spans []buf.Span, seq int64) {
 	if s.shared {
-		s.thaw()
+		s.unshare()
 	}
 	for i := range spans {
 		off := spans[i].Start + shift
@@ -130,7 +130,7 @@ func (s *Segment) stamp(shift uint32, spans []buf.Span, seq int64) {
 // mark marks the record of size bytes at offset as live.
 func (s *Segment) mark(offset uint32, size int) {
 	if s.shared {
-		s.thaw()
+		s.unshare()
 	}
 	s.block(offset).live |= 1 << (offset >> granuleBits & 63)
 	s.live++
@@ -140,7 +140,7 @@ func (s *Segment) mark(offset uint32, size int) {
 // unmark marks the record of size bytes at offset as dead.
 func (s *Segment) unmark(offset uint32, size int) {
 	if s.shared {
-		s.thaw()
+		s.unshare()
 	}
 	invariants.Assert(s.marked(offset), "only a live record dies")
 	s.block(offset).live &^= 1 << (offset >> granuleBits & 63)
@@ -178,8 +178,8 @@ func (s *Segment) records(blocks []block, n int, f func(r kvmsg.Record, offset u
 	}
 }
 
-// thaw replaces blocks by a copy that no cut shares.
-func (s *Segment) thaw() {
+// unshare replaces blocks by a copy that no cut shares.
+func (s *Segment) unshare() {
 	s.blocks = append(make([]block, 0, len(s.blocks)), s.blocks...)
 	s.shared = false
 }

@@ -146,7 +146,7 @@ func (s *Map) set(hash uint64, seg *Segment, off uint32, size int) {
 	}
 	s.tables[s.shard(hash)].Load().slots[pos].Store(slotValue(hash, locate(seg, off)))
 	at := slotLocation(v)
-	s.log.bury(s.log.segment(at), at.offset(), old.Size())
+	s.log.markDead(s.log.segment(at), at.offset(), old.Size())
 }
 
 // unset removes key from the index, and reports whether it was there.
@@ -159,7 +159,7 @@ func (s *Map) unset(hash uint64, key []byte) bool {
 	s.remove(s.shard(hash), pos, &s.log)
 	s.count--
 	at := slotLocation(v)
-	s.log.bury(s.log.segment(at), at.offset(), size)
+	s.log.markDead(s.log.segment(at), at.offset(), size)
 	return true
 }
 

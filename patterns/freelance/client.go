@@ -158,8 +158,8 @@ func (c *Client) clock() {
 	}
 }
 
-// tick pings servers that are due, and marks them as silent if judge is set.
-func (c *Client) tick(now time.Time, judge bool) {
+// tick pings servers that are due, and marks them as silent if expire is set.
+func (c *Client) tick(now time.Time, expire bool) {
 	c.mu.Lock()
 	links := c.links
 	for _, l := range links {
@@ -171,7 +171,7 @@ func (c *Client) tick(now time.Time, judge bool) {
 			c.pinging(l, now)
 			l.due = l.peer
 		}
-		if !judge || now.Before(l.heard.Add(c.opts.ServerTTL)) {
+		if !expire || now.Before(l.heard.Add(c.opts.ServerTTL)) {
 			continue
 		}
 		if !l.silent {

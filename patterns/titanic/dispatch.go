@@ -174,8 +174,8 @@ func (d *dispatcher) serve(s *service) {
 		}
 		// Replies that are not fetched and deleted have filled the store: no more of
 		// them.
-		crowded := d.store.repliesBytes() >= d.options.MaxBytes
-		for available && !crowded && s.running < d.options.PerService && s.ready.Front() != nil && d.room(s, s.ready.Front().size) {
+		full := d.store.repliesBytes() >= d.options.MaxBytes
+		for available && !full && s.running < d.options.PerService && s.ready.Front() != nil && d.room(s, s.ready.Front().size) {
 			d.start(s, s.ready.Front())
 		}
 		idle := s.ready.Front() == nil
@@ -190,7 +190,7 @@ func (d *dispatcher) serve(s *service) {
 		}
 		d.mu.Unlock()
 
-		if !idle && (!available || crowded) {
+		if !idle && (!available || full) {
 			if probed && !wake.Pause(d.ctx, retry.Next()) {
 				return
 			}

@@ -102,7 +102,7 @@ func TestReportsToAClientAreBounded(t *testing.T) {
 			i = 10_000
 		default:
 			notifier.notify(&n)
-			if got := owed(); got > maxOwed+len(n.wire)+notifyPortion*30 {
+			if got := owed(); got > maxPending+len(n.wire)+notifyPortion*30 {
 				t.Fatalf("%d bytes are kept", got)
 			}
 		}

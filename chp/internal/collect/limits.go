@@ -10,9 +10,9 @@ const (
 )
 
 const (
-	// maxOwed bounds the bytes of refusals kept for one client, maxOwedTotal for all clients.
-	maxOwed      = 4 << 20
-	maxOwedTotal = 64 << 20
+	// maxPending bounds the bytes of refusals kept for one client, maxPendingTotal for all clients.
+	maxPending      = 4 << 20
+	maxPendingTotal = 64 << 20
 	// notifyPortion is the number of refusals sent to a connection at a time.
 	notifyPortion = 1024
 )

@@ -24,13 +24,13 @@ type notifier struct {
 	cancel  context.CancelFunc
 	sending sync.WaitGroup
 
-	mu    sync.Mutex
-	owed  map[*sockets.Peer]*refusalNotice // unsent reports, by snapshot connection
-	bytes int                              // of all unsent refusals
+	mu      sync.Mutex
+	pending map[*sockets.Peer]*refusalNotice // unsent reports, by snapshot connection
+	bytes   int                              // of all unsent refusals
 }
 
 func newNotifier(router *sockets.Router, applied func(context.Context, sender) ([]byte, error), timeout time.Duration) *notifier {
-	t := &notifier{router: router, applied: applied, timeout: timeout, owed: map[*sockets.Peer]*refusalNotice{}}
+	t := &notifier{router: router, applied: applied, timeout: timeout, pending: map[*sockets.Peer]*refusalNotice{}}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t
 }
@@ -42,26 +42,26 @@ func (t *notifier) notify(n *refusalNotice) {
 	if t.ctx.Err() != nil {
 		return
 	}
-	owed := t.owed[n.peer]
-	if owed == nil {
+	pending := t.pending[n.peer]
+	if pending == nil {
 		err := hooks.SendWireTo(wake.Ended, t.router, n.peer, n.wire, n.messages, nil)
 		if !errors.Is(err, context.Canceled) {
 			return // sent, or the connection has ended
 		}
 	}
 	waiting := len(n.wire)
-	if owed != nil {
-		waiting += len(owed.wire)
+	if pending != nil {
+		waiting += len(pending.wire)
 	}
-	if waiting > maxOwed || t.bytes+len(n.wire) > maxOwedTotal {
+	if waiting > maxPending || t.bytes+len(n.wire) > maxPendingTotal {
 		n.peer.Disconnect(sockets.ErrSlowPeer)
 		return
 	}
-	if owed == nil {
-		owed = t.owe(n.peer)
+	if pending == nil {
+		pending = t.add(n.peer)
 	}
-	owed.wire = append(owed.wire, n.wire...)
-	owed.messages += n.messages
+	pending.wire = append(pending.wire, n.wire...)
+	pending.messages += n.messages
 	t.bytes += len(n.wire)
 }
 
@@ -73,42 +73,42 @@ func (t *notifier) notifyProgress(peer *sockets.Peer, who sender) {
 	if t.ctx.Err() != nil {
 		return
 	}
-	owed := t.owed[peer]
-	if owed == nil {
+	pending := t.pending[peer]
+	if pending == nil {
 		if wire, err := t.applied(wake.Ended, who); err == nil {
 			if err := hooks.SendWireTo(wake.Ended, t.router, peer, wire, 1, nil); !errors.Is(err, context.Canceled) {
 				return // sent, or the connection has ended
 			}
 		}
-		owed = t.owe(peer)
+		pending = t.add(peer)
 	}
-	owed.progress, owed.who = true, who
+	pending.progress, pending.who = true, who
 }
 
-// owe starts a goroutine for a client. mu must be held.
-func (t *notifier) owe(peer *sockets.Peer) *refusalNotice {
-	owed := &refusalNotice{peer: peer}
-	t.owed[peer] = owed
-	t.sending.Go(func() { t.run(owed) })
-	return owed
+// add starts a goroutine for a client. mu must be held.
+func (t *notifier) add(peer *sockets.Peer) *refusalNotice {
+	pending := &refusalNotice{peer: peer}
+	t.pending[peer] = pending
+	t.sending.Go(func() { t.run(pending) })
+	return pending
 }
 
 // run sends the reports for one client until all are sent or the connection ends.
-func (t *notifier) run(owed *refusalNotice) {
+func (t *notifier) run(pending *refusalNotice) {
 	for {
 		t.mu.Lock()
 		var wire []byte
 		var messages, size int
 		switch {
-		case owed.messages > 0:
-			messages = min(owed.messages, notifyPortion)
-			size = len(owed.wire) / owed.messages * messages // all have the same size
-			wire = owed.wire[:size:size]
-			owed.wire, owed.messages = owed.wire[size:], owed.messages-messages
+		case pending.messages > 0:
+			messages = min(pending.messages, notifyPortion)
+			size = len(pending.wire) / pending.messages * messages // all have the same size
+			wire = pending.wire[:size:size]
+			pending.wire, pending.messages = pending.wire[size:], pending.messages-messages
 			t.mu.Unlock()
-		case owed.progress:
-			owed.progress = false
-			who := owed.who
+		case pending.progress:
+			pending.progress = false
+			who := pending.who
 			t.mu.Unlock()
 			var err error
 			if wire, err = t.applied(t.ctx, who); err != nil {
@@ -116,25 +116,25 @@ func (t *notifier) run(owed *refusalNotice) {
 			}
 			messages = 1
 		default:
-			delete(t.owed, owed.peer)
+			delete(t.pending, pending.peer)
 			t.mu.Unlock()
 			return
 		}
 
 		ctx, cancel := context.WithTimeout(t.ctx, t.timeout)
-		err := hooks.SendWireTo(ctx, t.router, owed.peer, wire, messages, nil)
+		err := hooks.SendWireTo(ctx, t.router, pending.peer, wire, messages, nil)
 		cancel()
 
 		t.mu.Lock()
 		t.bytes -= size
 		if err != nil {
-			t.bytes -= len(owed.wire)
-			delete(t.owed, owed.peer)
+			t.bytes -= len(pending.wire)
+			delete(t.pending, pending.peer)
 		}
 		t.mu.Unlock()
 		if err != nil {
 			if t.ctx.Err() == nil {
-				owed.peer.Disconnect(sockets.ErrSlowPeer)
+				pending.peer.Disconnect(sockets.ErrSlowPeer)
 			}
 			return
 		}

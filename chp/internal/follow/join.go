@@ -152,9 +152,9 @@ func (s *Session) gather(ctx context.Context, during *interim, next *store.Map) 
 // time: a client that gave up would have to be sent everything again. A server of
 // another implementation that sends heartbeats but no snapshot is a passive one.
 func (s *Session) expectSnapshot() {
-	e := expectation{ears: earSnapshot, limit: s.opts.SyncTimeout}
+	e := expectation{sources: fromSnapshot, limit: s.opts.SyncTimeout}
 	if s.ours {
-		e.others = earSubscriber
+		e.others = fromSubscriber
 	}
 	s.watchdog.order(e)
 }
@@ -183,7 +183,7 @@ func (s *Session) fetch(apply func(wire []byte, spans []buf.Span) (bytes int)) (
 		if err := s.dealer.RecvBatch(s.ctx, (*sockets.Batch)(&b)); err != nil {
 			return nil, err
 		}
-		s.watchdog.heard.Or(earSnapshot) // as in apply
+		s.watchdog.heard.Or(fromSnapshot) // as in apply
 		bytes, spans := b.Wire(), b.Spans()
 		for len(spans) > 0 {
 			end := 0

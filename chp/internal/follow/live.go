@@ -18,7 +18,7 @@ func (s *Session) apply() error {
 	f.install(s)
 	defer f.uninstall(s)
 	defer s.hearInproc()()
-	s.watchdog.expect(earSubscriber, f.silence())
+	s.watchdog.expect(fromSubscriber, f.silence())
 	for {
 		if s.stream.missing != nil {
 			if err := s.resync(); err != nil {
@@ -30,7 +30,7 @@ func (s *Session) apply() error {
 		}
 		// The batch may have waited in the queue, and the reader for room in it: then
 		// the client was slow, and the server not silent.
-		s.watchdog.heard.Or(earSubscriber)
+		s.watchdog.heard.Or(fromSubscriber)
 		if err := s.take(); err != nil {
 			return err
 		}

@@ -72,8 +72,8 @@ type Session struct {
 
 // Bits of watchdog.heard.
 const (
-	earSubscriber uint32 = 1 << iota
-	earSnapshot
+	fromSubscriber uint32 = 1 << iota
+	fromSnapshot
 )
 
 // newSession returns a session that has not begun. Others at the same server are under
@@ -157,8 +157,8 @@ func (s *Session) run() error {
 // arrive after a reconnection could not be told from earlier ones.
 func (s *Session) open() error {
 	f := s.owner
-	subscriber := &intake{ear: earSubscriber, heard: &s.watchdog.heard, silent: &f.silent, refused: f.opts.Refused}
-	snapshot := &intake{ear: earSnapshot, heard: &s.watchdog.heard, silent: &f.silent, refused: f.opts.Refused}
+	subscriber := &intake{ear: fromSubscriber, heard: &s.watchdog.heard, silent: &f.silent, refused: f.opts.Refused}
+	snapshot := &intake{ear: fromSnapshot, heard: &s.watchdog.heard, silent: &f.silent, refused: f.opts.Refused}
 	if f.opts.Subtrees.Exact() {
 		subscriber.wanted = &f.opts.Subtrees // a subscription is a prefix: "/a/b" also matches "/a/bc"
 	}
@@ -292,7 +292,7 @@ func (s *Session) connect() error {
 			case o.err != nil:
 				unfit = o.err
 			case !o.collector:
-				confirms, err := wire.Meets(s.opts.Model, o.peer)
+				confirms, err := wire.CheckModel(s.opts.Model, o.peer)
 				if err != nil {
 					unlike = err
 				}

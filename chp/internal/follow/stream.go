@@ -98,7 +98,7 @@ func (s *stream) filter(wire []byte, spans []buf.Span) ([]buf.Span, error) {
 			s.stale++
 			continue
 		case s.counted && seq != s.last+1 && s.missing == nil:
-			if err := s.judge(s.gap(seq)); err != nil {
+			if err := s.missed(s.gap(seq)); err != nil {
 				return kept, err
 			}
 		}
@@ -134,8 +134,8 @@ func (s *stream) inOrder(wire []byte, spans []buf.Span) int {
 	return n
 }
 
-// judge returns a gap at a server of this package, and stores a gap at another one.
-func (s *stream) judge(gap *GapError) error {
+// missed returns a gap at a server of this package, and stores a gap at another one.
+func (s *stream) missed(gap *GapError) error {
 	switch {
 	case gap == nil:
 		return nil
@@ -180,7 +180,7 @@ func (s *stream) heartbeat(m []byte) error {
 	case seq == known:
 		s.hugzTrue = true
 	case s.hugzTrue && seq > known:
-		return s.judge(&GapError{known, seq})
+		return s.missed(&GapError{known, seq})
 	}
 	return nil
 }
@@ -212,7 +212,7 @@ func (s *stream) join(cuts []int64) error {
 		return nil
 	}
 	if s.received && s.first > s.newest+1 {
-		return s.judge(&GapError{s.newest, s.first})
+		return s.missed(&GapError{s.newest, s.first})
 	}
 	if s.ours {
 		return s.tail()

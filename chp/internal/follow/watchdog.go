@@ -11,25 +11,25 @@ import (
 // is not considered dead. A message costs one atomic operation per batch and no reading
 // of the clock.
 type watchdog struct {
-	heard  atomic.Uint32    // ears with a message since the last tick
+	heard  atomic.Uint32    // sources with a message since the last tick
 	orders chan expectation // capacity 1; a new one replaces the last
 }
 
-// expectation is a limit on the silence of some connections (ears).
+// expectation is a limit on the silence of some connections (sources).
 type expectation struct {
-	ears  uint32        // ears that count; with none it is a plain time limit
-	limit time.Duration // the longest silence; <= 0 means no limit
+	sources uint32        // sources that count; with none it is a plain time limit
+	limit   time.Duration // the longest silence; <= 0 means no limit
 
-	// Ears that show that the server is alive though busy. While they hear messages, the
-	// ears that count may be silent for patience limits.
+	// Sources that show that the server is alive though busy. While they hear messages, the
+	// sources that count may be silent for patience limits.
 	others uint32
 }
 
 func newWatchdog() *watchdog { return &watchdog{orders: make(chan expectation, 1)} }
 
 // expect replaces the expectation. It is not safe for concurrent use.
-func (w *watchdog) expect(ears uint32, limit time.Duration) {
-	w.order(expectation{ears: ears, limit: limit})
+func (w *watchdog) expect(sources uint32, limit time.Duration) {
+	w.order(expectation{sources: sources, limit: limit})
 }
 
 // order is expect with all fields of an expectation.
@@ -63,7 +63,7 @@ func (w *watchdog) run(ctx context.Context, silent func()) {
 		case <-tick:
 			quiet, waited = quiet+1, waited+1
 			switch heard := w.heard.Swap(0); {
-			case heard&now.ears != 0:
+			case heard&now.sources != 0:
 				quiet, waited = 0, 0
 			case heard&now.others != 0:
 				quiet = 0

@@ -30,18 +30,18 @@ func TestWatchdog(t *testing.T) {
 			}
 		}
 		quietFor(time.Hour) // nothing expected yet
-		w.expect(earSubscriber, limit)
+		w.expect(fromSubscriber, limit)
 		for range 10 {
 			quietFor(limit - time.Second)
-			w.heard.Or(earSubscriber)
+			w.heard.Or(fromSubscriber)
 		}
-		w.expect(earSnapshot, limit)
+		w.expect(fromSnapshot, limit)
 		quietFor(limit - time.Second)
-		w.expect(earSnapshot, 0)
+		w.expect(fromSnapshot, 0)
 		quietFor(time.Hour)
-		w.expect(earSnapshot, limit)
+		w.expect(fromSnapshot, limit)
 		quietFor(limit - time.Second)
-		w.heard.Or(earSubscriber) // not the ear that counts
+		w.heard.Or(fromSubscriber) // not the ear that counts
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		if !barked.Load() {
@@ -51,7 +51,7 @@ func TestWatchdog(t *testing.T) {
 	})
 }
 
-// Other ears than those that count show that a server lives: it may be silent for
+// Other sources than those that count show that a server lives: it may be silent for
 // patience times as long, but not for ever.
 func TestWatchdogPatience(t *testing.T) {
 	t.Parallel()
@@ -74,14 +74,14 @@ func TestWatchdogPatience(t *testing.T) {
 				return false
 			}
 		}
-		w.order(expectation{ears: earSnapshot, limit: limit, others: earSubscriber})
+		w.order(expectation{sources: fromSnapshot, limit: limit, others: fromSubscriber})
 		for heard := range 3 {
 			if heard > 0 {
-				w.heard.Or(earSnapshot)
+				w.heard.Or(fromSnapshot)
 			}
 			for range patience*8 - 1 {
 				time.Sleep(time.Second)
-				w.heard.Or(earSubscriber)
+				w.heard.Or(fromSubscriber)
 			}
 			if over() {
 				t.Fatalf("silence noticed too early, after %d sounds that count", heard)
@@ -89,7 +89,7 @@ func TestWatchdogPatience(t *testing.T) {
 		}
 		for range 3 {
 			time.Sleep(time.Second)
-			w.heard.Or(earSubscriber)
+			w.heard.Or(fromSubscriber)
 		}
 		if !over() {
 			t.Error("silence not noticed")

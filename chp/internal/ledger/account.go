@@ -14,7 +14,7 @@ import (
 // never sent. An error goes to the [Wait] for the update and to every Wait for all updates
 // that is pending at that moment, or, if there are none, to the next Flush.
 //
-// A server of this package acknowledges updates by its reply alone (Meet, Reply, Seen). At
+// A server of this package acknowledges updates by its reply alone (Reconcile, Reply, Seen). At
 // others, and at older ones of this package, updates come back one by one (Echo).
 //
 // The zero Account is that of a client that has sent nothing. It is not safe for concurrent
@@ -51,7 +51,7 @@ const (
 	skipTold    kvmsg.Reason = 0xFC // there is nothing more to say about it
 )
 
-// Begin begins a session at a server with which no session was before, or after Meet.
+// Begin begins a session at a server with which no session was before, or after Reconcile.
 // reportsRefusals says that the server reports every update that it refuses.
 func (a *Account) Begin(reportsRefusals bool) { a.reportsRefusals = reportsRefusals }
 
@@ -120,10 +120,10 @@ func (a *Account) Open() (first, last uint64) { return a.settled + 1, a.staged }
 // Waiting reports whether Seen may settle something.
 func (a *Account) Waiting() bool { return len(a.runs) > 0 }
 
-// Meet begins a session with the reply of its server, which is nil if the server does not
-// tell its clients' progress. The replica has been brought to a sequence. Meet returns the
+// Reconcile begins a session with the reply of its server, which is nil if the server does not
+// tell its clients' progress. The replica has been brought to a sequence. Reconcile returns the
 // number from which to send: higher ones were not accepted, and are sent again.
-func (a *Account) Meet(r *Reply, sequence int64) (next uint64) {
+func (a *Account) Reconcile(r *Reply, sequence int64) (next uint64) {
 	a.runs, a.skips, a.late, a.beats = a.runs[:0], nil, 0, 0
 	if r != nil && a.known && r.MapID == a.mapID && (r.Known || r.Forgotten < a.since) {
 		next = min(r.Counter, a.sent) + 1

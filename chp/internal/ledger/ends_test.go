@@ -149,7 +149,7 @@ func (w *world) connect() {
 		w.t.Fatal("a malformed reply")
 	}
 	w.replies, w.seen = nil, w.public
-	next := w.account.Meet(a, w.seen)
+	next := w.account.Reconcile(a, w.seen)
 	w.at = 0
 	for w.at < len(w.staged) && w.staged[w.at].n < next {
 		w.at++

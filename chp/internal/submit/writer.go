@@ -148,7 +148,7 @@ func (w *Writer) Begin(s *Server) {
 		reply = nil
 	}
 	w.account.Begin(s.ReportsRefusals && s.Ours)
-	w.resume(w.account.Meet(reply, s.Sequence))
+	w.resume(w.account.Reconcile(reply, s.Sequence))
 	w.echoes = nil
 	if reply == nil || reply.Runs == nil {
 		w.echoes = &echoes{writer: w, uuids: uuidMaker{uuidSecret: w.uuids.uuidSecret}}

@@ -133,8 +133,8 @@ func (s *Set) Find(key []byte) int {
 	return -1
 }
 
-// Meets reports whether s and spec can have a key in common.
-func (s *Set) Meets(spec string) bool {
+// Overlaps reports whether s and spec can have a key in common.
+func (s *Set) Overlaps(spec string) bool {
 	return slices.ContainsFunc(s.List, func(mine string) bool {
 		return covers(mine, spec) || covers(spec, mine)
 	})

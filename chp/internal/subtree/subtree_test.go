@@ -90,15 +90,15 @@ func TestSubtreeFind(t *testing.T) {
 	}
 }
 
-func TestSubtreeMeets(t *testing.T) {
+func TestSubtreeOverlaps(t *testing.T) {
 	t.Parallel()
 	set := New([]string{"/a/", "/b/c"})
 	for spec, want := range map[string]bool{
 		"": true, "/a/": true, "/a/x/": true, "/a/x": true, "/b/": true, "/b/c": true,
 		"/c/": false, "/b/d": false, "/b/c/": false, "/a": false,
 	} {
-		if got := set.Meets(spec); got != want {
-			t.Errorf("meets(%q) = %v, want %v", spec, got, want)
+		if got := set.Overlaps(spec); got != want {
+			t.Errorf("overlaps(%q) = %v, want %v", spec, got, want)
 		}
 	}
 }

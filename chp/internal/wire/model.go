@@ -53,10 +53,10 @@ func DialectOf(m Model) Dialect {
 	return Dialect{Full: m == 6, Three: m < 5, Subtrees: m > 3, Collector: m > 2, Snapshots: m > 1}
 }
 
-// Meets returns a *ModelError if a server of this module has a model with other sockets
+// CheckModel returns a *ModelError if a server of this module has a model with other sockets
 // or frames than m, the client's. server is one of its connections. confirms reports
 // whether the server is of this module and so confirms subscriptions.
-func Meets(m Model, server *sockets.Peer) (confirms bool, err error) {
+func CheckModel(m Model, server *sockets.Peer) (confirms bool, err error) {
 	model := ModelSix
 	if text, ok := server.Property(propertyModel); ok {
 		n, err := strconv.ParseUint(text, 10, 8)
