@@ -2,7 +2,6 @@ package perf
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -17,35 +16,19 @@ var LocalLat = Tool{"local_lat", "<bind-to> <message-size> <roundtrip-count>", 3
 // trip.
 var RemoteLat = Tool{"remote_lat", "<connect-to> <message-size> <roundtrip-count>", 3, 3, remoteLat}
 
-func localLat(ctx context.Context, a arguments, _ io.Writer) (err error) {
-	s, err := sockets.NewRep(sockets.Options{Linger: sockets.LingerForever})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	if err := s.Bind(ctx, a.endpoint); err != nil {
-		return err
-	}
-	tellBound(ctx, s.LastEndpoint())
-	return answer(ctx, s, a)
+func localLat(ctx context.Context, a arguments, _ io.Writer) error {
+	return bound(ctx, a, lingers, sockets.NewRep, func(s *sockets.Rep) error { return answer(ctx, s, a) })
 }
 
-func remoteLat(ctx context.Context, a arguments, out io.Writer) (err error) {
-	s, err := sockets.NewReq(sockets.Options{})
-	if err != nil {
+func remoteLat(ctx context.Context, a arguments, out io.Writer) error {
+	return connected(a, sockets.Options{}, sockets.NewReq, func(s *sockets.Req) error {
+		elapsed, err := ask(ctx, s, a)
+		if err == nil {
+			printCount(out, a, "roundtrip")
+			printLatency(out, a, elapsed)
+		}
 		return err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	if err := s.Connect(a.endpoint); err != nil {
-		return err
-	}
-	elapsed, err := ask(ctx, s, a)
-	if err != nil {
-		return err
-	}
-	printCount(out, a, "roundtrip")
-	printLatency(out, a, elapsed)
-	return nil
+	})
 }
 
 // checkMessage checks that a message is one frame of the size.

@@ -5,12 +5,14 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"clustermap/internal/command"
 )
 
 // Print writes a sound result for people to read.
 func (r *Result) Print(w io.Writer) error {
 	fmt.Fprintf(w, "%d updates of %d keys with %d-byte values, %s → server → %s\n",
-		r.Updates, r.Keys, r.ValueSize, count(r.Publishers, "publisher"), count(r.Replicas, "replica"))
+		r.Updates, r.Keys, r.ValueSize, command.Count(r.Publishers, "publisher"), command.Count(r.Replicas, "replica"))
 	fmt.Fprintf(w, "checked: every update arrived once and in order at every replica; content equal\n")
 	if r.DataRatio != nil {
 		fmt.Fprintf(w, "data: the same with a server that keeps a log on disk, --sync %s; its ratio is to updates/s\n", r.Sync)
@@ -58,11 +60,4 @@ func (m *Measurement) cells(name string) []string {
 		cells[2], cells[3] = fmt.Sprintf("%.0f", l.P50), fmt.Sprintf("%.0f", l.P99)
 	}
 	return cells
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
