@@ -18,6 +18,9 @@ const (
 // leastConnect is the least time for an attempt to connect to the peer.
 const leastConnect = 250 * time.Millisecond
 
+// maxAttempts is how many attempts of Probe run at once, beside the connection of the node.
+const maxAttempts = 40
+
 // leastAttempt is the least time between two attempts of Probe.
 const leastAttempt = 15 * time.Millisecond
 

@@ -295,7 +295,7 @@ func (n *Node) redial(attempt bool) {
 // learns whether the peer has taken over meanwhile. If a packet of one attempt is lost,
 // because the network only begins to work, the system repeats it too late: until there is
 // an answer, further attempts run beside the first, at intervals of [Options.Timeout] / 40,
-// or 15 ms if that is longer.
+// or 15 ms if that is longer, and each for 40 of these.
 func (n *Node) Probe(ctx context.Context) error {
 	done := make(chan error, 1)
 	select {
@@ -314,7 +314,8 @@ func (n *Node) Probe(ctx context.Context) error {
 	defer attempts.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	another := time.NewTicker(max(n.opts.Timeout/40, leastAttempt))
+	interval := max(n.opts.Timeout/maxAttempts, leastAttempt)
+	another := time.NewTicker(interval)
 	defer another.Stop()
 	for {
 		select {
@@ -328,6 +329,8 @@ func (n *Node) Probe(ctx context.Context) error {
 			if sub, err := n.dial(); err == nil { // else other attempts may have an answer
 				attempts.Go(func() {
 					defer sub.Close()
+					ctx, end := context.WithTimeout(ctx, maxAttempts*interval)
+					defer end()
 					n.listen(ctx, sub)
 				})
 			}

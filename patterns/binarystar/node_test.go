@@ -501,6 +501,52 @@ func TestProbeDoesNotDependOnOneAttempt(t *testing.T) {
 	}
 }
 
+// TestProbeEndsItsAttempts: a call that waits for long for a peer that does not answer does not
+// use more and more sockets.
+func TestProbeEndsItsAttempts(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	n, err := New(testContext(t), Options{Role: RolePrimary, Bind: "tcp://127.0.0.1:*", Peer: "tcp://" + silent.Addr().String(), Interval: time.Millisecond, Timeout: 2 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	var mu sync.Mutex
+	var all []*sockets.Sub
+	dial := n.dial
+	n.dial = func() (*sockets.Sub, error) {
+		sub, err := dial()
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil {
+			all = append(all, sub)
+		}
+		return sub, err
+	}
+	ctx, cancel := context.WithCancel(testContext(t))
+	ended := make(chan error)
+	go func() { ended <- n.Probe(ctx) }()
+	eventually(t, "most of a hundred attempts have ended, and it goes on", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		open := 0
+		for _, sub := range all {
+			if !errors.Is(sub.Subscribe(""), sockets.ErrClosed) {
+				open++
+			}
+		}
+		return len(all) >= 100 && open < 50
+	})
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestPeerThatConnectsIsHeard: a node that hears nothing connects anew when its peer has
 // connected to it, also if it waits for an attempt. So both know each other at the same time.
 func TestPeerThatConnectsIsHeard(t *testing.T) {
