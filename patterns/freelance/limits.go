@@ -24,9 +24,6 @@ const maxIdentity = 255
 // maxErrorText bounds the text of a refusal, in bytes.
 const maxErrorText = 1024
 
-// bindAttempts is the number of ports that bind tries.
-const bindAttempts = 20
-
 // minHandshake is the least time that a server gets for its handshake.
 const minHandshake = 5 * time.Second
 

@@ -2,13 +2,13 @@ package freelance
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"clustermap/internal/fifo"
@@ -73,48 +73,12 @@ func NewServer(ctx context.Context, o ServerOptions) (*Server, error) {
 	return s, nil
 }
 
-// bind makes the socket. Its identity must be known before it is bound. If the identity
-// has a port that the system chooses, bind first gets a free port from another socket.
-// It retries if another socket binds that port in between.
+// bind makes the socket and binds it.
 func (s *Server) bind(ctx context.Context) error {
-	bind, identity := s.opts.Bind, s.opts.Advertise
-	if identity != "" || !wildcardPort(bind) {
-		if identity == "" {
-			identity = bind
-		}
-		return s.listen(ctx, bind, identity)
-	}
-	var err error
-	for range bindAttempts {
-		var port string
-		if port, err = freePort(ctx, bind); err != nil {
-			return err
-		}
-		endpoint := bind[:strings.LastIndexByte(bind, ':')+1] + port
-		if err = s.listen(ctx, endpoint, endpoint); !errors.Is(err, syscall.EADDRINUSE) {
-			return err
-		}
-	}
-	return err
-}
-
-// freePort returns a port that was free on the address of an endpoint.
-func freePort(ctx context.Context, endpoint string) (string, error) {
-	r, err := sockets.NewRouter(sockets.Options{})
-	if err != nil {
-		return "", err
-	}
-	err = r.Bind(ctx, endpoint)
-	bound := r.LastEndpoint()
-	if err = errors.Join(err, r.Close()); err != nil {
-		return "", err
-	}
-	return bound[strings.LastIndexByte(bound, ':')+1:], nil
-}
-
-func (s *Server) listen(ctx context.Context, bind, identity string) error {
+	bind := s.opts.Bind
+	s.endpoint = cmp.Or(s.opts.Advertise, bind)
 	router, err := sockets.NewRouter(sockets.Options{
-		Identity:       []byte(identity),
+		Identity:       []byte(s.endpoint),
 		Security:       s.opts.Security,
 		MaxMessageSize: s.opts.MaxMessageSize,
 		MaxConnections: s.opts.MaxClients,
@@ -128,9 +92,16 @@ func (s *Server) listen(ctx context.Context, bind, identity string) error {
 	if err != nil {
 		return err
 	}
-	s.router, s.endpoint = router, identity
+	s.router = router
 	hooks.Prepare(router, s.prepare)
-	if err := router.Bind(ctx, bind); err != nil {
+	err = router.Bind(ctx, bind)
+	if err == nil && wildcardPort(s.endpoint) {
+		// The system has chosen the port just now, so that nobody has connected yet.
+		bound := router.LastEndpoint()
+		s.endpoint = bind[:strings.LastIndexByte(bind, ':')+1] + bound[strings.LastIndexByte(bound, ':')+1:]
+		err = router.SetOptions(func(o *sockets.Options) { o.Identity = []byte(s.endpoint) })
+	}
+	if err != nil {
 		return errors.Join(err, router.Close())
 	}
 	return nil
