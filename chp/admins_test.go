@@ -81,7 +81,7 @@ func TestOnlyThisMachineHandsOverWithoutCURVE(t *testing.T) {
 }
 
 // A server that has just taken over does not hand back at once at a request, so that no
-// client can send all others to and fro. Both servers log who asked.
+// client can send all others to and fro. Both servers log who asked, and do not repeat it.
 func TestHandoverRestsAndNamesTheRequester(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -95,8 +95,10 @@ func TestHandoverRestsAndNamesTheRequester(t *testing.T) {
 	must(t, Failover(ctx, bo.Pair.Peer, sockets.Security{}))
 	eventually(t, "the backup is active", backup.active)
 	eventually(t, "the primary follows", backup.inSync)
-	if reason := refusedWith(t, po.Pair.Peer, sockets.Security{}); !strings.Contains(reason, "it hands over again in 1h59m") {
-		t.Errorf("a second handover: %q", reason)
+	for range 100 {
+		if reason := refusedWith(t, po.Pair.Peer, sockets.Security{}); !strings.Contains(reason, "it hands over again in 1h59m") {
+			t.Fatalf("a second handover: %q", reason)
+		}
 	}
 	if !backup.active() {
 		t.Error("the backup has handed over")
@@ -110,5 +112,7 @@ func TestHandoverRestsAndNamesTheRequester(t *testing.T) {
 	}
 	if text := told[1].String(); !strings.Contains(text, `"does not hand over" by.remote=127.0.0.1:`) {
 		t.Errorf("the refusal is not in the log:\n%s", text)
+	} else if n := strings.Count(text, "does not hand over"); n > 5 { // more than one on a very slow machine only
+		t.Errorf("%d lines about refusals:\n%s", n, text)
 	}
 }

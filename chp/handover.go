@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -104,7 +105,9 @@ func (s *Server) administer(ctx context.Context, peer *sockets.Peer, answer, ref
 	ended := func(err error) {
 		var reason []byte
 		if err != nil {
-			s.log.Warn(refusal, who(peer), "error", err)
+			// The reason says how long ago something was: it tells no two refusals apart.
+			host, _ := peer.Property("Peer-Address")
+			s.peerLog.Log(slog.LevelWarn, refusal, host+" "+keyText(peer), who(peer), slog.Any("error", err))
 			reason = []byte(plainReason(err))
 		}
 		s.reply(peer, answer, reason)
