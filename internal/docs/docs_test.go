@@ -135,6 +135,27 @@ func TestFileMap(t *testing.T) {
 	}
 }
 
+// TestDesignMapsToFiles: the files that the text of DESIGN.md names by their path exist.
+func TestDesignMapsToFiles(t *testing.T) {
+	t.Parallel()
+	text, _, _ := strings.Cut(page(t, "DESIGN.md"), "\n## File map\n")
+	n := 0
+	for line := range strings.Lines(text) {
+		for _, s := range spans(line) {
+			if !strings.Contains(s, "/") || !strings.HasSuffix(s, ".go") || strings.HasPrefix(s, "github.com/") {
+				continue
+			}
+			n++
+			if _, err := os.Stat(filepath.Join(root, s)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if n < 50 {
+		t.Errorf("found only %d files", n)
+	}
+}
+
 var pageLink = regexp.MustCompile(`\]\(([A-Z]+\.md)\)`)
 
 // TestPatterns: PATTERNS.md lists every package of patterns/ and no others, and the
