@@ -3,14 +3,11 @@ package durable
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"go.etcd.io/etcd/server/v3/storage/wal"
-	"go.etcd.io/raft/v3/raftpb"
 
 	"clustermap/chp/commit"
 	"clustermap/chp/durable/internal/file"
-	"clustermap/chp/durable/internal/format"
 )
 
 // Append writes entries; see [commit.Log]. It does not allocate, except when it begins a
@@ -34,18 +31,18 @@ func (l *Log) Append(entries ...commit.Entry) error {
 		}
 	}
 	for i := range entries {
-		if err := l.w.append(&entries[i]); err != nil {
+		if err := l.w.Append(&entries[i]); err != nil {
 			return l.fail(err)
 		}
 	}
 	err := l.saveState()
 	if err == nil {
-		err = l.w.flush()
+		err = l.w.Flush()
 	}
 	if err == nil {
 		l.last += uint64(len(entries))
-		if l.w.full() {
-			err = l.w.cut()
+		if l.w.Full() {
+			err = l.w.Cut()
 		}
 	}
 	if err != nil {
@@ -71,21 +68,21 @@ func (l *Log) Reserve() (int, error) {
 		if err := l.ready(); err != nil {
 			return 0, err
 		}
-		n := l.w.space() - 2*part
+		n := l.w.Space() - 2*part
 		if n >= part {
 			return int(n), nil
 		}
-		next := l.w.next
+		next := l.w.Next
 		l.mu.Unlock()
-		<-next.done
+		<-next.Done
 		l.mu.Lock()
 		switch {
-		case next.err == nil, l.w == nil || l.w.next != next:
-		case !errors.Is(file.Classify(next.err), commit.ErrFull) && l.w.extend(): // the segment goes on
+		case next.Err == nil, l.w == nil || l.w.Next != next:
+		case !errors.Is(file.Classify(next.Err), commit.ErrFull) && l.w.Extend(): // the segment goes on
 		case try == tries:
-			return int(max(n, 0)), fmt.Errorf("log: %w", file.Classify(next.err))
+			return int(max(n, 0)), fmt.Errorf("log: %w", file.Classify(next.Err))
 		default:
-			l.w.retry()
+			l.w.Retry()
 		}
 	}
 }
@@ -94,22 +91,12 @@ func (l *Log) Reserve() (int, error) {
 func (l *Log) Short() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.w != nil && l.w.next.full()
+	return l.w != nil && l.w.Next.Full()
 }
 
 // saveState writes a state record with the index up to which the log is committed and
 // flushed, unless the last such record has the same index.
-func (l *Log) saveState() error {
-	index := min(l.committed, l.synced)
-	if index <= l.vouched {
-		return nil
-	}
-	l.vouched = index
-	return l.w.saveState(raftpb.HardState{Term: l.meta.Epoch, Vote: l.meta.Token, Commit: index})
-}
-
-// begun takes the file of a new segment.
-func (l *Log) begun(f *os.File) { l.unsynced, l.unnamed = append(l.unsynced, f), true }
+func (l *Log) saveState() error { return l.w.Vouch(l.meta.Epoch, min(l.committed, l.synced)) }
 
 // Sync flushes; see [commit.Log]. Append can run at the same time.
 func (l *Log) Sync() error {
@@ -128,12 +115,11 @@ func (l *Log) sync() error {
 	if l.synced == l.last {
 		return nil
 	}
-	if err := l.w.flush(); err != nil {
+	if err := l.w.Flush(); err != nil {
 		return l.fail(err)
 	}
-	files, last, unnamed := l.unsynced, l.last, l.unnamed
-	flushed := format.Mark{Last: last, Checkpoint: l.checkpoint.Index, Segment: l.w.seq, Offset: l.w.end}
-	l.unnamed = false
+	files, unnamed := l.w.Unflushed()
+	flushed := l.mark()
 	l.mu.Unlock()
 	var err error
 	for _, f := range files {
@@ -146,7 +132,7 @@ func (l *Log) sync() error {
 	case !unnamed:
 		err = l.end.Write(flushed)
 	default:
-		if err = l.logNames.Flush(l.disk); err == nil {
+		if err = l.segments.Names.Flush(l.disk); err == nil {
 			err = l.end.Flush(flushed)
 		}
 	}
@@ -154,11 +140,8 @@ func (l *Log) sync() error {
 	if err != nil {
 		return l.fail(fmt.Errorf("flush: %w", err))
 	}
-	for _, f := range files[:len(files)-1] {
-		f.Close()
-	}
-	l.unsynced = append([]*os.File(nil), l.unsynced[len(files)-1:]...)
-	l.synced = last
+	l.w.Flushed(files)
+	l.synced = flushed.Last
 	return nil
 }
 

@@ -30,8 +30,8 @@ func TestAppendAllocs(t *testing.T) {
 	}
 	// All of this is in one segment: a change of segments allocates.
 	n := testenv.Allocs(0, 100, add)
-	if len(l.unsynced) != 1 {
-		t.Errorf("%d segments", len(l.unsynced))
+	if files, _ := l.w.Unflushed(); len(files) != 1 {
+		t.Errorf("%d segments", len(files))
 	}
 	if n > 0 {
 		t.Errorf("%.0f allocations an entry", n)

@@ -242,8 +242,6 @@ func ReadBackup(path string, fn func(commit.Entry) error) (BackupInfo, error) {
 	return info, err
 }
 
-var errUnfinished = errors.New("a restore was interrupted; run it again")
-
 // Restore creates a log in a directory from a backup. It creates the directory if it
 // does not exist. If the directory has a log, the error is [os.ErrExist] and nothing
 // changes.

@@ -17,6 +17,7 @@ import (
 	"clustermap/chp/commit"
 	"clustermap/chp/durable/internal/file"
 	"clustermap/chp/durable/internal/format"
+	"clustermap/chp/durable/internal/segment"
 	"clustermap/internal/testenv"
 )
 
@@ -107,11 +108,10 @@ func TestBackup(t *testing.T) {
 			if c.torn {
 				fill(t, l, c.last+1, 1)
 				l.lock.Close()
-				if err := l.w.flush(); err != nil {
+				if err := l.w.Flush(); err != nil {
 					t.Fatal(err)
 				}
-				l.w.close()
-				l.closeFiles()
+				l.w.Close()
 				l.closed = true
 				offsets, files := ends(t, dir)
 				if err := os.Truncate(files[l.last], offsets[l.last]-20); err != nil {
@@ -276,8 +276,8 @@ func TestBackupFlushes(t *testing.T) {
 	if _, err := backup(context.Background(), dir, path, d); err != nil {
 		t.Fatal(err)
 	}
-	all, _ := segments(filepath.Join(dir, format.LogName))
-	if len(flushed) != len(all)+2 || flushed[len(all)-1] != filepath.Base(all[len(all)-1].path) ||
+	all, _ := segment.List(filepath.Join(dir, format.LogName))
+	if len(flushed) != len(all)+2 || flushed[len(all)-1] != filepath.Base(all[len(all)-1].Path) ||
 		!strings.HasPrefix(flushed[len(all)], "b.") || flushed[len(all)+1] != out {
 		t.Error(flushed)
 	}
@@ -349,10 +349,10 @@ func TestBackupOfDamage(t *testing.T) {
 	fill(t, l, 100, 1)
 	flush(t, l)
 	closeLog(t, l)
-	all, _ := segments(filepath.Join(dir, format.LogName))
-	b, _ := os.ReadFile(all[1].path)
+	all, _ := segment.List(filepath.Join(dir, format.LogName))
+	b, _ := os.ReadFile(all[1].Path)
 	b[20_000] ^= 1
-	if err := os.WriteFile(all[1].path, b, 0o600); err != nil {
+	if err := os.WriteFile(all[1].Path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	report, err := Check(dir, nil)
@@ -360,7 +360,7 @@ func TestBackupOfDamage(t *testing.T) {
 		t.Fatalf("%v\n%v", err, report)
 	}
 	_, err = Backup(context.Background(), dir, filepath.Join(out, "b"))
-	if c := isCorrupt(err); c == nil || c.LastGood != report.Last || c.File != all[1].path {
+	if c := isCorrupt(err); c == nil || c.LastGood != report.Last || c.File != all[1].Path {
 		t.Error(err)
 	}
 	only(t, out)

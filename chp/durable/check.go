@@ -169,11 +169,11 @@ func (r *Report) checkLog(s *source, fn func(commit.Entry) error) error {
 		return err
 	}
 	w := &s.walk
-	for i, sum := range w.sums {
-		r.Segments = append(r.Segments, SegmentInfo{File: w.segments[i].path, First: sum.first, Last: sum.last, Entries: sum.entries, Bytes: sum.bytes, Size: sum.size})
+	for i, sum := range w.Sums {
+		r.Segments = append(r.Segments, SegmentInfo{File: w.Segments[i].Path, First: sum.First, Last: sum.Last, Entries: sum.Entries, Bytes: sum.Bytes, Size: sum.Size})
 	}
-	r.Unread = len(w.segments) - len(w.sums)
-	r.First, r.Last, r.Entries, r.Records, r.Committed = w.segments[0].first(), w.last, w.entries, w.records, w.vouched
+	r.Unread = len(w.Segments) - len(w.Sums)
+	r.First, r.Last, r.Entries, r.Records, r.Committed = w.Segments[0].First(), w.Last, w.Entries, w.Records, w.Vouched
 	if err = cmp.Or(err, s.late()); err != nil {
 		return err
 	}

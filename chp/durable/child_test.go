@@ -176,8 +176,7 @@ func TestKill(t *testing.T) {
 			closeLog(t, l) // else the next process finds a log that was not closed
 		} else {
 			l.lock.Close()
-			l.w.close()
-			l.closeFiles()
+			l.w.Close()
 			l.closed = true
 		}
 	}

@@ -64,7 +64,7 @@ func withoutDescriptors(dir string) error {
 			return err
 		}
 		take()
-		segment := l.w.seq
+		segment, _ := l.w.Place()
 		if err := grow(l, 5); err != nil {
 			return fmt.Errorf("without descriptors: %w", err)
 		}
@@ -91,8 +91,8 @@ func withoutDescriptors(dir string) error {
 		if err := grow(l, 3); err != nil {
 			return fmt.Errorf("with descriptors again: %w", err)
 		}
-		if l.w.seq < segment+2 {
-			return fmt.Errorf("segment %d after %d, no new ones are begun", l.w.seq, segment)
+		if now, _ := l.w.Place(); now < segment+2 {
+			return fmt.Errorf("segment %d after %d, no new ones are begun", now, segment)
 		}
 		if c, err = l.Checkpoint(l.Last(), l.Last()); err == nil {
 			err = c.Commit()

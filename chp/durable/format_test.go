@@ -16,6 +16,7 @@ import (
 	"clustermap/chp/commit"
 	"clustermap/chp/durable/internal/file"
 	"clustermap/chp/durable/internal/format"
+	"clustermap/chp/durable/internal/segment"
 	"clustermap/internal/testenv"
 )
 
@@ -26,7 +27,7 @@ func setVersion(t *testing.T, path string, version uint32, n int) {
 	b, err := os.ReadFile(path)
 	testenv.Must(t, err)
 	binary.BigEndian.PutUint32(b[8:], version)
-	binary.BigEndian.PutUint32(b[n:], crc32.Checksum(b[:n], castagnoli))
+	binary.BigEndian.PutUint32(b[n:], crc32.Checksum(b[:n], crc32.MakeTable(crc32.Castagnoli)))
 	testenv.Must(t, os.WriteFile(path, b, 0o600))
 }
 
@@ -98,7 +99,7 @@ func TestNewerFormat(t *testing.T) {
 	testenv.Must(t, os.RemoveAll(filepath.Join(work, format.EndName)))
 	testenv.Must(t, os.RemoveAll(filepath.Join(work, format.LogName)))
 	meta.Format = 7
-	w, err := wal.Create(zap.NewNop(), filepath.Join(work, format.LogName), segmentMetadata(&meta))
+	w, err := wal.Create(zap.NewNop(), filepath.Join(work, format.LogName), segment.Metadata(&meta))
 	testenv.Must(t, err)
 	testenv.Must(t, w.Close())
 	refused(t, work, ".wal", logs)

@@ -1,22 +1,19 @@
 package durable
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
-	"go.etcd.io/etcd/server/v3/storage/wal"
 
 	"clustermap/chp/commit"
 	"clustermap/chp/durable/internal/file"
 	"clustermap/chp/durable/internal/format"
+	"clustermap/chp/durable/internal/segment"
 )
-
-// etcd has one segment size for all logs of a process.
-func init() { wal.SegmentSizeBytes = segmentBytes }
 
 // A Log is a write-ahead log on disk. See [commit.Log] for its methods.
 //
@@ -25,11 +22,11 @@ func init() { wal.SegmentSizeBytes = segmentBytes }
 // SetEpoch return the system's error.
 type Log struct {
 	dir  string
-	logs string // the directory of the segments
 	disk file.Disk
 	lock *fileutil.LockedFile
 
-	dirNames, logNames file.Directory // of dir and logs
+	dirNames file.Directory // of dir
+	segments segment.Dir
 
 	// Lock order: files, syncing, mu.
 	files   sync.RWMutex // read-locked while segments are read, write-locked while they are removed or truncated
@@ -40,15 +37,12 @@ type Log struct {
 	checkpoint CheckpointInfo
 	err        error // the error that made the log fail
 	closed     bool
-	found      *source    // until the log is replayed
-	w          *writer    // once it is
-	first      uint64     // first readable entry
-	last       uint64     // last entry
-	synced     uint64     // last flushed entry
-	committed  uint64     // last committed entry
-	vouched    uint64     // the index in the last state record that was written
-	unsynced   []*os.File // segments with unflushed data; the last one is the writer's
-	unnamed    bool       // the name of one of them is not flushed
+	found      *source         // until the log is replayed
+	w          *segment.Writer // once it is
+	first      uint64          // first readable entry
+	last       uint64          // last entry
+	synced     uint64          // last flushed entry
+	committed  uint64          // last committed entry
 
 	end format.MarkFile // guarded by syncing, once the log is replayed
 
@@ -208,42 +202,42 @@ func (l *Log) Close() error {
 	if err == nil && l.w != nil {
 		if err = l.saveLastState(); err == nil {
 			m := l.end.Mark
-			m.Segment, m.Offset = l.w.seq, l.w.end
+			m.Segment, m.Offset = l.w.Place()
 			err = l.markEnd(m)
 		}
 	}
 	l.closed = true
 	if l.w != nil {
-		l.w.close()
+		l.w.Close()
 		l.w = nil
 	}
 	if l.found != nil {
 		l.found.close()
 	}
-	l.closeFiles()
 	l.end.Close()
 	l.dirNames.Close()
-	l.logNames.Close()
+	l.segments.Names.Close()
 	return errors.Join(err, l.lock.Close())
 }
 
 // saveLastState writes a state record for the last flush.
 func (l *Log) saveLastState() error {
-	before := l.vouched
-	err := l.saveState()
-	if err == nil && l.vouched == before {
-		return nil
-	}
-	if err == nil {
-		err = l.w.flush()
-	}
-	if err == nil {
-		err = l.disk.Data(l.w.f)
+	_, before := l.w.Place()
+	err := cmp.Or(l.saveState(), l.w.Flush())
+	if _, end := l.w.Place(); err == nil && end > before {
+		err = l.disk.Data(l.w.File())
 	}
 	if err != nil {
 		return l.fail(err)
 	}
 	return nil
+}
+
+// mark is what the file beside the log says once all that is written is flushed. The caller holds
+// l.mu.
+func (l *Log) mark() format.Mark {
+	seq, offset := l.w.Place()
+	return format.Mark{Last: l.last, Checkpoint: l.checkpoint.Index, Segment: seq, Offset: offset}
 }
 
 // markEnd flushes a mark. The caller holds l.syncing and l.mu.
@@ -252,11 +246,4 @@ func (l *Log) markEnd(m format.Mark) error {
 		return l.fail(err)
 	}
 	return nil
-}
-
-func (l *Log) closeFiles() {
-	for _, f := range l.unsynced {
-		f.Close()
-	}
-	l.unsynced = nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"clustermap/chp/commit"
 	"clustermap/chp/durable/internal/format"
+	"clustermap/chp/durable/internal/segment"
 )
 
 // TestRoundTrip appends over several segments, one and several entries at a
@@ -38,7 +39,7 @@ func TestRoundTrip(t *testing.T) {
 	if err := l.Append(entry(201)); !errors.Is(err, commit.ErrClosed) {
 		t.Error("Append after Close:", err)
 	}
-	all, _ := segments(filepath.Join(dir, format.LogName))
+	all, _ := segment.List(filepath.Join(dir, format.LogName))
 	if len(all) < 4 {
 		t.Fatalf("%d segments", len(all))
 	}

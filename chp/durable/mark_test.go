@@ -10,6 +10,7 @@ import (
 	"clustermap/chp/commit"
 	"clustermap/chp/durable/internal/file"
 	"clustermap/chp/durable/internal/format"
+	"clustermap/chp/durable/internal/segment"
 	"clustermap/internal/testenv"
 )
 
@@ -56,27 +57,27 @@ var noFlush = file.Disk{Data: func(*os.File) error { return nil }, Dir: func(*os
 
 // shorten tries all faults on copies of a log.
 func shorten(t *testing.T, dir string, last, checkpoint uint64) {
-	all, err := segments(filepath.Join(dir, format.LogName))
+	all, err := segment.List(filepath.Join(dir, format.LogName))
 	if err != nil || checkpoint < 100 && len(all) < 3 {
 		t.Fatal(all, err)
 	}
 	offsets, files := map[uint64]int64{}, map[uint64]string{}
 	m, err := format.ReadMeta(dir)
 	testenv.Must(t, err)
-	w := walk{segments: all, meta: &m}
+	w := segment.Walk{Segments: all, Meta: &m}
 	heads := map[string]int64{} // where the first entry of a segment begins
 	var before int64
-	testenv.Must(t, w.run(func(e commit.Entry, end int64) error {
-		path := all[w.at].path
+	testenv.Must(t, w.Run(func(e commit.Entry, end int64) error {
+		path := all[w.At].Path
 		offsets[e.Index], files[e.Index] = end, path
 		if _, found := heads[path]; !found {
-			heads[path] = w.offset
+			heads[path] = w.Offset
 		}
 		before = end
 		return nil
 	}))
-	if w.reason != nil || before == 0 {
-		t.Fatal(w.reason)
+	if w.Reason != nil || before == 0 {
+		t.Fatal(w.Reason)
 	}
 	lost, kept := 0, 0
 	// try makes a fault, and checks what is found. all says that no entry is missing.
@@ -125,26 +126,26 @@ func shorten(t *testing.T, dir string, last, checkpoint uint64) {
 
 	for i, s := range all {
 		// The segments up to the checkpoint are not needed, except for the last one.
-		needless := i < len(all)-1 && all[i+1].first() <= checkpoint
-		try(fmt.Sprintf("segment %d of %d removed", i, len(all)), needless, remove(s.path))
+		needless := i < len(all)-1 && all[i+1].First() <= checkpoint
+		try(fmt.Sprintf("segment %d of %d removed", i, len(all)), needless, remove(s.Path))
 		// From where its data can end.
 		var places []int64
 		for e := uint64(1); e <= last; e++ {
-			if files[e] == s.path {
+			if files[e] == s.Path {
 				places = append(places, offsets[e]-17)
-				if e < last && files[e+1] == s.path {
+				if e < last && files[e+1] == s.Path {
 					places = append(places, offsets[e], offsets[e]+1)
 				}
 			}
 		}
-		places = append(places, 0, 8, heads[s.path]/2, heads[s.path], heads[s.path]+1)
+		places = append(places, 0, 8, heads[s.Path]/2, heads[s.Path], heads[s.Path]+1)
 		if most := 12; len(places) > most {
 			places = places[len(places)-most:]
 		}
 		for _, at := range places {
 			for _, zero := range []bool{false, true} {
 				try(fmt.Sprintf("segment %d of %d from %d, zeros %v", i, len(all), at, zero), needless || at < 0, func(work string) error {
-					path := in(s.path)(work)
+					path := in(s.Path)(work)
 					b, err := os.ReadFile(path)
 					if err != nil || at < 0 {
 						return err
@@ -159,12 +160,12 @@ func shorten(t *testing.T, dir string, last, checkpoint uint64) {
 			}
 		}
 	}
-	if n := len(all); n > 1 && all[n-1].first() > checkpoint {
+	if n := len(all); n > 1 && all[n-1].First() > checkpoint {
 		try("last two segments removed", false, func(work string) error {
-			if err := remove(all[n-1].path)(work); err != nil {
+			if err := remove(all[n-1].Path)(work); err != nil {
 				return err
 			}
-			return remove(all[n-2].path)(work)
+			return remove(all[n-2].Path)(work)
 		})
 	}
 	try("all segments removed", false, remove(filepath.Join(dir, format.LogName)))
@@ -211,14 +212,14 @@ func TestUnflushedEndIsNotMissing(t *testing.T) {
 	work := copyDir(t, dir)
 	offsets, files := ends(t, work)
 	path, at := files[26], offsets[26]
-	all, err := segments(filepath.Join(work, format.LogName))
+	all, err := segment.List(filepath.Join(work, format.LogName))
 	testenv.Must(t, err)
 	if files[120] == path {
 		t.Fatal("the entries are in one segment")
 	}
 	for _, s := range all {
-		if s.path > path {
-			testenv.Must(t, os.Remove(s.path))
+		if s.Path > path {
+			testenv.Must(t, os.Remove(s.Path))
 		}
 	}
 	testenv.Must(t, os.Truncate(path, at))

@@ -133,7 +133,7 @@ func TestFullDiskForNext(t *testing.T) {
 	dir := filepath.Join(root, "log")
 	l, _, err := tryOpen(dir, file.Real)
 	testenv.Must(t, err)
-	segment := func() uint64 { l.mu.Lock(); defer l.mu.Unlock(); return l.w.seq }
+	segment := func() uint64 { l.mu.Lock(); defer l.mu.Unlock(); seq, _ := l.w.Place(); return seq }
 	n := uint64(0)
 	begin := func() { // the next segment
 		for before := segment(); segment() == before; {
@@ -141,13 +141,13 @@ func TestFullDiskForNext(t *testing.T) {
 			testenv.Must(t, l.Append(entry(n)))
 		}
 	}
-	<-l.w.next.done
+	<-l.w.Next.Done
 	filler := filepath.Join(root, "filler")
 	err = os.WriteFile(filler, bytes.Repeat([]byte{1}, smallSegment), 0o600)
 	testenv.Must(t, err)
 	begin()
-	<-l.w.next.done
-	if l.w.next.err == nil {
+	<-l.w.Next.Done
+	if l.w.Next.Err == nil {
 		t.Fatal("there was room for the next segment")
 	}
 	testenv.Must(t, os.Remove(filler))

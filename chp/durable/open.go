@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -11,11 +10,11 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
-	"go.etcd.io/etcd/server/v3/storage/wal"
 
 	"clustermap/chp/commit"
 	"clustermap/chp/durable/internal/file"
 	"clustermap/chp/durable/internal/format"
+	"clustermap/chp/durable/internal/segment"
 )
 
 // Options are the settings of a log.
@@ -61,8 +60,10 @@ func open(dir string, options Options, disk file.Disk) (_ *Log, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{dir: dir, logs: filepath.Join(dir, format.LogName), disk: disk, lock: lock, end: format.MarkFile{Disk: disk}}
-	l.dirNames.Path, l.logNames.Path = l.dir, l.logs
+	l := &Log{
+		dir: dir, disk: disk, lock: lock, dirNames: file.Directory{Path: dir}, end: format.MarkFile{Disk: disk},
+		segments: segment.Dir{Disk: disk, Names: file.Directory{Path: filepath.Join(dir, format.LogName)}},
+	}
 	if err := l.open(); err != nil {
 		l.dirNames.Close()
 		lock.Close()
@@ -122,9 +123,9 @@ func (l *Log) create() error {
 	var token [8]byte
 	rand.Read(token[:])
 	m.Token = binary.BigEndian.Uint64(token[:])
-	err := emptyDir(l.logs)
+	err := emptyDir(l.segments.Names.Path)
 	if err == nil {
-		err = firstSegment(l.disk, &l.logNames, segmentMetadata(&m))
+		err = l.segments.Create(&m)
 	}
 	if err == nil {
 		err = l.dirNames.Flush(l.disk)
@@ -147,62 +148,4 @@ func emptyDir(path string) error {
 		err = errors.Join(err, os.Remove(filepath.Join(path, d.Name())))
 	}
 	return err
-}
-
-// neverComplete returns an error if a directory without metadata has more than a creation
-// leaves that was interrupted: a part of a log, or files that are not a log's. create removes
-// what there is.
-func neverComplete(dir string) error {
-	indexes, err := format.Checkpoints(dir)
-	if err != nil {
-		return err
-	}
-	_, err = os.Lstat(filepath.Join(dir, format.EndName))
-	if len(indexes) > 0 || !errors.Is(err, os.ErrNotExist) {
-		return noMeta(dir)
-	}
-	logs := filepath.Join(dir, format.LogName)
-	all, err := os.ReadDir(logs)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return file.CannotRead(err)
-	}
-	found, err := segments(logs)
-	if err != nil {
-		return err
-	}
-	for _, d := range all {
-		path := filepath.Join(logs, d.Name())
-		switch {
-		case len(found) > 1:
-			return noMeta(dir)
-		case len(found) == 1 && found[0].path == path:
-			if b, err := readFrom(path, 0); err != nil || hasEntries(b) {
-				return cmp.Or(err, noMeta(dir))
-			}
-		case !d.Type().IsRegular() || filepath.Ext(path) != ".tmp":
-			return fmt.Errorf("%s is not a log's file; the log needs a directory of its own", path)
-		}
-	}
-	return nil
-}
-
-func noMeta(dir string) error {
-	return &commit.CorruptError{File: filepath.Join(dir, format.MetaName), Reason: errors.New("it is missing although there is a part of a log")}
-}
-
-// hasEntries reports whether a new segment has more than a head.
-func hasEntries(b []byte) bool {
-	for {
-		kind, _, _, n := parseFrame(append(b, make([]byte, 8)...))
-		if n == 0 {
-			return lastNonzero(b) >= 0
-		}
-		if kind == wal.EntryType {
-			return true
-		}
-		b = b[min(n, len(b)):]
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"clustermap/chp/durable/internal/format"
+	"clustermap/chp/durable/internal/segment"
 	"clustermap/internal/testenv"
 )
 
@@ -90,14 +91,14 @@ func TestForeignFilesStay(t *testing.T) {
 func TestSegmentsBehindALink(t *testing.T) {
 	t.Parallel()
 	dir, behind := t.TempDir(), t.TempDir()
-	testenv.Must(t, os.WriteFile(filepath.Join(behind, nextName), []byte("left"), 0o600))
+	testenv.Must(t, os.WriteFile(filepath.Join(behind, "next.tmp"), []byte("left"), 0o600))
 	if err := os.Symlink(behind, filepath.Join(dir, format.LogName)); err != nil {
 		t.Skip(err) // Windows allows it to administrators only
 	}
 	l, _ := mustOpen(t, dir)
 	fill(t, l, 200, 10)
 	closeLog(t, l)
-	if found, err := segments(behind); err != nil || len(found) < 2 {
+	if found, err := segment.List(behind); err != nil || len(found) < 2 {
 		t.Errorf("%d segments behind the link, %v", len(found), err)
 	}
 	l, r := mustOpen(t, dir)

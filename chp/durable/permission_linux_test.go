@@ -13,6 +13,7 @@ import (
 	"clustermap/chp/commit"
 	"clustermap/chp/durable/internal/file"
 	"clustermap/chp/durable/internal/format"
+	"clustermap/chp/durable/internal/segment"
 	"clustermap/internal/testenv"
 )
 
@@ -97,9 +98,9 @@ func TestPermissions(t *testing.T) {
 			}
 			path := filepath.Join(dir, c.path)
 			if c.path == "SEGMENT" {
-				all, err := segments(filepath.Join(dir, format.LogName))
+				all, err := segment.List(filepath.Join(dir, format.LogName))
 				testenv.Must(t, err)
-				path = all[0].path
+				path = all[0].Path
 			}
 			testenv.Must(t, os.Chmod(path, c.mode))
 			t.Cleanup(func() { testenv.Must(t, os.Chmod(path, 0o700)) })

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/segment"
 )
 
 // Read reads the entries from an index; see [commit.Log]. While it reads, it holds no
@@ -26,7 +27,7 @@ func (l *Log) read(index uint64, fn func(commit.Entry) error) error {
 	err := l.ready()
 	first, last, meta := l.first, l.last, l.meta
 	if err == nil {
-		if err = l.w.flush(); err != nil {
+		if err = l.w.Flush(); err != nil {
 			err = l.fail(err)
 		}
 	}
@@ -41,27 +42,27 @@ func (l *Log) read(index uint64, fn func(commit.Entry) error) error {
 	case index == last+1:
 		return nil
 	}
-	all, err := segments(l.logs)
+	all, err := segment.List(l.segments.Names.Path)
 	if err != nil {
 		return err
 	}
-	w := walk{segments: from(all, index), meta: &meta}
-	err = w.run(func(e commit.Entry, _ int64) error {
+	w := segment.Walk{Segments: segment.From(all, index), Meta: &meta}
+	err = w.Run(func(e commit.Entry, _ int64) error {
 		if e.Index >= index {
 			if err := fn(e); err != nil {
 				return err
 			}
 		}
 		if e.Index == last {
-			return errStop
+			return segment.ErrStop
 		}
 		return nil
 	})
 	switch {
-	case errors.Is(err, errStop):
+	case errors.Is(err, segment.ErrStop):
 		return nil
 	case err == nil:
-		return &commit.CorruptError{File: w.segments[w.at].path, Offset: w.offset, LastGood: w.last, Lost: last, Reason: w.reason}
+		return w.Corrupt(last)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"clustermap/chp/commit"
 	"clustermap/chp/durable/internal/file"
 	"clustermap/chp/durable/internal/format"
+	"clustermap/chp/durable/internal/segment"
 )
 
 // A source is what a directory has of a log. The checkpoint is open from the beginning, the
@@ -19,10 +21,10 @@ type source struct {
 	dir        string
 	meta       format.Meta
 	end        format.Mark
-	checkpoint *format.Archive // nil without one
-	start      uint64          // its index
-	needless   []segment       // all their entries are in the checkpoint
-	walk       walk            // of the others
+	checkpoint *format.Archive   // nil without one
+	start      uint64            // its index
+	needless   []segment.Segment // all their entries are in the checkpoint
+	walk       segment.Walk      // of the others
 	held       map[string]*os.File
 }
 
@@ -56,44 +58,44 @@ func (s *source) state() error {
 // list finds the segments behind the checkpoint.
 func (s *source) list() error {
 	logs := filepath.Join(s.dir, format.LogName)
-	all, err := segments(logs)
+	all, err := segment.List(logs)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(all) == 0 {
 		return &commit.CorruptError{File: logs, LastGood: s.start, Reason: errors.New("no segments")}
 	}
-	needed := from(all, s.start)
-	s.needless, s.walk = all[:len(all)-len(needed)], walk{segments: needed, meta: &s.meta}
+	needed := segment.From(all, s.start)
+	s.needless, s.walk = all[:len(all)-len(needed)], segment.Walk{Segments: needed, Meta: &s.meta}
 	return err
 }
 
 // late returns an error if there are no segments for the first entries behind the checkpoint.
 func (s *source) late() error {
-	first := &s.walk.segments[0]
-	if first.first() <= s.start+1 {
+	first := &s.walk.Segments[0]
+	if first.First() <= s.start+1 {
 		return nil
 	}
-	return &commit.CorruptError{File: first.path, LastGood: s.start, Reason: fmt.Errorf("the log begins with entry %d", first.first())}
+	return &commit.CorruptError{File: first.Path, LastGood: s.start, Reason: fmt.Errorf("the log begins with entry %d", first.First())}
 }
 
 // hold opens the segments.
 func (s *source) hold() error {
 	s.held = map[string]*os.File{}
-	for _, segment := range s.walk.segments {
-		f, err := openSegment(segment.path)
+	for _, part := range s.walk.Segments {
+		f, err := segment.Open(part.Path)
 		if errors.Is(file.Classify(err), commit.ErrReadOnly) {
-			f, err = os.Open(segment.path)
+			f, err = os.Open(part.Path)
 		}
 		if err != nil {
 			return file.CannotRead(err)
 		}
-		s.held[segment.path] = f
+		s.held[part.Path] = f
 	}
-	s.walk.open = func(path string) (*os.File, error) { return s.held[path], nil }
+	s.walk.Open = func(path string) (*os.File, error) { return s.held[path], nil }
 	return nil
 }
 
 // entries calls fn with all readable entries behind the checkpoint.
 func (s *source) entries(fn func(commit.Entry) error) error {
-	return s.walk.run(func(e commit.Entry, _ int64) error {
+	return s.walk.Run(func(e commit.Entry, _ int64) error {
 		if e.Index <= s.start {
 			return nil
 		}
@@ -102,7 +104,7 @@ func (s *source) entries(fn func(commit.Entry) error) error {
 }
 
 // judge tells a torn end from damage, once the entries are read.
-func (s *source) judge() (*commit.Torn, error) { return s.walk.judge(s.start, s.end) }
+func (s *source) judge() (*commit.Torn, error) { return s.walk.Judge(s.start, s.end) }
 
 // openSource opens the files of the whole log.
 func openSource(dir string) (*source, error) {
@@ -118,6 +120,8 @@ func openSource(dir string) (*source, error) {
 	return s, err
 }
 
+var errUnfinished = errors.New("a restore was interrupted; run it again")
+
 // readLogMeta reads the metadata of a log that may be damaged. The error is fs.ErrNotExist if
 // there is no log.
 func readLogMeta(dir string) (format.Meta, error) {
@@ -132,6 +136,50 @@ func readLogMeta(dir string) (format.Meta, error) {
 		return meta, err
 	}
 	return meta, fmt.Errorf("there is no log: %w", fs.ErrNotExist)
+}
+
+// neverComplete returns an error if a directory without metadata has more than a creation
+// leaves that was interrupted: a part of a log, or files that are not a log's. create removes
+// what there is.
+func neverComplete(dir string) error {
+	indexes, err := format.Checkpoints(dir)
+	if err != nil {
+		return err
+	}
+	_, err = os.Lstat(filepath.Join(dir, format.EndName))
+	if len(indexes) > 0 || !errors.Is(err, os.ErrNotExist) {
+		return noMeta(dir)
+	}
+	logs := filepath.Join(dir, format.LogName)
+	all, err := os.ReadDir(logs)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return file.CannotRead(err)
+	}
+	found, err := segment.List(logs)
+	if err != nil {
+		return err
+	}
+	for _, d := range all {
+		path := filepath.Join(logs, d.Name())
+		switch {
+		case len(found) > 1:
+			return noMeta(dir)
+		case len(found) == 1 && found[0].Path == path:
+			if some, err := segment.HasEntries(path); err != nil || some {
+				return cmp.Or(err, noMeta(dir))
+			}
+		case !d.Type().IsRegular() || filepath.Ext(path) != ".tmp":
+			return fmt.Errorf("%s is not a log's file; the log needs a directory of its own", path)
+		}
+	}
+	return nil
+}
+
+func noMeta(dir string) error {
+	return &commit.CorruptError{File: filepath.Join(dir, format.MetaName), Reason: errors.New("it is missing although there is a part of a log")}
 }
 
 // read calls fn with all readable entries: those of the checkpoint and those after it.

@@ -11,12 +11,13 @@ import (
 	"clustermap/chp/commit"
 	"clustermap/chp/durable/internal/file"
 	"clustermap/chp/durable/internal/format"
+	"clustermap/chp/durable/internal/segment"
 )
 
 // ends returns for each entry of a log where it ends in its segment, and that segment.
 func ends(t *testing.T, dir string) (map[uint64]int64, map[uint64]string) {
 	t.Helper()
-	all, err := segments(filepath.Join(dir, format.LogName))
+	all, err := segment.List(filepath.Join(dir, format.LogName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,14 +25,14 @@ func ends(t *testing.T, dir string) (map[uint64]int64, map[uint64]string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := walk{segments: all, meta: &m}
+	w := segment.Walk{Segments: all, Meta: &m}
 	offsets, files := map[uint64]int64{}, map[uint64]string{}
-	err = w.run(func(e commit.Entry, end int64) error {
-		offsets[e.Index], files[e.Index] = end, all[w.at].path
+	err = w.Run(func(e commit.Entry, end int64) error {
+		offsets[e.Index], files[e.Index] = end, all[w.At].Path
 		return nil
 	})
-	if err != nil || w.reason != nil {
-		t.Fatal(err, w.reason)
+	if err != nil || w.Reason != nil {
+		t.Fatal(err, w.Reason)
 	}
 	return offsets, files
 }
@@ -41,7 +42,7 @@ func fingerprint(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() || d.Name() == format.LockName || d.Name() == nextName { // the latter is allocated meanwhile
+		if err != nil || d.IsDir() || d.Name() == format.LockName || d.Name() == "next.tmp" { // the latter is allocated meanwhile
 			return err
 		}
 		b, err := os.ReadFile(path)
@@ -222,10 +223,10 @@ func TestCorruptMiddle(t *testing.T) {
 	}
 
 	// A segment is missing.
-	all, _ := segments(filepath.Join(dir, format.LogName))
+	all, _ := segment.List(filepath.Join(dir, format.LogName))
 	for i := range all[:len(all)-1] {
 		dir := copyDir(t, dir)
-		os.Remove(filepath.Join(dir, format.LogName, filepath.Base(all[i].path)))
+		os.Remove(filepath.Join(dir, format.LogName, filepath.Base(all[i].Path)))
 		if _, _, err := tryOpen(dir, file.Real); isCorrupt(err) == nil {
 			t.Errorf("segment %d of %d missing: %v", i, len(all), err)
 		}
@@ -285,10 +286,10 @@ func TestForgedRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	tail := b[offsets[9]:]
-	if vouched(tail, m.Token) < 10 {
+	if segment.Vouched(tail, m.Token) < 10 {
 		t.Fatal("the log does not say what was flushed")
 	}
-	if got := vouched(tail, m.Token+1); got != 0 {
+	if got := segment.Vouched(tail, m.Token+1); got != 0 {
 		t.Fatalf("believed a record with another token: %d", got)
 	}
 }

@@ -30,7 +30,7 @@
 //	                        sockets ◀── patterns/freelance ◀── cmd
 //	                        sockets ◀── patterns/majordomo ◀── patterns/titanic
 //	               chp/commit ◀── chp/durable ◀── cmd
-//	chp/commit ◀── chp/durable/internal/file ◀── chp/durable/internal/format ◀── chp/durable
+//	chp/commit ◀── chp/durable/internal/file ◀── chp/durable/internal/format ◀── chp/durable/internal/segment ◀── chp/durable
 //	                        sockets ◀── internal/command ◀── cmd
 //	chp, chp/durable ◀── internal/bench ◀── cmd
 //
@@ -256,6 +256,11 @@ var rules = []struct {
 		path: "chp/durable/internal/format",
 		own:  []string{"chp/commit", "chp/durable/internal/file"},
 		out:  []string{"go.etcd.io/etcd/client/pkg/v3", "go.uber.org/multierr", "go.uber.org/zap", "golang.org/x/sys"}, // those of file
+	},
+	{
+		path: "chp/durable/internal/segment",
+		own:  []string{"chp/commit", "chp/durable/internal/file", "chp/durable/internal/format"},
+		out:  []string{"go.etcd.io", "go.uber.org", "github.com", "golang.org/x", "google.golang.org"}, // what etcd's package wal depends on
 	},
 	{
 		path: "chp/internal/order",

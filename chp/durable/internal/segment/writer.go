@@ -1,7 +1,6 @@
-package durable
+package segment
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
@@ -11,7 +10,6 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/storage/wal"
-	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"clustermap/chp/commit"
@@ -19,11 +17,14 @@ import (
 	"clustermap/chp/durable/internal/format"
 )
 
+// etcd has one segment size for all logs of a process.
+func init() { wal.SegmentSizeBytes = segmentBytes }
+
 // nextName is the name of the file that becomes the next segment. The suffix lets a restart
 // remove it.
 const nextName = "next.tmp"
 
-// A writer appends records to the last segment of a log, and begins the next segment when
+// A Writer appends records to the last segment of a log, and begins the next segment when
 // one is full. It writes the format of etcd's package wal, byte for byte: each record is
 //
 //	length 8 | walpb.Record: type, checksum, data | padding to a multiple of 8
@@ -31,12 +32,16 @@ const nextName = "next.tmp"
 // where the checksum continues that of the record before.
 //
 // Methods must not be called concurrently. After an error a writer writes nothing more.
-type writer struct {
+type Writer struct {
 	logs     string // the directory of the segments
 	metadata []byte // of each segment
-	owner    owner
+	token    uint64 // of state records
+	owned    func() error
 
-	f      *os.File // the last segment; its owner closes it
+	files   []*os.File // with unflushed data
+	unnamed bool       // the name of one of them is not flushed
+
+	f      *os.File // the last of them
 	path   string   // of f, which may have been opened under another name
 	seq    uint64
 	end    int64  // where buffer belongs in f
@@ -48,53 +53,73 @@ type writer struct {
 	state  raftpb.HardState // the last one written
 	err    error
 
-	next *allocation
-	head [96]byte // scratch
+	Next *Allocation // of the next segment
+	head [96]byte    // scratch
 }
 
-// An owner of a writer is its log.
-type owner interface {
-	owned() error   // an error if the directory is not the log's any more
-	begun(*os.File) // a segment
-}
-
-// newWriter returns a writer that continues the segment f at offset end. Its owner
-// gets the file of each segment that it begins.
-func newWriter(logs string, metadata []byte, f *os.File, s segment, end int64, crc uint32, last uint64, o owner) *writer {
-	w := &writer{logs: logs, metadata: metadata, owner: o, path: s.path, buffer: make([]byte, 0, writeBytes), crc: crc, last: last}
+// newWriter returns a writer that continues the segment f, which is flushed, at offset end. It
+// closes f. owned is called before a segment gets its name, and returns an error if the
+// directory is not the log's any more.
+func newWriter(logs string, meta *format.Meta, f *os.File, s Segment, end int64, crc uint32, last uint64, owned func() error) *Writer {
+	w := &Writer{
+		logs: logs, metadata: Metadata(meta), token: meta.Token, owned: owned, path: s.Path,
+		files: []*os.File{f}, buffer: make([]byte, 0, writeBytes), crc: crc, last: last,
+	}
 	w.follow(f, s.seq, end)
 	return w
 }
 
+// Place returns the number of the last segment, and the offset in it up to which it is written.
+func (w *Writer) Place() (seq uint64, offset int64) { return w.seq, w.end }
+
+// File returns the last segment.
+func (w *Writer) File() *os.File { return w.f }
+
+// Unflushed returns the segments with unflushed data, and whether the name of one is not
+// flushed; from now on it counts as flushed.
+func (w *Writer) Unflushed() (files []*os.File, unnamed bool) {
+	files, unnamed, w.unnamed = w.files, w.unnamed, false
+	return files, unnamed
+}
+
+// Flushed closes the segments that were flushed, except for the last one.
+func (w *Writer) Flushed(files []*os.File) {
+	last := len(files) - 1
+	for _, f := range files[:last] {
+		f.Close()
+	}
+	w.files = append([]*os.File(nil), w.files[last:]...)
+}
+
 // follow continues a segment at an offset, and prepares the segment after it.
-func (w *writer) follow(f *os.File, seq uint64, end int64) {
+func (w *Writer) follow(f *os.File, seq uint64, end int64) {
 	w.f, w.seq, w.end, w.alloc = f, seq, end, end
 	w.allocate(wal.SegmentSizeBytes) // what is missing of it, after a restart
 	w.align()
-	w.retry()
+	w.Retry()
 }
 
-func (w *writer) align() { w.limit = writeBytes - int(w.end%writeBytes) }
+func (w *Writer) align() { w.limit = writeBytes - int(w.end%writeBytes) }
 
 // allocate allocates space for the segment up to an offset, and reports whether there is
 // that much.
-func (w *writer) allocate(end int64) bool {
+func (w *Writer) allocate(end int64) bool {
 	if end > w.alloc && fileutil.Preallocate(w.f, end, true) == nil {
 		w.alloc = end
 	}
 	return end <= w.alloc
 }
 
-// extend allocates as much again as a segment has, and reports whether that was possible.
-func (w *writer) extend() bool {
+// Extend allocates as much again as a segment has, and reports whether that was possible.
+func (w *Writer) Extend() bool {
 	return w.allocate(w.end + int64(len(w.buffer)) + wal.SegmentSizeBytes)
 }
 
-// space returns the number of bytes for which space is allocated: in the segment, and in the
+// Space returns the number of bytes for which space is allocated: in the segment, and in the
 // next one if that is ready.
-func (w *writer) space() int64 {
+func (w *Writer) Space() int64 {
 	n := max(w.alloc-w.end-int64(len(w.buffer)), 0)
-	if w.next.ready() {
+	if w.Next.ready() {
 		n += wal.SegmentSizeBytes - commit.EntrySpace // its head
 	}
 	return n
@@ -102,16 +127,16 @@ func (w *writer) space() int64 {
 
 // fit makes room for an entry behind the end of the allocated space: there, or in the next
 // segment. Without both it leaves it to the write to fail.
-func (w *writer) fit(records int) error {
+func (w *Writer) fit(records int) error {
 	need := w.end + int64(len(w.buffer)) + commit.EntrySpace + int64(records)
-	if need > w.alloc && !w.allocate(need+writeBytes) && w.next.ready() {
-		return w.cut()
+	if need > w.alloc && !w.allocate(need+writeBytes) && w.Next.ready() {
+		return w.Cut()
 	}
 	return nil
 }
 
-// append adds an entry. It does not keep e.Records and e.Parts.
-func (w *writer) append(e *commit.Entry) error {
+// Append adds an entry. It does not keep e.Records and e.Parts.
+func (w *Writer) Append(e *commit.Entry) error {
 	size := e.RecordBytes()
 	if err := w.fit(size); err != nil {
 		return err
@@ -126,8 +151,17 @@ func (w *writer) append(e *commit.Entry) error {
 	return w.record(wal.EntryType, b, e.Records, e.Parts...)
 }
 
+// Vouch adds a state record which says that all up to an index is flushed, unless one did that
+// already.
+func (w *Writer) Vouch(epoch, index uint64) error {
+	if index <= w.state.Commit {
+		return nil
+	}
+	return w.saveState(raftpb.HardState{Term: epoch, Vote: w.token, Commit: index})
+}
+
 // saveState adds a state record.
-func (w *writer) saveState(s raftpb.HardState) error {
+func (w *Writer) saveState(s raftpb.HardState) error {
 	w.state = s
 	b := binary.AppendUvarint(append(w.head[:0], 1<<3), s.Term)
 	b = binary.AppendUvarint(append(b, 2<<3), s.Vote)
@@ -136,7 +170,7 @@ func (w *writer) saveState(s raftpb.HardState) error {
 }
 
 // record adds a record whose data are in several pieces.
-func (w *writer) record(kind int64, head, data []byte, more ...[]byte) error {
+func (w *Writer) record(kind int64, head, data []byte, more ...[]byte) error {
 	w.crc = crc32.Update(crc32.Update(w.crc, castagnoli, head), castagnoli, data)
 	n := len(head) + len(data)
 	for _, p := range more {
@@ -167,19 +201,19 @@ func (w *writer) record(kind int64, head, data []byte, more ...[]byte) error {
 }
 
 // put adds bytes to the buffer, and writes it whenever it is full.
-func (w *writer) put(p []byte) error {
+func (w *Writer) put(p []byte) error {
 	for len(p) > 0 && w.err == nil {
 		n := min(len(p), w.limit-len(w.buffer))
 		w.buffer, p = append(w.buffer, p[:n]...), p[n:]
 		if len(w.buffer) == w.limit {
-			w.flush()
+			w.Flush()
 		}
 	}
 	return w.err
 }
 
-// flush writes the buffer to the file.
-func (w *writer) flush() error {
+// Flush writes the buffer to the file.
+func (w *Writer) Flush() error {
 	if w.err == nil && len(w.buffer) > 0 {
 		if _, err := w.f.WriteAt(w.buffer, w.end); err != nil {
 			w.err = named(err, w.path)
@@ -192,32 +226,32 @@ func (w *writer) flush() error {
 	return w.err
 }
 
-// full reports whether the segment has reached its size.
-func (w *writer) full() bool { return w.end+int64(len(w.buffer)) >= wal.SegmentSizeBytes }
+// Full reports whether the segment has reached its size.
+func (w *Writer) Full() bool { return w.end+int64(len(w.buffer)) >= wal.SegmentSizeBytes }
 
-// cut ends the segment and begins the next one. The name of the new segment is not flushed. If
+// Cut ends the segment and begins the next one. The name of the new segment is not flushed. If
 // there is no room for the next one, the segment goes on: there may still be some in it; and so
 // it does if the process has no descriptor for the next one.
-func (w *writer) cut() error {
-	if w.flush() == nil {
+func (w *Writer) Cut() error {
+	if w.Flush() == nil {
 		w.err = w.begin()
 	}
 	return w.err
 }
 
-func (w *writer) begin() error {
-	f, err := w.next.take()
+func (w *Writer) begin() error {
+	f, err := w.Next.take()
 	if err != nil {
 		// The next segment was allocated when this one began. Since then there may be room
 		// on the disk again.
-		w.retry()
-		f, err = w.next.take()
+		w.Retry()
+		f, err = w.Next.take()
 	}
 	if file.Scarce(err) {
 		return nil
 	}
 	if err == nil {
-		err = w.owner.owned()
+		err = w.owned()
 	}
 	if err == nil {
 		err = named(w.f.Truncate(w.end), w.path) // frees space that was allocated in advance and not used
@@ -231,50 +265,23 @@ func (w *writer) begin() error {
 		w.saveState(w.state)
 	}
 	// A segment gets its name when its head has been written.
-	if err := w.flush(); err != nil {
+	if err := w.Flush(); err != nil {
 		return err
 	}
-	w.path = filepath.Join(w.logs, segmentName(w.seq+1, w.last+1))
+	w.path = filepath.Join(w.logs, name(w.seq+1, w.last+1))
 	if f, err = rename(f, w.path); err != nil {
 		return err
 	}
-	w.owner.begun(f)
+	w.files, w.unnamed = append(w.files, f), true
 	w.follow(f, w.seq+1, w.end)
 	return nil
 }
 
 // begins adds the head of a segment.
-func (w *writer) begins() {
+func (w *Writer) begins() {
 	w.align()
 	w.record(wal.CrcType, nil, nil)
 	w.record(wal.MetadataType, w.metadata, nil)
-}
-
-// firstSegment creates the first segment of a log, and flushes it and its name. It has the
-// bytes with which etcd begins a log.
-func firstSegment(d file.Disk, dir *file.Directory, metadata []byte) error {
-	next := allocate(filepath.Join(dir.Path, nextName), wal.SegmentSizeBytes)
-	f, err := next.take()
-	if err != nil {
-		return err
-	}
-	defer func() { f.Close() }()
-	w := writer{metadata: metadata, f: f, path: f.Name(), buffer: make([]byte, 0, writeBytes)}
-	w.begins()
-	none, err := new(walpb.Snapshot).Marshal()
-	if err == nil {
-		err = cmp.Or(w.record(wal.SnapshotType, none, nil), w.flush())
-	}
-	if err == nil {
-		err = d.Data(f)
-	}
-	if err == nil {
-		f, err = rename(f, filepath.Join(dir.Path, segmentName(0, 0)))
-	}
-	if err != nil {
-		return err
-	}
-	return dir.Flush(d)
 }
 
 // rename renames a file that is open, and returns it open.
@@ -286,7 +293,7 @@ func rename(f *os.File, path string) (*os.File, error) {
 	if err := errors.Join(f.Close(), os.Rename(f.Name(), path)); err != nil {
 		return nil, err
 	}
-	return openSegment(path)
+	return Open(path)
 }
 
 // named returns an error of a file with the file's present name.
@@ -298,14 +305,17 @@ func named(err error, path string) error {
 	return err
 }
 
-// retry allocates the next segment again.
-func (w *writer) retry() {
-	w.next = allocate(filepath.Join(w.logs, nextName), wal.SegmentSizeBytes)
+// Retry allocates the next segment again.
+func (w *Writer) Retry() {
+	w.Next = allocate(filepath.Join(w.logs, nextName), wal.SegmentSizeBytes)
 }
 
-// close ends the preparation of the next segment. It writes nothing.
-func (w *writer) close() {
-	if f, err := w.next.take(); err == nil {
+// Close closes the segments, and ends the preparation of the next one. It writes nothing.
+func (w *Writer) Close() {
+	for _, f := range w.files {
+		f.Close()
+	}
+	if f, err := w.Next.take(); err == nil {
 		mine := file.IsFile(f, f.Name())
 		f.Close() // first: Windows removes no open file
 		if mine {
@@ -314,17 +324,17 @@ func (w *writer) close() {
 	}
 }
 
-// An allocation is a file whose space is being allocated by a goroutine.
-type allocation struct {
-	done chan struct{}
+// An Allocation is a file whose space is being allocated by a goroutine.
+type Allocation struct {
+	Done chan struct{}
 	f    *os.File
-	err  error
+	Err  error
 }
 
-func allocate(path string, size int64) *allocation {
-	a := &allocation{done: make(chan struct{})}
+func allocate(path string, size int64) *Allocation {
+	a := &Allocation{Done: make(chan struct{})}
 	go func() {
-		defer close(a.done)
+		defer close(a.Done)
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 		if err == nil {
 			if err = fileutil.Preallocate(f, size, true); err != nil {
@@ -332,33 +342,33 @@ func allocate(path string, size int64) *allocation {
 				os.Remove(path)
 			}
 		}
-		a.f, a.err = f, err
+		a.f, a.Err = f, err
 	}()
 	return a
 }
 
 // ready reports whether the file is there.
-func (a *allocation) ready() bool {
+func (a *Allocation) ready() bool {
 	select {
-	case <-a.done:
-		return a.err == nil
+	case <-a.Done:
+		return a.Err == nil
 	default:
 		return false
 	}
 }
 
-// full reports whether there is no file because the disk is full.
-func (a *allocation) full() bool {
+// Full reports whether there is no file because the disk is full.
+func (a *Allocation) Full() bool {
 	select {
-	case <-a.done:
-		return errors.Is(file.Classify(a.err), commit.ErrFull)
+	case <-a.Done:
+		return errors.Is(file.Classify(a.Err), commit.ErrFull)
 	default:
 		return false
 	}
 }
 
 // take waits for the file.
-func (a *allocation) take() (*os.File, error) {
-	<-a.done
-	return a.f, a.err
+func (a *Allocation) take() (*os.File, error) {
+	<-a.Done
+	return a.f, a.Err
 }
