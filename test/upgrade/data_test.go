@@ -160,8 +160,8 @@ func sound(t testing.TB, path string) {
 }
 
 // goOn opens a directory as a server of this version does, checks that it has a map, and
-// that it goes on: writes, is killed, writes, stops.
-func goOn(t *testing.T, dir string, m contents) {
+// that it goes on: writes, is killed, writes, stops. It returns the map in the end.
+func goOn(t *testing.T, dir string, m contents) contents {
 	t.Helper()
 	sound(t, dir)
 	ctx := testenv.Context(t)
@@ -201,6 +201,7 @@ func goOn(t *testing.T, dir string, m contents) {
 	testenv.Eventually(t, "what ended is deleted", func() bool { return c.Len() == len(m.Entries) })
 	m.equal(t, c, begun, 0)
 	s.end(t)
+	return m
 }
 
 // put sets a key.
@@ -248,7 +249,7 @@ func TestBackupOfEarlierVersion(t *testing.T) {
 
 // TestDataOfEarlierVersionIsWhatItServes makes the fixtures with -update, and otherwise
 // checks them where the earlier version can be built: it serves what the files beside them
-// say.
+// say. It also does so after this version has used the directory.
 func TestDataOfEarlierVersionIsWhatItServes(t *testing.T) {
 	t.Parallel()
 	program := old(t)
@@ -257,10 +258,20 @@ func TestDataOfEarlierVersionIsWhatItServes(t *testing.T) {
 	}
 	dir := fixtures(t)
 	for _, name := range []string{"stopped", "killed"} {
-		m, begun := readContents(t, name), time.Now()
-		s := serve(t, program, "--host", loopback.Own(), "--data", filepath.Join(dir, name), "--expiry-grace", grace.String())
-		m.equal(t, connect(t, s.endpoint), begun, grace)
-		s.end(t)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, data := readContents(t, name), filepath.Join(dir, name)
+			serves := func() {
+				t.Helper()
+				begun := time.Now()
+				s := serve(t, program, "--host", loopback.Own(), "--data", data, "--expiry-grace", grace.String())
+				m.equal(t, connect(t, s.endpoint), begun, grace)
+				s.end(t)
+			}
+			serves()
+			m = goOn(t, data, m)
+			serves()
+		})
 	}
 }
 

@@ -172,12 +172,16 @@ func (s *server) kill(t testing.TB) {
 	s.Wait()
 }
 
-// connect returns a client of this version that follows one of the servers.
-func connect(t testing.TB, servers ...string) *chp.Client {
+// connect returns a client of this version that follows a server.
+func connect(t testing.TB, server string) *chp.Client {
 	t.Helper()
-	c, err := chp.NewClient(chp.ClientOptions{
-		Servers: servers, HeartbeatTimeout: testenv.Hang, SyncTimeout: testenv.Hang, Logger: slog.New(slog.DiscardHandler),
-	})
+	return open(t, chp.ClientOptions{Servers: []string{server}, HeartbeatTimeout: testenv.Hang, SyncTimeout: testenv.Hang})
+}
+
+func open(t testing.TB, o chp.ClientOptions) *chp.Client {
+	t.Helper()
+	o.Logger = slog.New(slog.DiscardHandler)
+	c, err := chp.NewClient(o)
 	testenv.Must(t, err)
 	t.Cleanup(func() { testenv.Must(t, c.Close()) })
 	testenv.Must(t, c.WaitActive(testenv.Context(t)))
