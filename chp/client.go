@@ -80,7 +80,7 @@ func newClient(o ClientOptions) (*Client, error) {
 		Servers: servers, Subtrees: c.subtrees, Model: o.Model, Dialect: c.dialect,
 		Security: func() sockets.Security { return o.Security }, Dial: o.Dial,
 		HeartbeatTimeout: o.HeartbeatTimeout, SyncTimeout: o.SyncTimeout, SendQueue: o.SendQueue,
-		MaxMapBytes: o.MaxMapBytes, MaxMessage: min(maxMaxValueSize, o.MaxMapBytes) + maxOverhead, KeepOnEmpty: o.KeepOnEmpty,
+		MaxMapBytes: o.MaxMapBytes, MaxMessage: min(wire.LargestValue, o.MaxMapBytes) + maxOverhead, KeepOnEmpty: o.KeepOnEmpty,
 		OnState: o.OnState, OnFailure: o.OnFailure, OnLink: c.onLink, Log: c.logs.Logger(),
 		Refused: c.refused.add, Replica: &c.replica, Writer: c.writer,
 		DeletedBytes: o.deletedBytes, Restless: o.restless,

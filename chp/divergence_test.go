@@ -8,7 +8,6 @@ import (
 	"clustermap/chp/commit"
 	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/state"
-	"clustermap/internal/kvmsg"
 )
 
 // TestCheckpointKeepsHistory: after a restart on a checkpoint a server knows its last
@@ -116,46 +115,7 @@ func TestPairReportsUnknownReign(t *testing.T) {
 	}
 }
 
-// TestPairReportsOnce: a divergence is reported once, however often the copy fails.
-func TestPairReportsOnce(t *testing.T) {
-	t.Parallel()
-	_, bo := pairOptions(t)
-	reports := 0
-	bo.Pair.OnDiverged = func(Divergence) { reports++ }
-	s, err := NewServer(bo)
-	must(t, err)
-	defer func() { must(t, s.Close()) }()
-	q := &s.sequencer
-	enterKey(t, q, "/lost")
-	h := baseHead{mapID: q.Current().ID, reigns: []state.Reign{{ID: 5, Last: 1}}}
-	for range 3 {
-		s.reportDivergence(&h)
-	}
-	if reports != 1 {
-		t.Errorf("%d reports, want 1", reports)
-	}
-	enterKey(t, q, "/lost/2")
-	s.reportDivergence(&h)
-	if reports != 2 {
-		t.Errorf("%d reports, want 2", reports)
-	}
-}
-
 func historyOf(s *Server) (all []state.Reign) {
 	s.sequencer.Between(func(now *order.Moment) { all = now.State.Terms.History() })
 	return all
-}
-
-// enterKey sets a key of a passive server, in another reign of the active one.
-func enterKey(t testing.TB, q *order.Sequencer, key string) {
-	t.Helper()
-	wire := kvmsg.AppendRecord(nil, []byte(key), 0, nil, nil, []byte("v"))
-	spans, ok := kvmsg.SpansOf(wire, nil)
-	if !ok {
-		t.Fatal("not a record")
-	}
-	now := q.Current()
-	h := state.Head{Reign: now.Terms.Newest.ID + 1<<state.ReignBits, First: now.Last() + 1, Count: 1}
-	kvmsg.Record(wire).SetSeq(h.First)
-	must(t, q.Followed(h, wire, spans))
 }

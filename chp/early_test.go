@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/partner"
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
@@ -162,7 +164,7 @@ func TestPairPassiveIsSilent(t *testing.T) {
 	if m, err := passive.sub.Recv(ctx); err == nil {
 		t.Fatalf("the passive server publishes %q", m)
 	}
-	must(t, primary.pair.handover(testContext(t)))
+	must(t, primary.pair.Handover(testContext(t), ""))
 	passive.any() // it is active
 	select {
 	case <-left: // the server that is passive now has let it go
@@ -178,14 +180,12 @@ func TestPairAnswersRequestsOfTheMoment(t *testing.T) {
 	primary, _ := startPairServer(t, po), startPairServer(t, bo)
 	eventually(t, "the primary is active", primary.active)
 	c := newPlainClient(t, primary.Server)
-	p := primary.pair
-	p.voting.Lock()
-	p.active.Store(false)
-	asked := p.asked.Load()
-	must(t, c.dealer.Send(c.ctx, []byte("ICANHAZ?"), nil))
-	eventually(t, "the request has come", func() bool { return p.asked.Load() != asked })
-	p.active.Store(true)
-	p.voting.Unlock()
+	c.snapshot("") // it is connected
+	for _, peer := range primary.members.Connected() {
+		if peer.SocketType() == "DEALER" && !partner.Announces(peer) {
+			must(t, primary.pair.Park(c.ctx, peer, wire.Want{})) // as if the server were passive
+		}
+	}
 	m, err := c.dealer.Recv(c.ctx)
 	must(t, err)
 	if len(m) != 5 || string(m[0]) != "KTHXBAI" {

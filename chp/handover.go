@@ -7,32 +7,24 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"clustermap/chp/internal/partner"
 	"clustermap/chp/internal/wire"
-	"clustermap/internal/timer"
 	"clustermap/internal/visible"
 	"clustermap/sockets"
 )
 
-// handovers lets one handover, or promotion, run at a time, and knows of the last handover.
+// handovers lets one handover, or promotion, run at a time.
 type handovers struct {
-	mu      sync.Mutex
-	under   bool
+	under   sync.Mutex // is locked while one runs
 	running sync.WaitGroup
-
-	received  atomic.Int64                 // when the other server last handed over to this one, on clock; 0 if never
-	requested atomic.Pointer[sockets.Peer] // at whose request this one last did, until the other one knows
 }
 
 // handoverTimeout bounds a handover.
 const handoverTimeout = 30 * time.Second
 
-var (
-	errNotOfPair = errors.New("the server is not part of a pair")
-	errHandover  = errors.New("another handover or promotion is in progress")
-)
+var errNotOfPair = errors.New("the server is not part of a pair")
 
 // HandoverError reports that a server did not hand over to the other server of its
 // pair: it is not the active one of a pair, or the other one could not take over.
@@ -62,19 +54,14 @@ func Failover(ctx context.Context, server string, security sockets.Security) err
 // begin runs do in a goroutine that calls ended with the result. It returns false and does
 // nothing while another one runs.
 func (h *handovers) begin(ctx context.Context, do func(context.Context) error, ended func(error)) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.under {
+	if !h.under.TryLock() {
 		return false
 	}
-	h.under = true
 	h.running.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, handoverTimeout)
 		defer cancel()
 		err := do(ctx)
-		h.mu.Lock()
-		h.under = false
-		h.mu.Unlock()
+		h.under.Unlock()
 		ended(err)
 	})
 	return true
@@ -83,18 +70,13 @@ func (h *handovers) begin(ctx context.Context, do func(context.Context) error, e
 // startHandover starts a handover at the request of a peer.
 func (s *Server) startHandover(ctx context.Context, peer *sockets.Peer) {
 	s.administer(ctx, peer, wire.AnswerHandover, "does not hand over", func(ctx context.Context) error {
-		if err := s.pair.rested(timer.Now()); err != nil {
+		if err := s.pair.Rested(); err != nil {
 			return err
 		}
-		if s.pair.active.Load() {
+		if s.pair.Active() {
 			s.log.Info("hands over at the request of a client", who(peer))
 		}
-		s.handovers.requested.Store(peer)
-		err := s.pair.handover(ctx)
-		if err != nil {
-			s.handovers.requested.Store(nil)
-		}
-		return err
+		return s.pair.Handover(ctx, strings.TrimSpace(peer.RemoteAddr()+" "+keyText(peer)))
 	})
 }
 
@@ -118,27 +100,12 @@ func (s *Server) administer(ctx context.Context, peer *sockets.Peer, answer, ref
 	case s.pair == nil:
 		err = errNotOfPair
 	case !s.handovers.begin(ctx, do, ended):
-		err = errHandover
+		err = partner.ErrHandover
 	default:
 		return
 	}
 	ended(err)
 }
-
-// rested returns an error if the other server has handed over to this one so recently
-// that it does not hand over at a request: clients must not be sent back and forth.
-func (p *pair) rested(now time.Duration) error {
-	received := time.Duration(p.server.handovers.received.Load())
-	if left := received + handoverRest*p.timeout - now; received != 0 && left > 0 {
-		return fmt.Errorf("the other server handed over to it %v ago; it hands over again in %v",
-			(now - received).Round(time.Millisecond), left.Round(time.Millisecond))
-	}
-	return nil
-}
-
-// handoverRest is the least number of time-outs between two handovers that clients
-// request.
-const handoverRest = 2
 
 // plainReason returns the text of an error without package names, to follow another
 // text.

@@ -27,7 +27,7 @@ func TestPairCopyBacksOff(t *testing.T) {
 	for range 3 {
 		<-log.failed
 	}
-	if d, least := (<-log.failed).Sub(first), 15*followAgain; d < least {
+	if d, least := (<-log.failed).Sub(first), (1+2+4+8)*50*time.Millisecond; d < least {
 		t.Errorf("five attempts within %v, less than %v", d, least)
 	}
 	log.fails.Store(false)

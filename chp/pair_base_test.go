@@ -2,7 +2,6 @@ package chp
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,8 +41,8 @@ func lazyFollower(t testing.TB, s pairServer) *wireFollower {
 	eventually(t, "it is sent the map", func() bool {
 		sending := false
 		s.sequencer.Between(func(*order.Moment) {
-			f := s.pair.following
-			sending = f != nil && f.to.Sent > 0 && f.stall.sends.Load()%2 == 1
+			f := s.pair.Journal().Follower()
+			sending = f != nil && f.Sent > 0
 		})
 		return sending
 	})
@@ -58,7 +57,7 @@ func TestPairBaseUnderWrites(t *testing.T) {
 	ctx := testContext(t)
 	s, c := bigPrimary(t, nil)
 	q := &s.sequencer
-	q.Between(func(*order.Moment) { s.pair.journal.Bound(256 << 10) })
+	q.Between(func(*order.Moment) { s.pair.Journal().Bound(256 << 10) })
 	f := lazyFollower(t, s)
 	for i := range 64 {
 		_, err := c.SetSync(ctx, fmt.Sprintf("/more/%d", i), make([]byte, 64<<10))
@@ -76,11 +75,11 @@ func TestPairBaseUnderWrites(t *testing.T) {
 		}
 		switch string(m[0]) {
 		case nameBase:
-			h, ok := parseBaseHead(m[1])
+			reigns, ok := state.ParseReigns(m[1][8+ledger.MapIDSize:])
 			if bases++; !ok || bases > 1 {
 				t.Fatalf("the map is sent %d times", bases)
 			}
-			last = h.reigns[len(h.reigns)-1].Last
+			last = reigns[len(reigns)-1].Last
 		case nameBatch:
 			h, ok := state.ParseHead(m[1])
 			if !ok || h.First != last+1 {
@@ -105,7 +104,7 @@ func TestPairBaseUnderWrites(t *testing.T) {
 	}
 	must(t, <-done)
 	q.Between(func(*order.Moment) {
-		if bytes, most := s.pair.journal.Kept(); most > 256<<10 || bytes > most {
+		if bytes, most := s.pair.Journal().Kept(); most > 256<<10 || bytes > most {
 			t.Errorf("the tail keeps %d bytes, up to %d, for a follower that has everything", bytes, most)
 		}
 	})
@@ -118,44 +117,13 @@ func TestPairFollowerStandsStill(t *testing.T) {
 	ctx := testContext(t)
 	s, c := bigPrimary(t, func(o *ServerOptions) { o.SnapshotTimeout = 200 * time.Millisecond })
 	lazyFollower(t, s)
-	eventually(t, "it is disconnected", func() bool {
+	eventually(t, "it is given up", func() bool {
 		lost := false
-		s.sequencer.Between(func(*order.Moment) {
-			f := s.pair.following
-			lost = f.to.Progress == pairjournal.ProgressLost && f.stall.sends.Load()%2 == 0
-		})
+		s.sequencer.Between(func(*order.Moment) { lost = s.pair.Journal().Follower().Progress == pairjournal.ProgressLost })
 		return lost
 	})
 	_, err := c.SetSync(ctx, "/after", []byte("1"))
 	must(t, err)
-}
-
-// TestPairKeepsNewerMap: a server does not replace its map by an older one, though the server
-// that has that is active, and the map arrives before its state.
-func TestPairKeepsNewerMap(t *testing.T) {
-	t.Parallel()
-	_, bo := pairOptions(t)
-	s, err := NewServer(bo)
-	must(t, err)
-	defer func() { must(t, s.Close()) }()
-	has := []state.Reign{{ID: 1 << state.ReignBits, Last: 10}, {ID: 2 << state.ReignBits, Last: 20}}
-	must(t, s.sequencer.Install(t.Context(), s.sequencer.NewCopy(1, [ledger.MapIDSize]byte{1}, has)))
-	for _, c := range []struct {
-		what  string
-		has   []state.Reign
-		keeps bool
-	}{
-		{"the same", has, false},
-		{"more", append(slices.Clone(has), state.Reign{ID: 3 << state.ReignBits, Last: 30}), false},
-		{"an earlier state", has[:1], true},
-		{"an earlier state, and expired keys", []state.Reign{{ID: 1 << state.ReignBits, Last: 10}, {ID: 1<<state.ReignBits + 5, Last: 90}}, true},
-		{"less of the reign", []state.Reign{{ID: 1 << state.ReignBits, Last: 10}, {ID: 2 << state.ReignBits, Last: 19}}, true},
-		{"nothing", []state.Reign{{}}, true},
-	} {
-		if got := s.outranks(&baseHead{reigns: c.has}); got != c.keeps {
-			t.Errorf("a map that is %s: kept %v", c.what, got)
-		}
-	}
 }
 
 // TestPairBackupBoundsTheMapThatItCopies: a backup does not copy a map that is larger than
@@ -181,19 +149,4 @@ func TestPairBackupBoundsTheMapThatItCopies(t *testing.T) {
 	o.MaxMapBytes = 20 << 20
 	b = startPairServer(t, o)
 	eventually(t, "a map below the limit is copied", func() bool { return b.Len() == s.Len() })
-}
-
-// TestBaseHead: the head of a map is read as it was written, and nothing else is taken for one.
-func TestBaseHead(t *testing.T) {
-	t.Parallel()
-	h := []state.Reign{{ID: 1, Last: 10}, {ID: 2, Last: 20}}
-	b := baseHead{run: 3, mapID: [ledger.MapIDSize]byte{1, 2}, reigns: h}
-	if got, ok := parseBaseHead(b.append(nil)); !ok || got.run != b.run || got.mapID != b.mapID || !slices.Equal(got.reigns, h) {
-		t.Errorf("%v, %v", got, ok)
-	}
-	for _, bad := range []string{"", "0123456789abcdef", "0123456789abcdef01234567", "0123456789abcdef0123456789", string(state.AppendReigns(make([]byte, 8+ledger.MapIDSize), []state.Reign{{ID: 1, Last: -1}})), string(make([]byte, 8+ledger.MapIDSize+(state.MaxReigns+1)*state.ReignSize))} {
-		if _, ok := parseBaseHead([]byte(bad)); ok {
-			t.Errorf("%d bytes are taken for a BASE", len(bad))
-		}
-	}
 }

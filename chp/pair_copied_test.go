@@ -30,17 +30,15 @@ func TestPairCopiedData(t *testing.T) {
 	must(t, c.WaitActive(ctx))
 	_, err = c.SetSync(ctx, "/first", []byte("v"))
 	must(t, err)
-	s, err := NewServer(bo)
-	must(t, err)
-	primary.trusts(&s.pair.proofs)
-	backup := servePair(t, s)
+	backup := startPairServer(t, bo)
+	primary.looksAt(t, bo.Pair.State)
 	eventually(t, "the backup follows", primary.inSync)
-	changes := backup.pair.node.Status().Changes
+	changes := backup.pair.Node().Status().Changes
 	for i, end := 0, time.Now().Add(time.Second); time.Now().Before(end); i++ {
 		_, err := c.SetSync(ctx, fmt.Sprintf("/%d", i%100), []byte("v"))
 		must(t, err)
 	}
-	if st := backup.pair.node.Status(); st.Changes != changes || !primary.active() {
+	if st := backup.pair.Node().Status(); st.Changes != changes || !primary.active() {
 		t.Errorf("the backup is %v because it is the %v", st.State, st.Reason)
 	}
 }

@@ -131,7 +131,7 @@ func TestPairActiveRestarts(t *testing.T) {
 	must(t, err)
 	bo.Pair.Peer = bo.Pair.PeerState // where no server sends a map
 	backup := startPairServer(t, bo)
-	eventually(t, "the backup is passive", func() bool { return backup.pair.node.State() == binarystar.StatePassive })
+	eventually(t, "the backup is passive", func() bool { return backup.pair.Node().State() == binarystar.StatePassive })
 	primary.crash()
 	po.Log = openLog(t, dir)
 	primary = startPairServer(t, po)

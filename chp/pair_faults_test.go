@@ -4,30 +4,71 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
 	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/order"
-	"clustermap/chp/internal/state"
+	"clustermap/chp/internal/partner"
 	"clustermap/internal/kvmsg"
 	"clustermap/patterns/binarystar"
 	"clustermap/sockets"
 )
+
+// The messages between two servers of a pair, as they are on the wire.
+const (
+	nameFollow = "FOLLOW"
+	nameTail   = "TAIL"
+	nameTimes  = "TIMES"
+	nameBase   = "BASE"
+	nameBatch  = "BATCH"
+	nameHave   = "HAVE"
+
+	nameChallenge = "CHALLENGE"
+	nameProof     = "PROOF"
+
+	propertyPeer     = "X-CHP-Peer"
+	propertyTimes    = "X-CHP-Peer-Times"
+	propertyProofKey = "X-CHP-Proof-Key"
+	peerVersion      = "1"
+)
+
+// followRequest is what FOLLOW says.
+type followRequest struct {
+	mapID [ledger.MapIDSize]byte
+	reign uint64
+	last  int64
+}
+
+func (r *followRequest) append(dst []byte) []byte {
+	dst = binary.BigEndian.AppendUint64(append(dst, r.mapID[:]...), r.reign)
+	return binary.BigEndian.AppendUint64(dst, uint64(r.last))
+}
 
 // wireFollower follows the active server of a pair as far as a test has it do so.
 type wireFollower struct {
 	*sockets.Dealer
 	t      testing.TB
 	gone   chan struct{} // closed when the connection has ended
-	proofs proofs
+	key    ed25519.PrivateKey
 	proves bool // it answers the server's challenge
 }
 
-// dialFollower connects to the active server, and sends nothing yet.
+// dialFollower connects to the active server, which finds it at the other one's state endpoint
+// too, and sends nothing yet.
 func dialFollower(t testing.TB, s pairServer, change ...func(*sockets.Options)) *wireFollower {
+	t.Helper()
+	f := dialStranger(t, s, change...)
+	if f.proves = f.key != nil; f.proves {
+		s.finds(t, "127.0.0.1", map[string]string{propertyProofKey: hex.EncodeToString(f.key.Public().(ed25519.PublicKey))})
+	}
+	return f
+}
+
+// dialStranger connects to the active server, and sends nothing yet.
+func dialStranger(t testing.TB, s pairServer, change ...func(*sockets.Options)) *wireFollower {
 	t.Helper()
 	f := &wireFollower{t: t, gone: make(chan struct{})}
 	o := sockets.Options{
@@ -47,19 +88,36 @@ func dialFollower(t testing.TB, s pairServer, change ...func(*sockets.Options)) 
 	must(t, err)
 	t.Cleanup(func() { must(t, f.Close()) })
 	must(t, f.Connect(s.Endpoints().Snapshot))
-	f.proofs.init(nil)
-	if f.proves = s.pair.peerKey.IsZero(); f.proves {
-		s.trusts(&f.proofs)
+	if o.Security.CurveServerKey.IsZero() {
+		_, f.key, _ = ed25519.GenerateKey(nil)
 	}
 	return f
 }
 
-// trusts makes a server accept a follower as if it had found it at the other server's
-// state endpoint.
-func (p pairServer) trusts(other *proofs) {
-	p.pair.proofs.mu.Lock()
-	defer p.pair.proofs.mu.Unlock()
-	p.pair.proofs.link = &stateLink{key: other.private.Public().(ed25519.PublicKey)}
+// finds has a server find, at the other one's state endpoint, one that announces some
+// properties.
+func (p pairServer) finds(t testing.TB, host string, properties map[string]string) {
+	t.Helper()
+	other, err := sockets.NewPub(sockets.Options{Metadata: properties, Linger: sockets.LingerNone})
+	must(t, err)
+	defer other.Close()
+	must(t, other.Bind(testContext(t), "tcp://"+host+":*"))
+	p.looksAt(t, other.LastEndpoint())
+}
+
+// looksAt has a server take an endpoint for the other one's state endpoint.
+func (p pairServer) looksAt(t testing.TB, endpoint string) {
+	t.Helper()
+	found := make(chan sockets.Event, 1)
+	sub, err := sockets.NewSub(sockets.Options{Monitor: func(e sockets.Event) {
+		if e.Kind == sockets.EventHandshakeSucceeded {
+			found <- e
+		}
+	}})
+	must(t, err)
+	defer sub.Close()
+	must(t, sub.Connect(endpoint))
+	p.pair.Watch(<-found)
 }
 
 // follow asks for the updates behind the last one that the server has.
@@ -84,10 +142,16 @@ func (f *wireFollower) say(name string, body []byte) {
 		m, err := f.Recv(testContext(f.t))
 		must(f.t, err)
 		if string(m[0]) == nameChallenge {
-			f.say(nameProof, f.proofs.prove(m[1]))
+			f.prove(m[1])
 			return
 		}
 	}
+}
+
+// prove answers a challenge.
+func (f *wireFollower) prove(nonce []byte) {
+	f.t.Helper()
+	f.say(nameProof, ed25519.Sign(f.key, append([]byte("chp follow 1\x00"), nonce...)))
 }
 
 // activePrimary returns the primary of a pair whose backup does not run. It is active.
@@ -116,7 +180,7 @@ func (p pairServer) newest() int64 {
 func (p pairServer) holds(looks int) (some bool) {
 	p.sequencer.Between(func(now *order.Moment) {
 		if some = now.Held > 0; some {
-			p.pair.following.to.Idle = looksPerTimeout - looks
+			p.pair.Journal().Follower().Idle = partner.LooksPerTimeout - looks
 		}
 	})
 	return some
@@ -135,25 +199,6 @@ func (p pairServer) inSyncWith(f *wireFollower) {
 	eventually(f.t, "updates wait for the follower", p.inSync2)
 }
 
-// TestPairParksNoneWhileActive: a request that was to wait for the server to become
-// active is answered if it has become so a moment ago.
-func TestPairParksNoneWhileActive(t *testing.T) {
-	t.Parallel()
-	s, _ := activePrimary(t)
-	var peer *sockets.Peer
-	for _, p := range s.members.Connected() {
-		if p.SocketType() == "DEALER" {
-			peer = p
-		}
-	}
-	must(t, s.pair.park(t.Context(), request{peer: peer}))
-	s.pair.voting.Lock()
-	defer s.pair.voting.Unlock()
-	if n := len(s.pair.parked); n > 0 {
-		t.Errorf("%d requests wait for an active server to become active", n)
-	}
-}
-
 // TestPairLeadAgain: a new reign of the server that is active already changes nothing
 // for clients, and publishes nothing.
 func TestPairLeadAgain(t *testing.T) {
@@ -169,7 +214,7 @@ func TestPairLeadAgain(t *testing.T) {
 	}()
 	eventually(t, "the update is held", func() bool { return s.holds(forEver) })
 	published, last := s.Sequence(), s.sequencer.Current().Last()
-	s.pair.lead(ctx, 0)
+	s.pair.Lead(ctx, 0)
 	if p, l := s.Sequence(), s.sequencer.Current().Last(); p != published || l != last {
 		t.Errorf("published %d, last %d; before the new reign %d, %d", p, l, published, last)
 	}
@@ -195,7 +240,7 @@ func TestPairGivesUpRestlessFollower(t *testing.T) {
 		_, err := c.SetSync(ctx, "/held", []byte("1"))
 		set <- err
 	}()
-	eventually(t, "the update is held", func() bool { return s.holds(looksPerTimeout) })
+	eventually(t, "the update is held", func() bool { return s.holds(partner.LooksPerTimeout) })
 	for {
 		must(t, f.Close())
 		f = dialFollower(t, s)
@@ -252,7 +297,7 @@ func beginHandover(ctx context.Context, t testing.TB, s pairServer, c *Client, f
 	}
 	go set("/before", h.before)
 	eventually(t, "the update is held", func() bool { return s.holds(forEver) })
-	go func() { h.ended <- s.pair.handover(ctx) }()
+	go func() { h.ended <- s.pair.Handover(ctx, "") }()
 	eventually(t, "the handover has begun", func() bool {
 		halted := false
 		s.sequencer.Between(func(now *order.Moment) { halted = now.Halted })
@@ -306,7 +351,7 @@ func TestPairYieldTellsNobody(t *testing.T) {
 	if err != nil || string(m[0]) != kvmsg.KeyKTHXBAI {
 		t.Errorf("a client is sent %q, %v; want the end of an empty snapshot", m, err)
 	}
-	s.pair.yield()
+	s.pair.Yield()
 	if _, ok := s.Get("/lost"); ok {
 		t.Error("the map has the update")
 	}
@@ -328,8 +373,8 @@ func TestPairLeadsAgainWithHeldUpdates(t *testing.T) {
 	}()
 	eventually(t, "the update is held", func() bool { return s.holds(forEver) })
 	must(t, f.Close())
-	s.pair.yield()
-	s.pair.lead(ctx, 0)
+	s.pair.Yield()
+	s.pair.Lead(ctx, 0)
 	if err := s.Flush(ctx); !errors.Is(err, ErrUncertain) { // of the term that has ended
 		t.Errorf("the first Flush: %v", err)
 	}
@@ -346,32 +391,6 @@ func TestPairLeadsAgainWithHeldUpdates(t *testing.T) {
 	must(t, err)
 	if gaps := c.Stats().Gaps; gaps != before || before != 0 {
 		t.Errorf("%d gaps", gaps)
-	}
-}
-
-// TestPairYieldedUpdatesAreReported: updates that a server held when it yielded, and that the
-// other one's map does not have, are reported when that replaces its own.
-func TestPairYieldedUpdatesAreReported(t *testing.T) {
-	t.Parallel()
-	ctx := testContext(t)
-	_, bo := pairOptions(t)
-	var lost []string
-	bo.Pair.OnDiverged = func(d Divergence) {
-		for e := range d.Entries {
-			lost = append(lost, string(e.Key))
-		}
-	}
-	s, err := NewServer(bo)
-	must(t, err)
-	defer func() { must(t, s.Close()) }()
-	s.sequencer.Lead(0, false, 0, -1)
-	hold(s)
-	must(t, s.Set(ctx, "/held", []byte("v")))
-	s.pair.yield()
-	b := newBase(s, state.Reign{ID: 9 << state.ReignBits, Last: 5})
-	must(t, s.install(ctx, b))
-	if !slices.Equal(lost, []string{"/held"}) || s.Len() != 0 {
-		t.Errorf("reported %q, %d keys are left", lost, s.Len())
 	}
 }
 
@@ -436,35 +455,4 @@ func TestPairOptions(t *testing.T) {
 	s, err := NewServer(o)
 	must(t, err)
 	must(t, s.Close())
-}
-
-// newBase returns an empty map of another server.
-func newBase(s *Server, newest state.Reign) *base {
-	h := baseHead{mapID: [ledger.MapIDSize]byte{1}, reigns: []state.Reign{newest}}
-	return &base{h, s.sequencer.NewCopy(1, h.mapID, h.reigns)}
-}
-
-// TestPairCopyThatIsNotKept: a map that the log does not take is not the server's, so
-// that the log never has updates of one map on top of another one.
-func TestPairCopyThatIsNotKept(t *testing.T) {
-	t.Parallel()
-	_, bo := pairOptions(t)
-	bo.Log = openLog(t, t.TempDir())
-	s, err := NewServer(bo)
-	must(t, err)
-	defer func() { must(t, s.Close()) }()
-	before := s.sequencer.Current().ID
-	b := newBase(s, state.Reign{ID: 1, Last: 5})
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := s.install(over, b); err == nil {
-		t.Error("the copy was kept without the log")
-	}
-	if s.sequencer.Current().ID != before || s.pair.copied.Load() {
-		t.Error("the server has a map that its log does not have")
-	}
-	must(t, s.install(t.Context(), b))
-	if s.sequencer.Current().ID != b.mapID || s.Sequence() != 5 {
-		t.Error("the copy is not installed")
-	}
 }

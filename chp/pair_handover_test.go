@@ -42,7 +42,7 @@ func TestPairHandoverToIdle(t *testing.T) {
 func handoverInVain(t testing.TB, s pairServer) {
 	t.Helper()
 	ctx, ended := testContext(t), make(chan error, 1)
-	go func() { ended <- s.pair.handover(ctx) }()
+	go func() { ended <- s.pair.Handover(ctx, "") }()
 	var err error
 	q := &s.sequencer
 	for err == nil {
@@ -70,14 +70,14 @@ func TestPairHandoverWaitsForNews(t *testing.T) {
 	po.Pair.PeerState = states.endpoint()
 	s, err := NewServer(po)
 	must(t, err)
-	s.pair.timeout = hang // however long the state takes
+	s.pair.News = hang // however long the state takes
 	primary, backup := servePair(t, s), startPairServer(t, bo)
 	eventually(t, "the backup follows", primary.inSync)
 	states.instead(func(c net.Conn) bool { return c.Close() == nil })
 	states.each((*link).reset)
-	eventually(t, "the backup's state is old", func() bool { return !s.pair.node.Peer().Alive })
+	eventually(t, "the backup's state is old", func() bool { return !s.pair.Node().Peer().Alive })
 	ended := make(chan error, 1)
-	go func() { ended <- s.pair.handover(testContext(t)) }()
+	go func() { ended <- s.pair.Handover(testContext(t), "") }()
 	states.instead(nil)
 	must(t, <-ended)
 	eventually(t, "the backup is active", backup.active)
@@ -120,7 +120,7 @@ func TestPairTakesBack(t *testing.T) {
 	_, err := c.SetSync(ctx, "/a", []byte("1"))
 	must(t, err)
 	eventually(t, "the backup follows", primary.inSync)
-	must(t, primary.pair.handover(ctx))
+	must(t, primary.pair.Handover(ctx, ""))
 	eventually(t, "the backup is active", backup.active)
 	backup.crash()
 	eventually(t, "the primary is active again", primary.active)

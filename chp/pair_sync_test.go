@@ -10,6 +10,7 @@ import (
 	"clustermap/chp/commit"
 	pairjournal "clustermap/chp/internal/journal/pair"
 	"clustermap/chp/internal/order"
+	"clustermap/chp/internal/partner"
 )
 
 // TestPairInSync: the servers are not in sync before the other one has all that was
@@ -105,12 +106,19 @@ func TestPairWaitsForOwnDisk(t *testing.T) {
 	f.have(s.newest())
 	eventually(t, "the follower has it", func() bool {
 		has := false
-		s.sequencer.Between(func(now *order.Moment) { has = s.pair.following.to.Have == now.Newest.Last })
+		s.sequencer.Between(func(now *order.Moment) { has = s.pair.Journal().Follower().Have == now.Newest.Last })
 		return has
 	})
-	for range 2 * looksPerTimeout {
-		s.pair.judge(ctx, true)
-	}
+	s.sequencer.Between(func(now *order.Moment) {
+		for range 2 * partner.LooksPerTimeout {
+			s.pair.Journal().Look(now.Newest.Last, true, true)
+		}
+	})
+	eventually(t, "the server has looked", func() bool {
+		idle := 0
+		s.sequencer.Between(func(*order.Moment) { idle = s.pair.Journal().Follower().Idle })
+		return idle == 0
+	})
 	if !s.inSync2() {
 		t.Error("updates do not wait for a follower that has everything")
 	}

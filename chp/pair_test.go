@@ -57,7 +57,7 @@ func startAlone(t testing.TB, o ServerOptions) pairServer {
 	t.Helper()
 	s, err := NewServer(o)
 	must(t, err)
-	s.pair.began = time.Time{}
+	s.pair.Began = time.Time{}
 	return servePair(t, s)
 }
 
@@ -80,7 +80,7 @@ func servePair(t testing.TB, s *Server) pairServer {
 		}
 	}}
 	p.crash = func() {
-		must(t, s.pair.node.Close())
+		must(t, s.pair.Node().Close())
 		p.stop()
 	}
 	t.Cleanup(p.stop)
@@ -90,12 +90,12 @@ func servePair(t testing.TB, s *Server) pairServer {
 // inSync says whether updates wait for the other server.
 func (p pairServer) inSync() (yes bool) {
 	p.sequencer.Between(func(now *order.Moment) {
-		yes = p.pair.journal.Waits() && now.Held == 0 && p.pair.following.to.Have == now.Newest.Last
+		yes = p.pair.Journal().Waits() && now.Held == 0 && p.pair.Journal().Follower().Have == now.Newest.Last
 	})
 	return yes
 }
 
-func (p pairServer) active() bool { return p.pair.active.Load() }
+func (p pairServer) active() bool { return p.pair.Active() }
 
 // pairClient is a client of both servers.
 func pairClient(t testing.TB, primary, backup ServerOptions) *Client {
@@ -216,7 +216,7 @@ func TestPairHandover(t *testing.T) {
 	}()
 	for i := range 4 {
 		eventually(t, "one is active, the other follows", func() bool { return servers[i%2].active() && servers[i%2].inSync2() })
-		must(t, servers[i%2].pair.handover(ctx))
+		must(t, servers[i%2].pair.Handover(ctx, ""))
 		eventually(t, "the other one is active", servers[1-i%2].active)
 	}
 	close(stop)
@@ -224,14 +224,14 @@ func TestPairHandover(t *testing.T) {
 	if got, _ := servers[0].Get("/n"); string(got) != strconv.Itoa(n-1) {
 		t.Errorf("%q is the last of %d", got, n)
 	}
-	if err := servers[1].pair.handover(ctx); !errors.Is(err, order.ErrNotActive) && err == nil {
+	if err := servers[1].pair.Handover(ctx, ""); !errors.Is(err, order.ErrNotActive) && err == nil {
 		t.Errorf("the passive one hands over: %v", err)
 	}
 }
 
 // inSync2 says whether updates wait for the other server, also while some do.
 func (p pairServer) inSync2() (yes bool) {
-	p.sequencer.Between(func(*order.Moment) { yes = p.pair.journal.Waits() })
+	p.sequencer.Between(func(*order.Moment) { yes = p.pair.Journal().Waits() })
 	return yes
 }
 
@@ -258,17 +258,15 @@ func TestPairEndHandsOver(t *testing.T) {
 func TestPairWithoutCopyDoesNotServe(t *testing.T) {
 	t.Parallel()
 	po, bo := pairOptions(t)
-	primary, backup := startPairServer(t, po), startPairServer(t, bo)
-	eventually(t, "the backup has a copy", func() bool { return primary.active() && backup.pair.copied.Load() })
-	backup.pair.copied.Store(false)
-	primary.crash()
 	c := pairClient(t, po, bo)
+	bo.Pair.Peer = bo.Pair.PeerState // where no server sends anything
+	primary, backup := startPairServer(t, po), startPairServer(t, bo)
+	eventually(t, "the backup is passive", func() bool { return backup.Status().State == ServerPassive })
+	primary.crash()
 	time.Sleep(2 * bo.Pair.Timeout)
 	if backup.active() || c.State() == StateActive {
 		t.Fatal("the backup serves a map that is not the one before")
 	}
-	backup.pair.copied.Store(true)
-	eventually(t, "the backup is active", backup.active)
 }
 
 // TestPairReportsAnotherMap: a server with a map of its own that finds another map at the

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
 
@@ -94,31 +93,6 @@ func TestPairTimesAreAsked(t *testing.T) {
 		}
 		if want := []string{nameTail, nameTimes, nameTimes}; !slices.Equal(names, want[:len(names)]) {
 			t.Errorf("asked %v: %q", asks, names)
-		}
-	}
-}
-
-// TestTimesOnTheWire: what is left of times to live is read as it was written, and nothing
-// else is taken for it.
-func TestTimesOnTheWire(t *testing.T) {
-	t.Parallel()
-	r := kvmsg.Record(kvmsg.AppendRecord(nil, []byte("/key"), 7, nil, nil, []byte("v")))
-	body := appendTime(appendTime(nil, r, time.Hour), r, 1)
-	key, seq, left, rest, ok := parseTime(body)
-	if string(key) != "/key" || seq != 7 || left != time.Hour || !ok {
-		t.Errorf("%q %d %v %v", key, seq, left, ok)
-	}
-	if _, _, left, rest, ok := parseTime(rest); left != 1 || len(rest) > 0 || !ok {
-		t.Errorf("%v %d %v", left, len(rest), ok)
-	}
-	for n := range len(rest) {
-		if _, _, _, _, ok := parseTime(rest[:n]); ok {
-			t.Errorf("%d bytes are taken for a time", n)
-		}
-	}
-	for _, left := range []time.Duration{0, -1, kvmsg.MaxTTL + 1} {
-		if _, _, _, _, ok := parseTime(appendTime(nil, r, left)); ok {
-			t.Errorf("%v is taken for a time", left)
 		}
 	}
 }

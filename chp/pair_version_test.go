@@ -1,13 +1,10 @@
 package chp
 
 import (
-	"context"
-	"errors"
 	"log/slog"
 	"strings"
 	"testing"
 
-	"clustermap/chp/commit"
 	"clustermap/chp/internal/order"
 	"clustermap/sockets"
 )
@@ -33,29 +30,10 @@ func TestPairRefusesNewerFollower(t *testing.T) {
 		return strings.Contains(log.String(), "what the other server of the pair sends was written by a newer version (protocol 17; this program reads up to 1)")
 	})
 	s.sequencer.Between(func(*order.Moment) {
-		if s.pair.following != nil {
+		if s.pair.Journal().Follower() != nil {
 			t.Error("one of them follows")
 		}
 	})
-}
-
-// The same for the server that follows.
-func TestPairDoesNotFollowNewer(t *testing.T) {
-	t.Parallel()
-	for version, want := range map[string]error{"2": commit.ErrFormat, "x": errFollower} {
-		_, bo := pairOptions(t)
-		router, err := sockets.NewRouter(sockets.Options{Metadata: map[string]string{"X-CHP": "clustermap/1", propertyPeer: version}})
-		must(t, err)
-		t.Cleanup(func() { must(t, router.Close()) })
-		must(t, router.Bind(testContext(t), bo.Pair.Peer))
-		s, err := NewServer(bo)
-		must(t, err)
-		t.Cleanup(func() { must(t, s.Close()) })
-		f := &follower{server: s}
-		if err := f.follow(testContext(t), context.Background()); !errors.Is(err, want) {
-			t.Errorf("version %q: %v", version, err)
-		}
-	}
 }
 
 // Both servers announce the version, so that the other one can refuse it.

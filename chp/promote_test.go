@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/state"
 	"clustermap/sockets"
 )
 
@@ -41,7 +42,7 @@ func promoted(t testing.TB, endpoint string) {
 		if err == nil {
 			return
 		}
-		if refusal := (*PromoteError)(nil); !errors.As(err, &refusal) || refusal.Reason != errHeard.Error() {
+		if refusal := (*PromoteError)(nil); !errors.As(err, &refusal) || refusal.Reason != "the other server of the pair is heard: it is not gone" {
 			t.Fatal(err)
 		}
 	}
@@ -74,7 +75,7 @@ func TestPromote(t *testing.T) {
 	if c.Len() != 11 {
 		t.Errorf("a client has %d keys", c.Len())
 	}
-	if got := refusedPromotion(t, po.Pair.Peer); got != errActive.Error() {
+	if got := refusedPromotion(t, po.Pair.Peer); got != "the server is active" {
 		t.Errorf("a second time: %q", got)
 	}
 	must(t, c.Close())
@@ -133,7 +134,7 @@ func TestPromoteRefused(t *testing.T) {
 		bo.Pair.Timeout = time.Hour
 		s, err := NewServer(bo)
 		must(t, err)
-		s.pair.began = s.pair.began.Add(-2 * time.Hour)
+		s.pair.Began = s.pair.Began.Add(-2 * time.Hour)
 		servePair(t, s)
 		got := refusedPromotion(t, s.Endpoints().Snapshot)
 		rest, ok := strings.CutPrefix(got, "the server has just started, and gives the other one ")
@@ -146,11 +147,11 @@ func TestPromoteRefused(t *testing.T) {
 		t.Parallel()
 		po, bo := pairOptions(t)
 		primary, backup := startPairServer(t, po), startPairServer(t, bo)
-		eventually(t, "the backup follows", func() bool { return primary.active() && backup.pair.copied.Load() })
-		if got := refusedPromotion(t, bo.Pair.Peer); got != errActive.Error() {
+		eventually(t, "the backup follows", primary.inSync)
+		if got := refusedPromotion(t, bo.Pair.Peer); got != "the server is active" {
 			t.Errorf("the active one: %q", got)
 		}
-		if got := refusedPromotion(t, po.Pair.Peer); got != errHeard.Error() {
+		if got := refusedPromotion(t, po.Pair.Peer); got != "the other server of the pair is heard: it is not gone" {
 			t.Errorf("the passive one: %q", got)
 		}
 		if backup.active() || !primary.active() {
@@ -162,13 +163,40 @@ func TestPromoteRefused(t *testing.T) {
 		po, bo := pairOptions(t)
 		bo.Pair.Peer = bo.Pair.PeerState // where no server sends anything
 		primary, backup := startPairServer(t, po), startPairServer(t, bo)
-		eventually(t, "the backup is passive", backup.pair.follows.Load)
+		eventually(t, "the backup is passive", func() bool { return backup.Status().State == ServerPassive })
 		primary.crash()
-		eventually(t, "the primary is silent", func() bool { return !backup.pair.node.Peer().Alive })
-		if got := refusedPromotion(t, po.Pair.Peer); got != errNoCopy.Error() {
+		eventually(t, "the primary is silent", func() bool { return !backup.pair.Node().Peer().Alive })
+		if got := refusedPromotion(t, po.Pair.Peer); got != "the server has not copied the active server's map completely; restarted, it has the map that it had before" {
 			t.Errorf("%q", got)
 		}
 	})
+}
+
+// TestPromotedServerTakesOver: a server that was promoted begins a term as one that took over.
+func TestPromotedServerTakesOver(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	po, bo := pairOptions(t)
+	dir := t.TempDir()
+	bo.Log = openLog(t, dir)
+	primary, backup := startPairServer(t, po), startPairServer(t, bo)
+	c := pairClient(t, po, bo)
+	for _, key := range []string{"/first", "/both"} { // the second one when the backup has the map
+		eventually(t, "the backup follows", primary.inSync)
+		_, err := c.SetSync(ctx, key, []byte("1"))
+		must(t, err)
+	}
+	primary.crash()
+	backup.crash()
+	bo.Log = openLog(t, dir)
+	backup = startAlone(t, bo)
+	promoted(t, po.Pair.Peer)
+	_, err := c.SetSync(ctx, "/after", []byte("1"))
+	must(t, err)
+	accepted, _ := backup.sequencer.Standing()
+	if id := accepted.ID; id&state.ReignTook == 0 {
+		t.Errorf("its reign is %x", id)
+	}
 }
 
 // A server that was promoted with an old map, and has accepted nothing since, gives way to
@@ -197,29 +225,4 @@ func TestPromotedYieldsToNewerMap(t *testing.T) {
 	primary = startPairServer(t, po)
 	eventually(t, "the primary is active", func() bool { return primary.active() && !backup.active() })
 	eventually(t, "the backup has its map", func() bool { return backup.Len() == 2 && primary.Len() == 2 })
-}
-
-// The wait of a backup for its primary is logged ever more rarely, and begins anew when
-// it has heard it.
-func TestVigil(t *testing.T) {
-	t.Parallel()
-	var v vigil
-	logged := func(looks, most int) (at []int) {
-		for i := range looks {
-			if v.look(true, most) {
-				at = append(at, i+1)
-			}
-		}
-		return at
-	}
-	const most = 10 * vigilFirst
-	got := logged(60*vigilFirst, most)
-	for i, want := range []int{1, 2, 4, 8, 16, 26, 36, 46, 56} {
-		if i >= len(got) || got[i] != want*vigilFirst {
-			t.Fatalf("logged at %v", got)
-		}
-	}
-	if v.look(false, most) || len(logged(vigilFirst-1, most)) != 0 || len(logged(1, most)) != 1 {
-		t.Error("it does not begin anew")
-	}
 }

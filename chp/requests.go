@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"clustermap/chp/internal/order"
+	"clustermap/chp/internal/partner"
 	"clustermap/chp/internal/snapshot"
 	"clustermap/chp/internal/state"
 	"clustermap/chp/internal/wire"
@@ -12,12 +13,6 @@ import (
 	"clustermap/sockets"
 )
 
-// request is one ICANHAZ of one client.
-type request struct {
-	peer *sockets.Peer
-	want wire.Want
-}
-
 // runRequests handles the messages to the ROUTER: snapshot requests, questions, and the
 // messages of the other server of a pair.
 func (s *Server) runRequests(ctx context.Context) {
@@ -25,10 +20,10 @@ func (s *Server) runRequests(ctx context.Context) {
 	defer b.Release()
 	defer s.handovers.running.Wait()
 	for s.router.RecvBatch(ctx, &b) == nil {
-		other := s.pair != nil && announcesPeer(b.Peer())
+		other := s.pair != nil && partner.Announces(b.Peer())
 		for i := range b.Len() {
 			if other {
-				s.hears(ctx, b.Peer(), b.Message(i))
+				s.pair.Hears(ctx, b.Peer(), b.Message(i))
 				continue
 			}
 			if s.answerQuestion(ctx, b.Peer(), b.Message(i)) {
@@ -37,13 +32,13 @@ func (s *Server) runRequests(ctx context.Context) {
 			w, err := s.dialect.ParseRequest(b.Message(i), wire.Ours(b.Peer()))
 			switch {
 			case err != nil:
-			case s.pair != nil && !s.pair.active.Load():
-				err = s.pair.park(ctx, request{b.Peer(), w})
+			case s.pair != nil && !s.pair.Active():
+				err = s.pair.Park(ctx, b.Peer(), w)
 			default:
 				err = s.snapshots.Add(ctx, b.Peer(), w)
 			}
 			if err != nil {
-				s.badAsks.Add(1)
+				s.counts.badAsks.Add(1)
 				s.log.Debug("snapshot request refused", "remote", b.Peer().RemoteAddr(), "error", err)
 			}
 		}

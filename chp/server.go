@@ -13,6 +13,7 @@ import (
 	"clustermap/chp/internal/collect"
 	"clustermap/chp/internal/follow"
 	"clustermap/chp/internal/order"
+	"clustermap/chp/internal/partner"
 	"clustermap/chp/internal/ports"
 	"clustermap/chp/internal/snapshot"
 	"clustermap/chp/internal/wire"
@@ -37,7 +38,6 @@ type Server struct {
 	logs *lograte.Queue
 
 	snapshots *snapshot.Server
-	badAsks   atomic.Uint64   // snapshot requests that were refused
 	router    *sockets.Router // P: snapshot requests and replies
 	publisher *sockets.Pub    // P+1: KVPUB and HUGZ
 	collector wire.Collector  // P+2: KVSET
@@ -46,24 +46,30 @@ type Server struct {
 	endpoints []Endpoints // of each element of sites; guarded by state
 
 	sequencer order.Sequencer
-	refused   refusals
+	counts    counts
 	peerLog   *peerlog.Log
 	members   *collect.Clients // updates of clients
 	handovers handovers
 	admins    *admins
-	clients   atomic.Int64 // connections of the publisher
-	pair      *pair        // nil if the server is alone
+	pair      *partner.Pair // nil if the server is alone
 
 	local order.Local // updates of this process
 
 	base     int64 // sequence of the map while it is new and empty; 0 if it never was
-	restored int64 // sequence of the last update from the log or Preload; 0 once another server has said what is left of times to live
+	restored int64 // sequence of the last update from the log or Preload
 
 	state  sync.Mutex
 	phase  phase
 	began  time.Time // to serve
 	cancel context.CancelFunc
 	ended  chan struct{}
+}
+
+// counts is what a server counts by itself.
+type counts struct {
+	refused refusals
+	badAsks atomic.Uint64 // snapshot requests that were refused
+	clients atomic.Int64  // connections of the publisher
 }
 
 // phase is the phase of a server's life. It never goes back.
@@ -124,7 +130,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	s.base, s.restored = begin.base, begin.state.Last()
 	announce := wire.Server{Instance: instance, Model: o.Model, MaxValue: o.MaxValueSize}.Properties()
 	if o.Pair != nil {
-		announce[propertyPeer] = peerVersion
+		partner.Announce(announce)
 	}
 	s.router, err = sockets.NewRouter(sockets.Options{
 		SendHWM: sockets.Unlimited, SendHWMBytes: snapshotWindow,
@@ -136,7 +142,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 		return nil, err
 	}
 	s.members = collect.New(collect.Options{
-		Order: &s.sequencer, Full: s.dialect.Full, MaxValue: o.MaxValueSize, Refused: s.refused.add, Log: s.peerLog,
+		Order: &s.sequencer, Full: s.dialect.Full, MaxValue: o.MaxValueSize, Refused: s.counts.refused.add, Log: s.peerLog,
 		Router: s.router, Timeout: o.SnapshotTimeout, Instance: instance,
 	})
 	slow := sockets.PolicyDisconnect
@@ -157,14 +163,14 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 		MaxMessageSize: int64(o.MaxValueSize) + maxOverhead,
 		MaxConnections: o.MaxClients, Operator: s.operator, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Listen: o.Listen, Metadata: announce,
 		Monitor: s.watchConnections("collector"),
-	}, s.members.Prepare, s.refused.add)
+	}, s.members.Prepare, s.counts.refused.add)
 	if err != nil {
 		return nil, err
 	}
 	hooks.Scan(s.collector, s.members.Scan)
 	orders := order.Options{
 		State: begin.state, Journal: begin.journal, Linked: begin.linked,
-		Publisher: s.dialect.NewPublisher(s.publisher), WatchQueue: o.WatchQueue, MaxBytes: o.MaxMapBytes, Refused: s.refused.add,
+		Publisher: s.dialect.NewPublisher(s.publisher), WatchQueue: o.WatchQueue, MaxBytes: o.MaxMapBytes, Refused: s.counts.refused.add,
 	}
 	if o.Pair != nil {
 		orders.EarlyTimeout = o.Pair.Timeout
@@ -214,9 +220,9 @@ func (s *Server) Listen(ctx context.Context) error {
 		return &ListenError{at, err}
 	}
 	if s.pair != nil {
-		if err := s.pair.start(ctx); err != nil {
+		if err := s.pair.Listen(ctx); err != nil {
 			listener.Unbind(bound)
-			return err
+			return &ListenError{s.opts.Pair.State, err}
 		}
 	}
 	for _, b := range bound {
@@ -256,7 +262,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	s.state.Unlock()
 	defer close(s.ended)
 
-	if s.pair == nil { // otherwise lead does it
+	if s.pair == nil { // otherwise Lead does it
 		s.sequencer.Current().Deadlines.Spare(s.restored, s.opts.ExpiryGrace)
 	}
 	var wg sync.WaitGroup
@@ -268,7 +274,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	var unpaired error // the error with which the pair has ended
 	if s.pair != nil {
 		wg.Go(func() {
-			if unpaired = s.pair.run(running); running.Err() == nil {
+			if unpaired = s.pair.Run(running); running.Err() == nil {
 				s.cancel()
 			}
 		})
@@ -283,13 +289,15 @@ func (s *Server) Serve(ctx context.Context) error {
 		s.cancel()
 	}
 	if s.pair != nil {
-		s.pair.shutdown()
+		s.pair.Shutdown()
 	}
 	stop()
 	s.close()
 	wg.Wait()
 	s.snapshots.Wait()
-	s.pair.close()
+	if s.pair != nil {
+		s.pair.Close()
+	}
 	err := errors.Join(unpaired, s.sequencer.Journal().Close())
 	if err != nil {
 		s.log.Error("stopped", "error", err)
@@ -326,7 +334,9 @@ func (s *Server) closeUnserved() (closed bool, err error) {
 	s.phase = phaseClosed
 	s.state.Unlock()
 	s.close()
-	s.pair.close()
+	if s.pair != nil {
+		s.pair.Close()
+	}
 	err = s.sequencer.Journal().Close()
 	s.logs.Close()
 	if again {
@@ -404,7 +414,7 @@ type ServerStats struct {
 // counted.
 func (s *Server) Stats() ServerStats {
 	st := ServerStats{
-		Snapshots: s.snapshots.Stats().Answered, BadAsks: s.badAsks.Load(),
+		Snapshots: s.snapshots.Stats().Answered, BadAsks: s.counts.badAsks.Load(),
 		Subscribers: s.publisher.Peers(), Collectors: s.collector.Peers(),
 	}
 	s.sequencer.Between(func(now *order.Moment) { // a batch is published before it is counted
@@ -412,8 +422,18 @@ func (s *Server) Stats() ServerStats {
 		st.Updates, st.Repeated, st.Expired = now.Counts.Updates, now.Counts.Repeated, now.Counts.Expired
 		st.Lagged = now.Counts.Lagged
 	})
-	st.Refused = s.refused.counts()
+	st.Refused = s.counts.refused.counts()
 	return st
+}
+
+// fullest returns the fill level of the fullest queue, from 0 to 1: of the subscribers,
+// or the part of the tail that was not yet sent to the other server.
+func (s *Server) fullest() float64 {
+	full := s.publisher.Fullest()
+	if s.pair != nil {
+		s.sequencer.Between(func(*order.Moment) { full = max(full, s.pair.Journal().Fill()) })
+	}
+	return full
 }
 
 // newPacer returns a pacer of updates or deletions.
@@ -443,11 +463,11 @@ func (s *Server) watchConnections(port string) func(sockets.Event) {
 		s.members.Watch(e, port)
 		switch {
 		case port == "publisher" && e.Kind == sockets.EventHandshakeSucceeded:
-			s.clients.Add(1)
+			s.counts.clients.Add(1)
 		case port == "publisher" && e.Kind == sockets.EventDisconnected:
-			s.clients.Add(-1)
+			s.counts.clients.Add(-1)
 		case e.Kind == sockets.EventDisconnected && s.pair != nil:
-			s.pair.disconnected(e.Peer)
+			s.pair.Disconnected(e.Peer)
 		}
 		s.peerLog.Connection(e, port, port == "publisher") // each client has one publisher connection
 	}

@@ -54,7 +54,7 @@ func (o *ServerOptions) checkEndpoints() (errs []error) {
 
 // checkSelf returns an error for each endpoint of the other server that is one of this
 // server's own. It does not resolve names. A server that hears itself all the same logs
-// that (see pair.warnRole).
+// that (see partner.Pair).
 func (o *ServerOptions) checkSelf() (errs []error) {
 	p := o.Pair
 	own := []string{p.State}

@@ -64,7 +64,7 @@ func TestFlushReportsLostUpdates(t *testing.T) {
 	must(t, c.WaitActive(ctx))
 	hold(primary.Server)
 	must(t, primary.Set(ctx, "/held", []byte("1")))
-	primary.pair.yield()
+	primary.pair.Yield()
 	if err := primary.Flush(ctx); !errors.Is(err, ErrUncertain) || !errors.Is(err, ErrStandby) {
 		t.Errorf("Flush after the update was lost: %v", err)
 	}
@@ -80,7 +80,7 @@ func TestServerWatchDuringYield(t *testing.T) {
 	hold(s)
 	must(t, s.Set(ctx, "/held", []byte("1")))
 	q := &s.sequencer
-	q.Yield() // the first half of pair.yield, which then disconnects the clients
+	q.Yield() // the first half of Pair.Yield, which then disconnects the clients
 	w := watchServer(t, s)
 	nothingButSynced(t, w)
 	q.Surrender() // the active server has the update

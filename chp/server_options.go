@@ -5,7 +5,6 @@ import (
 	"errors"
 	"iter"
 	"log/slog"
-	"math"
 	"net"
 	"slices"
 	"time"
@@ -33,10 +32,6 @@ const (
 	DefaultServerHandshake   = 10 * time.Second
 	DefaultExpiryGrace       = 10 * time.Second
 )
-
-// maxMaxValueSize bounds ServerOptions.MaxValueSize. On 32-bit systems several values
-// of that size must fit in the address space.
-const maxMaxValueSize = min(1<<30, math.MaxInt/8+1)
 
 // maxLoggedValue is the maximum for a server with a log, which bounds the size of an
 // entry.
@@ -274,8 +269,8 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 	if o.Log != nil && o.MaxValueSize > maxLoggedValue {
 		errs = append(errs, option.New("chp", "MaxValueSize", "%d is over %d MiB, the most with a log", o.MaxValueSize, maxLoggedValue>>20))
 	}
-	if o.MaxValueSize > maxMaxValueSize {
-		errs = append(errs, option.New("chp", "MaxValueSize", "%d is over %d MiB", o.MaxValueSize, maxMaxValueSize>>20))
+	if o.MaxValueSize > wire.LargestValue {
+		errs = append(errs, option.New("chp", "MaxValueSize", "%d is over %d MiB", o.MaxValueSize, wire.LargestValue>>20))
 	}
 	if o.Pair != nil {
 		p, bad := o.Pair.withDefaults()

@@ -302,8 +302,8 @@ func TestServerWatchInPair(t *testing.T) {
 	for _, w := range []*Watch{w, former} {
 		wantChanges(t, w, "set /a=2 set")
 	}
-	must(t, primary.pair.handover(ctx))
-	eventually(t, "the backup is active", backup.pair.active.Load)
+	must(t, primary.pair.Handover(ctx, ""))
+	eventually(t, "the backup is active", backup.pair.Active)
 	_, err = backup.SetSync(ctx, "/a", []byte("3"))
 	must(t, err)
 	must(t, backup.Set(ctx, "/brief", []byte("4"), WithTTL(20*time.Millisecond)))
@@ -370,7 +370,7 @@ func TestServerWatchYields(t *testing.T) {
 	}()
 	eventually(t, "the update is ordered", func() bool { return primary.ordered() > last })
 	during := watchServer(t, primary.Server)
-	primary.pair.yield()
+	primary.pair.Yield()
 	for _, w := range []*Watch{before, during} {
 		nothingButSynced(t, w)
 	}

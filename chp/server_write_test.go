@@ -366,7 +366,7 @@ func TestServerSetSyncEnds(t *testing.T) {
 	}
 	set()
 	q := &s.sequencer
-	q.Yield() // as pair.yield does
+	q.Yield() // as Pair.Yield does
 	q.Wake()
 	if err := <-synced; !errors.Is(err, ErrUncertain) || !errors.Is(err, ErrStandby) {
 		t.Errorf("when the server is not active any more: %v", err)
@@ -580,7 +580,7 @@ func TestServerSetInPair(t *testing.T) {
 	if err := backup.Set(ctx, "/a", []byte("2")); !errors.Is(err, ErrStandby) {
 		t.Errorf("the passive server: %v", err)
 	}
-	must(t, primary.pair.handover(ctx))
+	must(t, primary.pair.Handover(ctx, ""))
 	eventually(t, "the backup is active", backup.active)
 	eventually(t, "the primary is passive", func() bool { return errors.Is(primary.Set(ctx, "/a", []byte("3")), ErrStandby) })
 	after, err := backup.SetSync(ctx, "/a", []byte("4"))

@@ -19,21 +19,23 @@ func TestSlowFollowerSlowsIntake(t *testing.T) {
 	po.Pair.Acks, bo.Pair.Acks = 1, 1
 	po.Pair.Timeout, bo.Pair.Timeout = time.Hour, time.Hour
 	primary, backup := startPairServer(t, po), startPairServer(t, bo)
-	eventually(t, "the primary is active", primary.active)
-	eventually(t, "the backup follows", func() bool { return backup.pair.copied.Load() })
+	follows := func(hasMap bool) func() bool {
+		return func() (yes bool) {
+			primary.sequencer.Between(func(*order.Moment) {
+				f := primary.pair.Journal().Follower()
+				yes = f != nil && f.Live() && (!hasMap || f.HasMap() && f.Have >= 0)
+			})
+			return yes
+		}
+	}
+	eventually(t, "the backup follows", follows(true))
 	backup.crash()
 
 	// In its place comes one that asks for everything and reads nothing.
 	f := dialFollower(t, primary, func(o *sockets.Options) { o.RecvHWM, o.RecvHWMBytes = 1, 1 })
 	r := primary.asks()
 	f.say(nameFollow, r.append(nil))
-	eventually(t, "it follows", func() bool {
-		follows := false
-		primary.sequencer.Between(func(*order.Moment) {
-			follows = primary.pair.following != nil && primary.pair.following.to.Live()
-		})
-		return follows
-	})
+	eventually(t, "it follows", follows(false))
 	c, err := NewClient(ClientOptions{Servers: []string{primary.Endpoints().Snapshot}, HeartbeatTimeout: hang, SyncTimeout: hang, Logger: quiet()})
 	must(t, err)
 	defer c.Close()

@@ -118,12 +118,12 @@ func (s *Server) Status() Status {
 		st.State = ServerActive
 	}
 	s.state.Unlock()
-	st.Sequence, st.Keys, st.Clients = s.Sequence(), s.Len(), int(s.clients.Load())
+	st.Sequence, st.Keys, st.Clients = s.Sequence(), s.Len(), int(s.counts.clients.Load())
 	s.sequencer.Between(func(now *order.Moment) { st.MapBytes = int64(now.State.Store.LiveBytes()) })
 	st.MemoryBytes = residentBytes()
 	sent := s.snapshots.Stats()
 	st.SnapshotBytes, st.EncodedBytes = sent.SentBytes, sent.EncodedBytes
-	st.Refused, st.BadAsks = s.refused.load(), s.badAsks.Load()
+	st.Refused, st.BadAsks = s.counts.refused.load(), s.counts.badAsks.Load()
 	s.pairStatus(&st)
 	return st
 }
@@ -131,32 +131,19 @@ func (s *Server) Status() Status {
 // pairStatus sets the fields that depend on the pair: Role, State, TakesOver, Epoch, Peer,
 // Lag and InSync. Without a pair it changes nothing.
 func (s *Server) pairStatus(st *Status) {
-	p := s.pair
-	if p == nil {
+	if s.pair == nil {
 		return
 	}
 	st.Role, st.Peer, st.State = RolePrimary, s.opts.Pair.Peer, ServerWaiting
 	if s.opts.Pair.Backup {
 		st.Role = RoleBackup
 	}
-	s.state.Lock()
-	node := p.node
-	s.state.Unlock()
-	if node == nil {
-		return // the server does not listen yet
-	}
-	st.Epoch = node.Epoch()
-	st.TakesOver = node.CanTakeOver() && p.mayServe()
+	p := s.pair.Status()
+	st.Epoch, st.TakesOver, st.Lag, st.InSync = p.Epoch, p.TakesOver, p.Lag, p.InSync
 	switch {
-	case p.active.Load():
-		st.State, st.Lag = ServerActive, -1
-		s.sequencer.Between(func(now *order.Moment) {
-			if f := p.journal.Follower(); f != nil && f.Live() {
-				st.Lag = max(now.Newest.Last-max(f.Have, 0), 0)
-				st.InSync = p.journal.Waits() && f.Have >= now.State.Terms.Newest.Last
-			}
-		})
-	case p.follows.Load():
+	case p.Active:
+		st.State = ServerActive
+	case p.Follows:
 		st.State = ServerPassive
 	}
 }

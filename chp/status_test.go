@@ -211,7 +211,7 @@ func TestStatusTakesOver(t *testing.T) {
 	t.Parallel()
 	po, bo := pairOptions(t)
 	primary, backup := startPairServer(t, po), startPairServer(t, bo)
-	eventually(t, "the backup has a copy", func() bool { return primary.active() && backup.pair.copied.Load() })
+	eventually(t, "the backup has a copy", primary.inSync)
 	if primary.Status().TakesOver {
 		t.Error("an active server would take over")
 	}

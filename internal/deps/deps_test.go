@@ -25,6 +25,7 @@
 //	chp/internal/state ◀── chp/internal/journal ◀── chp/internal/journal/disk, chp/internal/journal/pair ◀── chp
 //	chp/commit ◀── chp/internal/journal/disk
 //	chp/internal/journal, chp/internal/watch, chp/internal/wire ◀── chp/internal/order ◀── chp/internal/collect ◀── chp
+//	chp/internal/order, chp/internal/journal/pair, patterns/binarystar ◀── chp/internal/partner ◀── chp
 //	                        sockets ◀── patterns/binarystar ◀── chp
 //	                        sockets ◀── patterns/blackbox
 //	                        sockets ◀── patterns/freelance ◀── cmd
@@ -271,6 +272,12 @@ var rules = []struct {
 	{
 		path: "chp/internal/collect",
 		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/lograte", "internal/mutate", "internal/peerlog", "internal/store", "internal/timer", "internal/wake", "chp/internal/journal", "chp/internal/ledger", "chp/internal/order", "chp/internal/state", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
+		std:  []string{"net/http"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
+	},
+	{
+		path: "chp/internal/partner",
+		own:  []string{"internal", "chp/commit", "chp/internal/follow", "chp/internal/journal", "chp/internal/ledger", "chp/internal/order", "chp/internal/ports", "chp/internal/replica", "chp/internal/snapshot", "chp/internal/state", "chp/internal/submit", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "patterns/binarystar", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},

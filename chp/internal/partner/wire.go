@@ -1,7 +1,8 @@
-package chp
+package partner
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -22,7 +23,7 @@ import (
 //	active   CHALLENGE a nonce; not with CURVE, nor to an earlier version
 //	passive  PROOF    the answer: see proofs
 //	active   TAIL     8 bytes, its run: the following batches continue that
-//	         TIMES    after TAIL, if the passive one asks for it: see pair_times.go
+//	         TIMES    after TAIL, if the passive one asks for it: see times.go
 //	         BASE     baseHead: the map follows, and replaces the passive one's
 //	         …        KVPUBs, with the remaining times to live
 //	         ORIGINS  the clients whose updates are in it: see origins
@@ -63,11 +64,16 @@ const (
 	propertyRequester = "X-CHP-Requester"
 )
 
-// announcesPeer reports whether a peer is a server of a pair.
-func announcesPeer(p *sockets.Peer) bool {
+// Announce adds to the properties of a connection that it is of a server of a pair.
+func Announce(properties map[string]string) { properties[propertyPeer] = peerVersion }
+
+// Announces reports whether a peer is a server of a pair.
+func Announces(p *sockets.Peer) bool {
 	_, ok := p.Property(propertyPeer)
 	return ok
 }
+
+var errFollower = errors.New("chp: unexpected message of the passive server")
 
 // checkPeerVersion returns a [*commit.FormatError] if the other server of the pair speaks a
 // newer version.

@@ -1,19 +1,15 @@
-package chp
+package partner
 
 import (
-	"context"
-	"errors"
 	"time"
 
 	"clustermap/internal/mutate"
-	"clustermap/internal/wake"
-	"clustermap/patterns/binarystar"
 )
 
 // isolation tells an active server whether it may have been cut off from everybody.
 // Then the other server may have taken over, and what this one publishes before it hears
 // of that would be discarded. It is a machine without I/O and clock; time is counted in
-// looks (pair.lookEvery).
+// looks (lookEvery).
 //
 // The silence of the other server alone says nothing: it may have ended. But if nothing
 // arrives from anybody, this server may be the isolated one. It then pings its clients,
@@ -44,14 +40,10 @@ const (
 	isolationExcluded
 )
 
-// quietLooks is the number of looks after which silence is suspicious. Updates wait
-// for the other server for longer, and with the default options an idle client of this
-// package sends something sooner.
-const quietLooks = looksPerTimeout * 3 / 4
-
-// checkTime returns the time that the other server has for an answer: much more than a
-// network takes.
-func (p *pair) checkTime() time.Duration { return max(p.timeout/4, 100*time.Millisecond) }
+// lookEvery returns the time between two looks.
+func lookEvery(timeout time.Duration) time.Duration {
+	return max(timeout/LooksPerTimeout, time.Millisecond)
+}
 
 // sight is what a server sees in a look.
 type sight struct {
@@ -104,7 +96,7 @@ func (i *isolation) check() (ask bool) {
 func (i *isolation) answered(heard, down bool) (ask bool) {
 	switch {
 	case heard:
-		i.state, i.fresh = isolationNone, looksPerTimeout
+		i.state, i.fresh = isolationNone, LooksPerTimeout
 	case down, i.before && i.other:
 		i.state = isolationExcluded
 	case i.other:
@@ -133,101 +125,11 @@ func (i *isolation) knows() bool {
 // for a number of looks: to go on alone, or to ask it first.
 func (i *isolation) overdue(idle int) (alone, ask bool) {
 	switch {
-	case idle <= looksPerTimeout:
+	case idle <= LooksPerTimeout:
 	case i.knows():
 		alone = true
 	case i.state != isolationSuspected: // look asks when something arrives
 		ask = i.check()
 	}
 	return alone, ask
-}
-
-// watch looks at what arrives, and holds updates or stops that.
-func (p *pair) watch(ctx context.Context) {
-	s := p.server
-	peer, reads := p.node.Peer(), s.router.Reads()+s.collector.Reads()+s.publisher.Reads()
-	suspected := p.isolation.state == isolationSuspected
-	ask := p.isolation.look(sight{
-		heard: peer.State != 0 && time.Since(peer.Heard) < s.opts.Pair.Interval+p.lookEvery(),
-		down:  peer.Down,
-		// A server that waits for its own disk reads nothing, and updates of this process
-		// are not heard either.
-		arrived: reads != p.reads || s.local.Waiting() || s.sequencer.Journal().Room(wake.Ended) != nil,
-	})
-	p.reads = reads
-	if p.isolation.state == isolationSuspected && !suspected {
-		s.pingClients()
-	}
-	if ask {
-		p.ask(ctx)
-	}
-	p.hold()
-}
-
-// ask asks the other server for a sign of life on a new connection, see answered.
-func (p *pair) ask(ctx context.Context) {
-	if p.active.Load() {
-		p.server.log.Info("updates wait until the other server has had time to answer")
-	}
-	p.server.pingClients()
-	p.sending.Go(func() { p.answers <- reply{err: p.probe(ctx)} })
-}
-
-// probe asks the other server on a new connection, for as long as it may need to answer.
-func (p *pair) probe(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, p.checkTime())
-	defer cancel()
-	return p.node.Probe(ctx)
-}
-
-// pingClients asks the clients for a sign of life: they may only be waiting for updates
-// that this server holds.
-func (s *Server) pingClients() {
-	s.router.Ping()
-	s.collector.Ping()
-	s.publisher.Ping()
-}
-
-// reply is the outcome of asking the other server whether it is there.
-type reply struct {
-	err  error // of Node.Probe
-	last bool  // it had time to become active
-}
-
-// answered handles an answer. A server that has newer data is about to become active, and
-// one that is active may accept updates until it has heard this one; then updates wait for
-// that, for as long again.
-func (p *pair) answered(ctx context.Context, a reply) {
-	if a.err == nil && !a.last && p.node.State() == binarystar.StateActive && (p.behind() || p.node.Peer().State == binarystar.StateActive) {
-		p.sending.Go(func() {
-			_ = wake.Pause(ctx, p.checkTime())
-			p.answers <- reply{last: true}
-		})
-		return
-	}
-	down := errors.Is(a.err, binarystar.ErrPeerDown)
-	switch ask := p.isolation.answered(a.err == nil, down); {
-	case ask && ctx.Err() == nil:
-		p.ask(ctx)
-	case !down && p.isolation.state == isolationExcluded:
-		p.server.log.Warn("the other server does not answer, though others do: continuing without it")
-	}
-	p.hold()
-}
-
-// behind reports whether the other server has said that it has data that this one lacks.
-func (p *pair) behind() bool {
-	own, peer := p.standing(), p.node.Peer().Payload
-	return !hasCopied(own, peer) && compareStandings(own, peer) < 0
-}
-
-// hold makes updates of an active server wait while it may be isolated. Those that
-// arrived before it took over become due when they no longer wait.
-func (p *pair) hold() {
-	if p.node.State() != binarystar.StateActive {
-		return // it has nothing to hold, or run is about to call yield
-	}
-	if early := p.server.sequencer.Hold(p.isolation.holds()); early > 0 {
-		p.server.log.Info("applied updates that the previous active server had not published", "updates", early)
-	}
 }

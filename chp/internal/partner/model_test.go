@@ -1,4 +1,4 @@
-package chp
+package partner
 
 import (
 	"fmt"
@@ -115,7 +115,7 @@ const (
 )
 
 const (
-	modelTimeout = looksPerTimeout // looks; the interval is half of it
+	modelTimeout = LooksPerTimeout // looks; the interval is half of it
 	modelNever   = 1 << 30         // looks
 )
 
@@ -205,7 +205,7 @@ func (w *modelPair) step(i int, step func(m election.Machine) election.Machine) 
 	w.send(i)
 	switch s.machine.State {
 	case election.StateActive:
-		if !s.active { // pair.lead
+		if !s.active { // Pair.Lead
 			took := uint64(0)
 			if before.State == election.StatePassive || s.machine.Reason == election.ReasonPromoted && w.mutation != modelPromotions {
 				took = s.machine.Epoch
@@ -214,7 +214,7 @@ func (w *modelPair) step(i int, step func(m election.Machine) election.Machine) 
 			s.active, s.source, s.follows, s.copied, s.idle = true, 0, false, true, 0
 			s.alone = true
 		}
-	case election.StatePassive: // pair.yield
+	case election.StatePassive: // Pair.Yield
 		if s.active || before.State != election.StatePassive {
 			s.active, s.follows, s.copied = false, false, false
 		}
@@ -261,7 +261,7 @@ func (w *modelPair) pass() {
 	w.follow()
 }
 
-// look is what pair.run does in a look.
+// look is what Pair.Run does in a look.
 func (w *modelPair) look(i int) {
 	s := &w.servers[i]
 	w.voted(i)
@@ -277,7 +277,7 @@ func (w *modelPair) look(i int) {
 			}
 		case w.linked() && !other.up: // ErrPeerDown
 			s.isolation.answered(false, true)
-		case s.checking > looksPerTimeout/4:
+		case s.checking > LooksPerTimeout/4:
 			if v := &s.isolation; w.mutation == modelOwnIsolation {
 				v.before, v.other = true, true
 			}
@@ -363,7 +363,7 @@ func (w *modelPair) follow() {
 		}
 		if !s.follows {
 			if w.mutation != modelEpochs && w.mutation != modelCopies && compareStandings(w.payload(i), w.payload(1-i)) > 0 {
-				continue // Server.outranks
+				continue // copier.outranks
 			}
 			w.discard(s, a)
 		}
@@ -406,7 +406,7 @@ func (w *modelPair) reached(i int) bool {
 	return w.reachable(i)
 }
 
-// vote is a request of a client: see pair.vote.
+// vote is a request of a client: see parked.vote.
 func (w *modelPair) vote(i int) {
 	s := &w.servers[i]
 	switch {
@@ -427,7 +427,7 @@ func (w *modelPair) voted(i int) {
 		return
 	}
 	w.attempt(i, 0)
-	if s.voting++; s.voting > looksPerTimeout/4 || w.linked() && !w.servers[1-i].up {
+	if s.voting++; s.voting > LooksPerTimeout/4 || w.linked() && !w.servers[1-i].up {
 		s.voting = 0
 		if w.mayServe(i) {
 			w.step(i, func(m election.Machine) election.Machine { return m.Step(w.time(), election.Vote) })

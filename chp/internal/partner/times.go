@@ -1,4 +1,4 @@
-package chp
+package partner
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func wantsTimes(p *sockets.Peer) bool {
 
 // sendTimes sends what is left of the times to live of all keys, and an empty message.
 func (f *following) sendTimes(ctx context.Context) error {
-	c := f.server.sequencer.Cut()
+	c := f.order.Cut()
 	defer c.Release()
 	body := make([]byte, 0, basePortion)
 	var err error
@@ -76,10 +76,10 @@ func parseTime(b []byte) (key []byte, seq int64, left time.Duration, rest []byte
 // server lacks follow with the updates.
 func (f *follower) times(body []byte) error {
 	if len(body) == 0 {
-		f.server.restored = 0
+		f.restored = false
 	}
 	var err error
-	f.server.sequencer.Between(func(now *order.Moment) {
+	f.order.Between(func(now *order.Moment) {
 		for at := timer.Now(); len(body) > 0; {
 			key, seq, left, rest, ok := parseTime(body)
 			if !ok {

@@ -1,4 +1,4 @@
-package chp
+package partner
 
 import (
 	"fmt"
@@ -45,7 +45,7 @@ func (w *modelPair) heardAnew(i int) {
 	switch {
 	case s.again > 0: // waits already
 	case s.active && (behind || s.machine.Peer.State == election.StateActive):
-		s.again = looksPerTimeout / 4
+		s.again = LooksPerTimeout / 4
 	default:
 		s.isolation.answered(true, false)
 	}
@@ -56,7 +56,7 @@ func (w *modelPair) overdue(i int) (alone, ask bool) {
 	s := &w.servers[i]
 	switch {
 	case w.mutation == modelNoHolds, w.mutation == modelNotAsked:
-		return s.idle > looksPerTimeout, false
+		return s.idle > LooksPerTimeout, false
 	}
 	return s.isolation.overdue(s.idle)
 }

@@ -1,4 +1,4 @@
-package chp
+package partner
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"strings"
+	"sync/atomic"
 	"time"
 
 	"clustermap/chp/internal/follow"
@@ -22,11 +22,28 @@ import (
 	"clustermap/sockets"
 )
 
-// follower is one connection of a passive server to the active server of its pair. It
-// applies the active server's updates with their sequences to its own map, log and
-// tail. One goroutine uses it; prepare and watch run in goroutines of the socket.
+// copier is the passive server's side: it keeps this server's map a copy of the active
+// server's. One goroutine at a time uses it.
+type copier struct {
+	order    *order.Sequencer
+	log      *slog.Logger
+	active   string // the snapshot port of the active server
+	security func() sockets.Security
+	timeout  time.Duration
+	prove    func(nonce []byte) []byte
+	diverged func(Divergence)
+
+	requested atomic.Pointer[string] // at whose request this server has handed over, until the other one knows
+	copied    atomic.Bool            // this server has a copy of the active server's map, or is active itself
+	restored  bool                   // the map is from a log, and no server has said what is left of times to live
+	reported  reported               // the last divergence
+}
+
+// follower is one connection to the active server. It applies that one's updates with their
+// sequences to the map, the log and the tail of this server. prepare and watch run in
+// goroutines of the socket.
 type follower struct {
-	server *Server
+	*copier
 	ctx    context.Context
 	fail   context.CancelCauseFunc
 	dealer *sockets.Dealer
@@ -63,32 +80,32 @@ var errOlder = errors.New("chp: the active server has an older map than this one
 var errBase = errors.New("chp: the active server's map exceeds this server's MaxMapBytes, which both servers of a pair need alike")
 
 // outranks reports whether this server's map is not to be replaced by another one.
-func (s *Server) outranks(h *baseHead) bool {
+func (c *copier) outranks(h *baseHead) bool {
 	var theirs state.Reigns
 	theirs.Set(h.reigns)
-	ours, _ := s.sequencer.Standing()
+	ours, _ := c.order.Standing()
 	return state.Compare(ours, theirs.Accepted()) > 0 && !mutate.CopyAnyMap
 }
 
 // follow follows the active server until ctx ends, and reconnects when the connection
 // breaks. serving ends with the server.
-func (s *Server) follow(ctx, serving context.Context) {
+func (c *copier) follow(ctx, serving context.Context) {
 	complaints := follow.Complaints()
 	wait, since := followAgain, time.Now()
 	for ctx.Err() == nil {
-		f := &follower{server: s}
-		err := f.follow(ctx, serving)
+		f := &follower{copier: c}
+		err := f.run(ctx, serving)
 		if ctx.Err() != nil {
 			return
 		}
 		level := slog.LevelInfo // normally the active server has ended
 		if f.follows {
 			since = time.Now()
-		} else if time.Since(since) > s.pair.timeout {
+		} else if time.Since(since) > c.timeout {
 			level = slog.LevelWarn
 		}
 		if due, _ := complaints.Due(level.String(), follow.Cause(err), time.Now()); due {
-			s.log.Log(ctx, level, "does not follow the active server", "server", s.opts.Pair.Peer, "error", err)
+			c.log.Log(ctx, level, "does not follow the active server", "server", c.active, "error", err)
 		}
 		if !wake.Pause(ctx, wait) {
 			return
@@ -100,38 +117,27 @@ func (s *Server) follow(ctx, serving context.Context) {
 	}
 }
 
-// followAgain is the wait of a passive server before it reconnects. The wait doubles,
-// up to followAgainMost, each time a copy of the map was not completed: the cause may
-// be this server's log, and every copy is work for the active server.
-const (
-	followAgain     = 50 * time.Millisecond
-	followAgainMost = 5 * time.Second
-)
-
-// follow runs one connection to the active server.
-func (f *follower) follow(ctx, serving context.Context) error {
+// run runs one connection to the active server.
+func (f *follower) run(ctx, serving context.Context) error {
 	f.ctx, f.fail = context.WithCancelCause(ctx)
 	defer f.fail(nil)
-	s := f.server
-	o := s.opts.Pair
-	timeout := s.pair.timeout
 	properties := wire.Properties()
-	properties[propertyPeer] = peerVersion
-	if requester := s.handovers.requested.Load(); requester != nil {
-		properties[propertyRequester] = strings.TrimSpace(requester.RemoteAddr() + " " + keyText(requester))
+	Announce(properties)
+	if requester := f.requested.Load(); requester != nil {
+		properties[propertyRequester] = *requester
 	}
 	var asks followRequest
-	s.sequencer.Between(func(now *order.Moment) {
+	f.order.Between(func(now *order.Moment) {
 		asks = followRequest{now.State.ID, now.Newest.ID, now.Newest.Last}
-		if s.restored > 0 && now.State.Deadlines.Len() > 0 {
+		if f.restored && now.State.Deadlines.Len() > 0 {
 			properties[propertyTimes] = peerVersion
 		}
 	})
 	var err error
 	f.dealer, err = sockets.NewDealer(sockets.Options{
-		Security: s.pair.security(), Metadata: properties,
-		ReconnectInterval: sockets.ReconnectNever, ConnectTimeout: max(timeout, time.Second), HandshakeTimeout: max(timeout, time.Second),
-		HeartbeatInterval: max(timeout/2, 10*time.Millisecond), HeartbeatTimeout: max(timeout, 50*time.Millisecond),
+		Security: f.security(), Metadata: properties,
+		ReconnectInterval: sockets.ReconnectNever, ConnectTimeout: max(f.timeout, time.Second), HandshakeTimeout: max(f.timeout, time.Second),
+		HeartbeatInterval: max(f.timeout/2, 10*time.Millisecond), HeartbeatTimeout: max(f.timeout, 50*time.Millisecond),
 		RecvHWM: sockets.Unlimited, RecvHWMBytes: followWindow, Linger: byeTime,
 		Monitor: f.watch,
 	})
@@ -141,7 +147,7 @@ func (f *follower) follow(ctx, serving context.Context) error {
 	defer f.dealer.CloseContext(wake.Ended)
 	hooks.Prepare(f.dealer, f.prepare)
 	hooks.Scan(f.dealer, wire.ScanUpdate)
-	if err := f.dealer.Connect(o.Peer); err != nil {
+	if err := f.dealer.Connect(f.active); err != nil {
 		return err
 	}
 	err = f.dealer.Send(f.ctx, []byte(nameFollow), asks.append(nil))
@@ -165,12 +171,6 @@ func (f *follower) follow(ctx, serving context.Context) error {
 	return err
 }
 
-// byeTime bounds the time that a server that ends spends on sending its BYE.
-const byeTime = 100 * time.Millisecond
-
-// followWindow bounds the bytes that a passive server receives before it applies them.
-const followWindow = 4 << 20
-
 func (f *follower) watch(e sockets.Event) {
 	switch e.Kind {
 	case sockets.EventHandshakeSucceeded:
@@ -180,7 +180,7 @@ func (f *follower) watch(e sockets.Event) {
 	case sockets.EventHandshakeFailed, sockets.EventDisconnected, sockets.EventConnectFailed:
 		err := e.Err
 		if err == nil {
-			err = ErrDisconnected
+			err = follow.ErrDisconnected
 		}
 		f.fail(fmt.Errorf("chp: lost the connection to the active server: %w", err))
 	}
@@ -241,12 +241,11 @@ func (f *follower) receive(wire []byte, spans []buf.Span) error {
 		return nil
 	}
 	f.news = false
-	q := &f.server.sequencer
-	if err := q.Journal().Stored(f.ctx); err != nil {
+	if err := f.order.Journal().Stored(f.ctx); err != nil {
 		return err
 	}
 	var last int64
-	q.Between(func(now *order.Moment) { last = now.State.Terms.Newest.Last })
+	f.order.Between(func(now *order.Moment) { last = now.State.Terms.Newest.Last })
 	return f.dealer.Send(f.ctx, []byte(nameHave), binary.BigEndian.AppendUint64(nil, uint64(last)))
 }
 
@@ -260,10 +259,10 @@ func (f *follower) control(name string, body []byte) error {
 		if f.base != nil || len(body) != 8 {
 			return errFollow
 		}
-		f.server.sequencer.Copies(binary.BigEndian.Uint64(body))
-		f.server.pair.copied.Store(true)
+		f.order.Copies(binary.BigEndian.Uint64(body))
+		f.copied.Store(true)
 		f.news, f.follows = true, true
-		f.server.handovers.requested.Store(nil)
+		f.requested.Store(nil)
 		return nil
 	case nameTimes:
 		if f.base != nil {
@@ -275,12 +274,12 @@ func (f *follower) control(name string, body []byte) error {
 		if !ok || f.base != nil {
 			return errFollow
 		}
-		if f.server.outranks(&h) {
+		if f.outranks(&h) {
 			return errOlder
 		}
 		f.copying = true
-		f.base = &base{h, f.server.sequencer.NewCopy(h.run, h.mapID, h.reigns)}
-		f.server.log.Info("copying the active server's map")
+		f.base = &base{h, f.order.NewCopy(h.run, h.mapID, h.reigns)}
+		f.log.Info("copying the active server's map")
 		return nil
 	case nameOrigins:
 		if f.base == nil || f.base.State.Restore(state.Section{Kind: state.KindClients, Body: body}, 0) != nil {
@@ -293,17 +292,17 @@ func (f *follower) control(name string, body []byte) error {
 		}
 		b := f.base
 		f.base, f.news = nil, true
-		err := f.server.install(f.ctx, b)
+		err := f.install(f.ctx, b)
 		f.copying = err != nil
 		if f.follows = err == nil; f.follows {
-			f.server.handovers.requested.Store(nil)
+			f.requested.Store(nil)
 		}
 		return err
 	case nameChallenge:
 		if len(body) != nonceSize {
 			return errFollow
 		}
-		return f.dealer.Send(f.ctx, []byte(nameProof), f.server.pair.proofs.prove(body))
+		return f.dealer.Send(f.ctx, []byte(nameProof), f.prove(body))
 	case nameBatch:
 		h, ok := state.ParseHead(body)
 		if !ok || f.base != nil {
@@ -317,9 +316,9 @@ func (f *follower) control(name string, body []byte) error {
 
 // records handles updates, of the map that is being received or of a batch. A batch is
 // applied as a whole.
-func (f *follower) records(wire []byte, spans []buf.Span) error {
+func (f *follower) records(m []byte, spans []buf.Span) error {
 	if f.base != nil {
-		if !f.base.Records(wire, spans) {
+		if !f.base.Records(m, spans) {
 			return errBase
 		}
 		return nil
@@ -327,24 +326,23 @@ func (f *follower) records(wire []byte, spans []buf.Span) error {
 	if whole := len(f.spans) == 0 && len(spans) == int(f.head.Count); !whole {
 		for _, s := range spans {
 			start := len(f.wire)
-			f.wire = append(f.wire, wire[s.Start:s.End]...)
+			f.wire = append(f.wire, m[s.Start:s.End]...)
 			f.spans = append(f.spans, buf.Span{Start: uint32(start), End: uint32(len(f.wire)), Tag: s.Tag})
 		}
-		if len(f.wire) > maxPartial {
+		if len(f.wire) > wire.LargestValue+partialRoom {
 			return errFollow
 		}
 		if len(f.spans) < int(f.head.Count) {
 			return nil
 		}
-		wire, spans = f.wire, f.spans
+		m, spans = f.wire, f.spans
 	}
 	h := f.head
 	f.head = state.Head{}
-	q := &f.server.sequencer
-	if err := q.Room(f.ctx); err != nil {
+	if err := f.order.Room(f.ctx); err != nil {
 		return err
 	}
-	err := q.Followed(h, wire, spans)
+	err := f.order.Followed(h, m, spans)
 	f.news = true
 	f.wire, f.spans = f.wire[:0], f.spans[:0]
 	if cap(f.wire) > keepPartial {
@@ -353,70 +351,53 @@ func (f *follower) records(wire []byte, spans []buf.Span) error {
 	return err
 }
 
-const (
-	// maxPartial bounds a batch that arrives in parts, in bytes: one update with the
-	// largest value, or many small ones.
-	maxPartial = maxMaxValueSize + 16<<20
-	// keepPartial is the largest buffer for such batches that is kept.
-	keepPartial = 1 << 20
-)
-
 // install replaces the server's map by one that was received.
-func (s *Server) install(ctx context.Context, b *base) error {
-	s.sequencer.Surrender()
-	s.reportDivergence(&b.baseHead)
-	if err := s.sequencer.Install(ctx, b.Copy); err != nil {
+func (c *copier) install(ctx context.Context, b *base) error {
+	c.order.Surrender()
+	c.reportDivergence(&b.baseHead)
+	if err := c.order.Install(ctx, b.Copy); err != nil {
 		return err
 	}
-	s.restored = 0
-	s.pair.copied.Store(true)
-	s.log.Info("copied the active server's map", "keys", b.State.Store.Len(), "sequence", b.State.Last())
+	c.restored = false
+	c.copied.Store(true)
+	c.log.Info("copied the active server's map", "keys", b.State.Store.Len(), "sequence", b.State.Last())
 	return nil
+}
+
+// Divergence describes updates that only this server has, and that it discards.
+type Divergence struct {
+	Epoch       uint64    // the term of the reign that made them
+	After, Last int64     // they have the sequences behind After up to Last
+	Cut         state.Cut // of this server's map; lent
+}
+
+// reported identifies the last reported updates: those of one history after a sequence.
+type reported struct {
+	newest state.Reign
+	after  int64
 }
 
 // reportDivergence reports the updates that are in this server's map and not in the one
 // that replaces it. If the maps have different identities, or the reign is one that the
 // active server has forgotten or never knew, their common updates are unknown; then all
 // keys are reported. A report is not repeated when a copy fails and begins again.
-func (s *Server) reportDivergence(h *baseHead) {
+func (c *copier) reportDivergence(h *baseHead) {
 	var after int64
 	var newest state.Reign
-	s.sequencer.Between(func(now *order.Moment) {
+	c.order.Between(func(now *order.Moment) {
 		if newest = now.State.Terms.Newest; h.mapID == now.State.ID {
 			after = state.Common(now.State.Terms.History(), h.reigns)
 		}
 	})
-	if newest.Last <= after || after == 0 && s.Len() == 0 {
+	if newest.Last <= after || after == 0 && c.order.Current().Store.Len() == 0 {
 		return
 	}
-	if told := &s.pair.diverged; told.newest == newest && told.after <= after {
+	if c.reported.newest == newest && c.reported.after <= after {
 		return
 	}
-	s.pair.diverged = divergence{newest, after}
-	s.diverged(newest, after)
-}
-
-// divergence identifies the last reported updates: those of one history after a
-// sequence.
-type divergence struct {
-	newest state.Reign
-	after  int64
-}
-
-// diverged reports the updates after a sequence.
-func (s *Server) diverged(newest state.Reign, after int64) {
-	c := s.sequencer.Cut()
-	defer c.Release()
-	lost := Divergence{Epoch: state.TermOf(newest.ID), After: after, Last: newest.Last, Entries: func(yield func(Entry) bool) {
-		c.Records(func(r kvmsg.Record) bool {
-			if r.Seq() <= after {
-				return true
-			}
-			return yield(entryOf(r, c.Deadlines))
-		})
-	}}
-	s.log.Warn("discarded updates that only this server has", "epoch", lost.Epoch, "after", lost.After, "last", lost.Last)
-	if s.opts.Pair.OnDiverged != nil {
-		s.opts.Pair.OnDiverged(lost)
-	}
+	c.reported = reported{newest, after}
+	d := Divergence{Epoch: state.TermOf(newest.ID), After: after, Last: newest.Last, Cut: c.order.Cut()}
+	defer d.Cut.Release()
+	c.log.Warn("discarded updates that only this server has", "epoch", d.Epoch, "after", d.After, "last", d.Last)
+	c.diverged(d)
 }

@@ -1,31 +1,31 @@
-package chp
+package partner
 
 import (
-	"context"
 	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"log/slog"
 	"maps"
 	"sync"
 
 	"clustermap/chp/internal/ports"
-	"clustermap/internal/hooks"
-	"clustermap/internal/wake"
+	"clustermap/internal/peerlog"
 	"clustermap/sockets"
+	"clustermap/zmtp"
 )
 
 // Who follows an active server is sent the whole map and the identities of all clients.
 // With CURVE it must have the other server's key. Otherwise it must prove that it is the
-// server that answers at PairOptions.PeerState:
+// server that answers at Options.PeerState:
 //
 //   - Each server makes a pair of keys for its run, and announces the public one
 //     (propertyProofKey) on the connections of its state endpoint. The active server
 //     connects to the configured endpoint, and so learns the other one's.
 //   - It answers FOLLOW with CHALLENGE and a random nonce, and accepts the follower when
-//     PROOF has the nonce's signature by that key and, with PairOptions.Secret, its MAC.
+//     PROOF has the nonce's signature by that key and, with a secret, its MAC.
 //
 // A server of a version without this announces no key. It is accepted from the address
 // of the state endpoint, without a secret, so that a pair can be upgraded by a handover.
@@ -39,14 +39,21 @@ const proofContext = "chp follow 1\x00"
 const nonceSize = 32
 
 var (
+	errStranger = errors.New("chp: the follower does not have the key of the other server of the pair")
 	errUnproved = errors.New("chp: the follower is not the server at the other one's state endpoint, or has another secret")
 	errUnknown  = errors.New("chp: nobody answers at the other server's state endpoint, so no follower can be told from a stranger")
 )
 
-// proofs decides who may follow without CURVE.
+// proofs decides who may follow.
 type proofs struct {
 	private ed25519.PrivateKey
-	secret  func() []byte // PairOptions.Secret; a function, because printing one shows no secrets
+	secret  func() []byte            // see Options
+	peerKey zmtp.PublicKey           // the other server's key with CURVE, else zero
+	local   func(*sockets.Peer) bool // on this machine
+	send    func(peer *sockets.Peer, wire []byte)
+	linked  func() // is called when there is a link: examineAll has something to do
+	log     *slog.Logger
+	peerLog *peerlog.Log
 
 	mu         sync.Mutex
 	link       *stateLink                   // to the other server's state endpoint; nil while it is unknown
@@ -68,9 +75,8 @@ type applicant struct {
 	looks  int    // since then
 }
 
-func (p *proofs) init(secret []byte) {
+func (p *proofs) init() {
 	_, p.private, _ = ed25519.GenerateKey(rand.Reader) // never fails
-	p.secret = func() []byte { return secret }
 	p.applicants = map[*sockets.Peer]*applicant{}
 }
 
@@ -106,10 +112,9 @@ func mac(secret, text []byte, key ed25519.PublicKey) []byte {
 	return h.Sum(nil)
 }
 
-// watchState notes connections to the other server's state endpoint. Those of its own
-// endpoint come from a SUB and mean nothing: anyone can connect there.
-func (s *Server) watchState(e sockets.Event) {
-	p := &s.pair.proofs
+// watch notes connections to the other server's state endpoint. Those of its own endpoint
+// come from a SUB and mean nothing: anyone can connect there.
+func (p *proofs) watch(e sockets.Event) {
 	switch {
 	case e.Kind == sockets.EventHandshakeSucceeded && e.Peer.SocketType() != "SUB" && e.Peer.SocketType() != "XSUB":
 		text, _ := e.Peer.Property(propertyProofKey)
@@ -118,9 +123,9 @@ func (s *Server) watchState(e sockets.Event) {
 			key = nil
 		}
 		p.mu.Lock()
-		p.link = &stateLink{e.Peer, key, e.Peer.RemoteAddr(), s.admins.here(e.Peer)}
+		p.link = &stateLink{e.Peer, key, e.Peer.RemoteAddr(), p.local(e.Peer)}
 		p.mu.Unlock()
-		s.pair.look() // at applicants that wait for this
+		p.linked()
 	case e.Kind == sockets.EventDisconnected:
 		p.mu.Lock()
 		if p.link != nil && p.link.peer == e.Peer && p.link.key == nil {
@@ -130,19 +135,18 @@ func (s *Server) watchState(e sockets.Event) {
 	}
 }
 
-// applies handles a FOLLOW: with CURVE it accepts or refuses the peer, otherwise the peer
-// must prove who it is.
-func (s *Server) applies(ctx context.Context, peer *sockets.Peer, r followRequest) {
-	if key := s.pair.peerKey; !key.IsZero() {
-		if peer.PublicKey() != key {
-			s.refuseFollower(peer, errStranger)
+// apply calls accept once a peer has proved who it is, which with CURVE it has; or refuses
+// the peer.
+func (p *proofs) apply(peer *sockets.Peer, accept func()) {
+	if !p.peerKey.IsZero() {
+		if peer.PublicKey() != p.peerKey {
+			p.refuse(peer, errStranger)
 			return
 		}
-		s.followedBy(ctx, peer, r)
+		accept()
 		return
 	}
-	p := &s.pair.proofs
-	c := &applicant{accept: func() { s.followedBy(ctx, peer, r) }}
+	c := &applicant{accept: accept}
 	p.mu.Lock()
 	_, twice := p.applicants[peer]
 	p.applicants[peer] = c
@@ -156,7 +160,7 @@ func (s *Server) applies(ctx context.Context, peer *sockets.Peer, r followReques
 		peer.Disconnect(errFollower)
 		return
 	}
-	s.examine(peer, c)
+	p.examine(peer, c)
 }
 
 // forget removes an applicant.
@@ -167,8 +171,7 @@ func (p *proofs) forget(peer *sockets.Peer) {
 }
 
 // examine challenges an applicant, once there was a link to the other server.
-func (s *Server) examine(peer *sockets.Peer, c *applicant) {
-	p := &s.pair.proofs
+func (p *proofs) examine(peer *sockets.Peer, c *applicant) {
 	p.mu.Lock()
 	link := p.link
 	if p.applicants[peer] != c || link == nil || c.nonce != nil {
@@ -179,34 +182,27 @@ func (s *Server) examine(peer *sockets.Peer, c *applicant) {
 		c.nonce = make([]byte, nonceSize)
 		rand.Read(c.nonce) // never fails
 		p.mu.Unlock()
-		wire := appendControl(nil, nameChallenge, c.nonce)
-		_ = hooks.SendWireTo(wake.Ended, s.router, peer, wire, 1, nil) // if the peer does not read, the applicant ends with its time
+		p.send(peer, appendControl(nil, nameChallenge, c.nonce)) // if the peer does not read, the applicant ends with its time
 		return
 	}
 	delete(p.applicants, peer)
 	p.mu.Unlock()
-	if len(p.secret()) > 0 || !s.sameHost(link, peer) {
-		s.refuseFollower(peer, errUnproved)
+	if len(p.secret()) > 0 || !(link.here && p.local(peer)) && !ports.SameHost(link.remote, peer.RemoteAddr()) {
+		p.refuse(peer, errUnproved)
 		return
 	}
-	s.log.Warn("the other server is of an earlier version and cannot prove who it is; it is accepted by its address: upgrade it", "remote", peer.RemoteAddr())
+	p.log.Warn("the other server is of an earlier version and cannot prove who it is; it is accepted by its address: upgrade it", "remote", peer.RemoteAddr())
 	c.accept()
 }
 
-// sameHost reports whether a peer is at the address of the other server's state endpoint.
-func (s *Server) sameHost(link *stateLink, peer *sockets.Peer) bool {
-	return link.here && s.admins.here(peer) || ports.SameHost(link.remote, peer.RemoteAddr())
-}
-
 // proved handles a PROOF.
-func (s *Server) proved(peer *sockets.Peer, body []byte) {
-	p := &s.pair.proofs
+func (p *proofs) proved(peer *sockets.Peer, body []byte) {
 	p.mu.Lock()
 	c, link := p.applicants[peer], p.link
 	delete(p.applicants, peer)
 	p.mu.Unlock()
 	if c == nil || c.nonce == nil || link == nil || !p.proves(link.key, c.nonce, body) {
-		s.refuseFollower(peer, errUnproved)
+		p.refuse(peer, errUnproved)
 		return
 	}
 	c.accept()
@@ -215,8 +211,7 @@ func (s *Server) proved(peer *sockets.Peer, body []byte) {
 // examineAll examines the applicants that wait for a link to the other server. look
 // reports that the interval between looks has passed; applicants that are not proved within
 // the time-out are refused.
-func (s *Server) examineAll(look bool) {
-	p := &s.pair.proofs
+func (p *proofs) examineAll(look bool) {
 	p.mu.Lock()
 	all := maps.Clone(p.applicants)
 	var late []*sockets.Peer
@@ -224,7 +219,7 @@ func (s *Server) examineAll(look bool) {
 		if look {
 			c.looks++
 		}
-		if c.looks > looksPerTimeout {
+		if c.looks > LooksPerTimeout {
 			late = append(late, peer)
 			delete(p.applicants, peer)
 			delete(all, peer)
@@ -236,14 +231,14 @@ func (s *Server) examineAll(look bool) {
 	}
 	p.mu.Unlock()
 	for _, peer := range late {
-		s.refuseFollower(peer, err)
+		p.refuse(peer, err)
 	}
 	for peer, c := range all {
-		s.examine(peer, c)
+		p.examine(peer, c)
 	}
 }
 
-func (s *Server) refuseFollower(peer *sockets.Peer, err error) {
-	s.peerLog.Refused("refused a follower", peer, err)
+func (p *proofs) refuse(peer *sockets.Peer, err error) {
+	p.peerLog.Refused("refused a follower", peer, err)
 	peer.Disconnect(err)
 }

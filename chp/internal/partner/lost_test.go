@@ -1,9 +1,7 @@
-package chp
+package partner
 
 import (
 	"testing"
-
-	"clustermap/chp/internal/state"
 )
 
 // TestPairMapOfOneServerReplacesNoneOfBoth: a server that has lost its data, and does not
@@ -111,33 +109,6 @@ func modelPromotes(t *testing.T, m modelMutation, names []string) (w *modelPair,
 	}
 	w.heal()
 	return w, last.number
-}
-
-// TestPromotedServerTakesOver: a server that was promoted begins a term as one that took over.
-func TestPromotedServerTakesOver(t *testing.T) {
-	t.Parallel()
-	ctx := testContext(t)
-	po, bo := pairOptions(t)
-	dir := t.TempDir()
-	bo.Log = openLog(t, dir)
-	primary, backup := startPairServer(t, po), startPairServer(t, bo)
-	c := pairClient(t, po, bo)
-	for _, key := range []string{"/first", "/both"} { // the second one when the backup has the map
-		eventually(t, "the backup follows", primary.inSync)
-		_, err := c.SetSync(ctx, key, []byte("1"))
-		must(t, err)
-	}
-	primary.crash()
-	backup.crash()
-	bo.Log = openLog(t, dir)
-	backup = startAlone(t, bo)
-	promoted(t, po.Pair.Peer)
-	_, err := c.SetSync(ctx, "/after", []byte("1"))
-	must(t, err)
-	accepted, _ := backup.sequencer.Standing()
-	if id := accepted.ID; id&state.ReignTook == 0 {
-		t.Errorf("its reign is %x", id)
-	}
 }
 
 // TestPairRestartedServerDidNotTakeOver: a server that has restarted does not know whether

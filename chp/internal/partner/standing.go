@@ -1,4 +1,4 @@
-package chp
+package partner
 
 import (
 	"encoding/binary"

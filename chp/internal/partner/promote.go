@@ -1,0 +1,77 @@
+package partner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"clustermap/internal/wake"
+	"clustermap/patterns/binarystar"
+)
+
+var (
+	errActive = errors.New("the server is active")
+	errHeard  = errors.New("the other server of the pair is heard: it is not gone")
+	errNoCopy = errors.New("the server has not copied the active server's map completely; restarted, it has the map that it had before")
+)
+
+// Promote makes this server active if the other one is not heard, also on a new
+// connection.
+func (p *Pair) Promote(ctx context.Context) error {
+	switch {
+	case p.active.Load():
+		return errActive
+	case p.mayServe():
+	case p.node.State() == binarystar.StatePassive:
+		return errNoCopy
+	default:
+		return fmt.Errorf("the server has just started, and gives the other one %v more to be heard", p.waitsFor().Round(time.Millisecond))
+	}
+	if p.probe(ctx) == nil {
+		return errHeard
+	}
+	if err := p.node.Promote(ctx); errors.Is(err, binarystar.ErrPeerHeard) {
+		return errHeard
+	} else if err != nil {
+		return err
+	}
+	for !p.active.Load() { // Run calls Lead, unless the other server is heard now
+		if p.node.State() != binarystar.StateActive {
+			return errHeard
+		}
+		if !wake.Pause(ctx, drainLook) {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// vigil says when a server that waits for the other one logs that: when the other one
+// should have been heard, and each time the wait has doubled, but at least every
+// vigilMost. Time is counted in looks.
+type vigil struct{ looks, next int }
+
+// look counts a look, and reports whether to log.
+func (v *vigil) look(waits bool, most int) bool {
+	if !waits {
+		*v = vigil{}
+		return false
+	}
+	if v.looks++; v.looks < max(v.next, vigilFirst) {
+		return false
+	}
+	v.next = v.looks + min(v.looks, most)
+	return true
+}
+
+// waits logs that a backup has not heard the primary since it started, for which it waits
+// without end.
+func (p *Pair) waits() {
+	waits := p.node.State() == binarystar.StateBackup && p.node.Peer().State == 0
+	if !p.vigil.look(waits, int(vigilMost/p.leader.every)) {
+		return
+	}
+	p.o.Log.Warn("waits for the primary, which has not been heard since this server started and may have newer updates; if it is gone for good, chp promote makes this server active",
+		"peer", p.o.Peer, "peer_state", p.o.PeerState, "waited", time.Duration(p.vigil.looks)*p.leader.every, "keys", p.o.Order.Current().Store.Len())
+}
