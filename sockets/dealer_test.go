@@ -121,11 +121,7 @@ func TestDealerAccepted(t *testing.T) {
 		b.Message()
 	}
 	b.Send(wire("to", "the", "dealer"))
-	m, err := dealer.Recv(ctx)
-	must(t, err)
-	if fmt.Sprint(texts(m)) != "[to the dealer]" {
-		t.Errorf("%q", m)
-	}
+	wants(t, dealer, "to the dealer")
 }
 
 // TestDealerReconnect: queued messages survive the end of a connection. Messages

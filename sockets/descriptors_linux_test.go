@@ -2,7 +2,6 @@ package sockets
 
 import (
 	"bufio"
-	"clustermap/internal/bounds"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"clustermap/internal/bounds"
 )
 
 const (

@@ -3,7 +3,6 @@ package sockets
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -137,102 +136,5 @@ func TestAllocHeartbeat(t *testing.T) {
 	beats(20)
 	if n := testenv.Allocs(0, 20, func() { beats(5) }); n != 0 {
 		t.Errorf("5 beats allocate %v times", n)
-	}
-}
-
-// TestLibzmq_heartbeats: the requirements of libzmq's test of that name.
-func TestLibzmq_heartbeats(t *testing.T) {
-	t.Parallel()
-	t.Run("silent peer", func(t *testing.T) {
-		t.Parallel()
-		// It is dropped after a PING, and only then.
-		seen := newEvents()
-		router := bind(t, NewRouter, Options{HeartbeatInterval: 20 * time.Millisecond, Monitor: seen.Tell})
-		r := dialRaw(t, router.LastEndpoint()).Greet("DEALER", nil)
-		if name, data := r.Command(); name != "PING" || data != "\x00\x00" {
-			t.Errorf("%s %q", name, data)
-		}
-		r.Ended()
-		if e := seen.Await(t, EventDisconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) {
-			t.Errorf("%v", e.Err)
-		}
-	})
-	t.Run("context", func(t *testing.T) {
-		t.Parallel()
-		// It is echoed, but no more than 16 bytes.
-		router := bind(t, NewRouter, Options{})
-		r := dialRaw(t, router.LastEndpoint()).Greet("DEALER", nil)
-		for _, size := range []int{0, 3, 15, 16, 17, 100} {
-			context := []byte("LOL" + fmt.Sprintf("%0100d", 1))[:size]
-			r.Send(zmtp.AppendCommand(nil, "PING", append([]byte{0, 0}, context...)))
-			if name, data := r.Command(); name != "PONG" || data != string(context[:min(size, 16)]) {
-				t.Errorf("%d bytes: %s %q", size, name, data)
-			}
-		}
-	})
-	t.Run("ttl", func(t *testing.T) {
-		t.Parallel()
-		// The side that dials sends PINGs with a ttl, too seldom for it: the
-		// other one, which has no heartbeats of its own, ends the connection.
-		seldom := Options{HeartbeatInterval: 200 * time.Millisecond, HeartbeatTimeout: hang, HeartbeatTTL: 100 * time.Millisecond}
-		for name, pair := range map[string][2]func(testing.TB, Options) Socket{
-			"DEALER ROUTER": {maker(NewDealer), maker(NewRouter)},
-			"REQ REP":       {maker(NewReq), maker(NewRep)},
-			"PAIR PAIR":     {maker(NewPair), maker(NewPair)},
-			"PULL PUSH":     {maker(NewPull), maker(NewPush)},
-			"SUB PUB":       {maker(NewSub), maker(NewPub)},
-			"XSUB XPUB":     {maker(NewXSub), maker(NewXPub)},
-		} {
-			ours, theirs := zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair()
-			for mechanism, s := range map[string][2]Security{
-				"NULL":  {},
-				"CURVE": {{CurveSecretKey: theirs.Secret, CurveServerKey: ours.Public}, {CurveServer: true, CurveSecretKey: ours.Secret}},
-			} {
-				t.Run(name+" "+mechanism, func(t *testing.T) {
-					t.Parallel()
-					seen := newEvents()
-					server := pair[1](t, Options{Monitor: seen.Tell, Security: s[1]})
-					must(t, server.Bind(testContext(t), anyPort))
-					client := seldom
-					client.Security = s[0]
-					must(t, pair[0](t, client).Connect(server.LastEndpoint()))
-					if e := seen.Await(t, EventDisconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) {
-						t.Errorf("%v", e.Err)
-					}
-				})
-			}
-		}
-	})
-	t.Run("options", func(t *testing.T) {
-		t.Parallel()
-		for ttl, want := range map[time.Duration]uint16{
-			0: 0, 99 * time.Millisecond: 0, 100 * time.Millisecond: 1, 199 * time.Millisecond: 1, 6553599 * time.Millisecond: 65535,
-		} {
-			router := bind(t, NewRouter, Options{HeartbeatInterval: time.Millisecond, HeartbeatTimeout: hang, HeartbeatTTL: ttl})
-			r := dialRaw(t, router.LastEndpoint()).Greet("DEALER", nil)
-			if name, data := r.Command(); name != "PING" || data != string([]byte{byte(want >> 8), byte(want)}) {
-				t.Errorf("%v: %s %q", ttl, name, data)
-			}
-		}
-		for field, o := range map[string]Options{
-			"HeartbeatTTL": {HeartbeatTTL: 6553600 * time.Millisecond}, "HeartbeatInterval": {HeartbeatInterval: -1},
-			"HeartbeatTimeout": {HeartbeatTimeout: -1},
-		} {
-			var bad *OptionError
-			if _, err := NewRouter(o); !errors.As(err, &bad) || bad.Field != field {
-				t.Errorf("%s: %v", field, err)
-			}
-		}
-		if _, err := NewRouter(Options{HeartbeatTTL: -1}); err == nil {
-			t.Error("a negative ttl")
-		}
-	})
-}
-
-// maker makes a socket of any type.
-func maker[S Socket](create func(Options) (S, error)) func(testing.TB, Options) Socket {
-	return func(t testing.TB, o Options) Socket {
-		t.Helper()
-		return open(t, create, o)
 	}
 }

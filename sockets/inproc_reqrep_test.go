@@ -72,32 +72,6 @@ func TestInprocReqSkips(t *testing.T) {
 	}
 }
 
-// TestLibzmq_pair_inproc: one peer, and no second.
-func TestLibzmq_pair_inproc(t *testing.T) {
-	t.Parallel()
-	ctx := testContext(t)
-	o := inprocOptions()
-	a, b := open(t, NewPair, o), open(t, NewPair, o)
-	must(t, a.Bind(ctx, "inproc://a"))
-	must(t, b.Connect("inproc://a"))
-	seen := newEvents()
-	o.Monitor = seen.Tell
-	second := open(t, NewPair, o)
-	must(t, second.Connect("inproc://a"))
-	seen.Await(t, EventDisconnected)
-	for i := range 100 {
-		must(t, a.Send(ctx, fmt.Append(nil, i), nil))
-		m, err := b.Recv(ctx)
-		must(t, err)
-		must(t, b.Send(ctx, m...))
-		m, err = a.Recv(ctx)
-		must(t, err)
-		if len(m) != 2 || string(m[0]) != fmt.Sprint(i) {
-			t.Fatalf("%q", m)
-		}
-	}
-}
-
 // TestInprocXPubXSub: subscriptions come up as messages, and go when the
 // subscriber does (libzmq's test_disconnect_inproc).
 func TestInprocXPubXSub(t *testing.T) {
@@ -112,20 +86,12 @@ func TestInprocXPubXSub(t *testing.T) {
 	must(t, xsub.Send(ctx, []byte("hello")))
 	want := func(text string) {
 		t.Helper()
-		m, err := xpub.Recv(ctx)
-		must(t, err)
-		if string(m[0]) != text {
-			t.Errorf("%q instead of %q", m, text)
-		}
+		wants(t, xpub, text)
 	}
 	want("\x01topic")
 	want("hello")
 	must(t, xpub.Send(ctx, []byte("topic 1")))
-	m, err := xsub.Recv(ctx)
-	must(t, err)
-	if string(m[0]) != "topic 1" {
-		t.Errorf("%q", m)
-	}
+	wants(t, xsub, "topic 1")
 	sub := open(t, NewSub, o)
 	must(t, sub.Subscribe("other"))
 	must(t, sub.Connect("inproc://a"))
@@ -147,11 +113,7 @@ func TestInprocHello(t *testing.T) {
 	dealer := open(t, NewDealer, Options{Inproc: o.Inproc, Identity: []byte("me"), HelloMessage: []byte("hi")})
 	must(t, dealer.Connect("inproc://a"))
 	must(t, dealer.Send(ctx, []byte("x")))
-	m, err := dealer.Recv(ctx)
-	must(t, err)
-	if string(m[0]) != "hello" {
-		t.Errorf("%q", m)
-	}
+	wants(t, dealer, "hello")
 	must(t, dealer.Disconnect("inproc://a"))
 	for _, want := range []string{"[me hi]", "[me x]", "[me gone]"} {
 		m, err := router.Recv(ctx)

@@ -29,10 +29,6 @@ func TestInprocRoomLater(t *testing.T) {
 		t.Fatal("Send does not go on")
 	}
 	for _, want := range []string{"1", "2"} {
-		m, err := pull.Recv(ctx)
-		must(t, err)
-		if string(m[0]) != want {
-			t.Errorf("received %q, want %q", m, want)
-		}
+		wants(t, pull, want)
 	}
 }

@@ -14,54 +14,11 @@ import (
 	"clustermap/internal/engine"
 	"clustermap/internal/hooks"
 	"clustermap/internal/queue"
-
 	"clustermap/zmtp"
 )
 
 // inprocOptions returns options with a namespace for the sockets of one test.
 func inprocOptions() Options { return Options{Inproc: new(Inproc)} }
-
-// TestLibzmq_reqrep_inproc: an exchange, with either side first.
-func TestLibzmq_reqrep_inproc(t *testing.T) {
-	t.Parallel()
-	ctx := testContext(t)
-	for _, first := range []string{"bind", "connect"} {
-		o := inprocOptions()
-		router := open(t, NewRouter, o)
-		o.Identity = []byte("me")
-		dealer := open(t, NewDealer, o)
-		if first == "bind" {
-			must(t, router.Bind(ctx, "inproc://a"))
-		}
-		must(t, dealer.Connect("inproc://a"))
-		if first == "connect" {
-			must(t, dealer.Send(ctx, []byte("early")))
-			must(t, router.Bind(ctx, "inproc://a"))
-			m, err := router.Recv(ctx)
-			must(t, err)
-			if got := texts(m); fmt.Sprint(got) != "[me early]" {
-				t.Errorf("%q", got)
-			}
-		}
-		if router.LastEndpoint() != "inproc://a" || dealer.LastEndpoint() != "inproc://a" {
-			t.Errorf("%q and %q", router.LastEndpoint(), dealer.LastEndpoint())
-		}
-		// Both know each other when Bind and Connect have returned.
-		must(t, router.Send(ctx, []byte("me"), []byte("first")))
-		m, err := dealer.Recv(ctx)
-		must(t, err)
-		if string(m[0]) != "first" {
-			t.Errorf("%q", m)
-		}
-		for range 5 {
-			echo(t, ctx, dealer, router)
-		}
-		p := router.Peers()[0]
-		if p.Remote != "inproc://a" || p.Endpoint != "inproc://a" || string(p.Identity) != "me" || p.MessagesIn < 5 || p.MessagesOut < 6 {
-			t.Errorf("%+v", p)
-		}
-	}
-}
 
 // TestInprocNames: each namespace has its own names, the process one for all
 // others.
@@ -213,13 +170,7 @@ func TestInprocPubSub(t *testing.T) {
 		must(t, sub.Subscribe(""))
 		must(t, sub.WaitSubscribed(ctx))
 		must(t, pub.sendWire(ctx, append(wire("lent"), wire(string(big))...), 2, l))
-		for _, want := range []string{"b", "lent", string(big)} {
-			m, err := sub.Recv(ctx)
-			must(t, err)
-			if string(m[0]) != want {
-				t.Errorf("%d bytes, %.10q", len(m[0]), m[0])
-			}
-		}
+		wants(t, sub, "b 1", "lent", string(big))
 		if l.Retained.Load() == 0 {
 			t.Error("nothing was lent")
 		}
@@ -232,126 +183,6 @@ func TestInprocPubSub(t *testing.T) {
 		must(t, sub.Close())
 		eventually(t, "the end of all subscriptions", func() bool { return pub.Subscriptions() == 0 })
 	}
-}
-
-// TestLibzmq_hwm_inproc: the bound is the sum of both sides', or none.
-func TestLibzmq_hwm_inproc(t *testing.T) {
-	t.Parallel()
-	ctx := testContext(t)
-	for _, c := range []struct{ send, recv, bound int }{
-		{2, 3, 5}, {1, 1, 2}, {0, 0, 2000}, {-1, 1, 0}, {1, -1, 0}, {-1, -1, 0},
-	} {
-		for _, first := range []string{"bind", "connect"} {
-			names := new(Inproc)
-			push := open(t, NewPush, Options{Inproc: names, SendHWM: c.send})
-			pull := open(t, NewPull, Options{Inproc: names, RecvHWM: c.recv})
-			if first == "bind" {
-				must(t, pull.Bind(ctx, "inproc://a"))
-				must(t, push.Connect("inproc://a"))
-			} else {
-				must(t, push.Connect("inproc://a"))
-				must(t, pull.Bind(ctx, "inproc://a"))
-			}
-			fill := func(most int) int {
-				for n := range most {
-					err := push.TrySend([]byte("x"))
-					if errors.Is(err, ErrWouldBlock) {
-						return n
-					}
-					must(t, err)
-				}
-				return most
-			}
-			const plenty = 3000
-			want := c.bound
-			if want == 0 {
-				want = plenty
-			}
-			for round := range 2 {
-				if got := fill(plenty); got != want {
-					t.Errorf("%+v, %s first, round %d: %d messages", c, first, round, got)
-				}
-				for range want {
-					m, err := pull.Recv(ctx)
-					must(t, err)
-					if string(m[0]) != "x" {
-						t.Fatal(m)
-					}
-				}
-				if _, err := pull.TryRecv(); !errors.Is(err, ErrWouldBlock) {
-					t.Errorf("%+v: one more: %v", c, err)
-				}
-			}
-			// Taken messages make room, before all are taken.
-			if got := fill(want); got != want {
-				t.Errorf("%d messages", got)
-			}
-			if c.bound > 4 {
-				for range c.bound/2 + 1 {
-					_, err := pull.Recv(ctx)
-					must(t, err)
-				}
-				if got := fill(plenty); got < c.bound/2 || got > c.bound/2+1 {
-					t.Errorf("%+v: after half was taken there is room for %d", c, got)
-				}
-			}
-		}
-	}
-}
-
-// TestLibzmq_inproc_connect: connects in any number and order wait for the
-// bind; a name that was unbound can be bound anew, and its connections stay.
-func TestLibzmq_inproc_connect(t *testing.T) {
-	t.Parallel()
-	ctx := testContext(t)
-	o := inprocOptions()
-	var dealers []*Dealer
-	for i := range 10 {
-		o.Identity = fmt.Append(nil, i)
-		dealer := open(t, NewDealer, o)
-		must(t, dealer.Connect("inproc://a"))
-		must(t, dealer.Connect("inproc://b"))
-		must(t, dealer.Send(ctx, []byte("to a")))
-		must(t, dealer.Send(ctx, []byte("to b")))
-		dealers = append(dealers, dealer)
-	}
-	o.Identity = nil
-	a, b := open(t, NewRouter, o), open(t, NewRouter, o)
-	must(t, b.Bind(ctx, "inproc://b"))
-	must(t, a.Bind(ctx, "inproc://a"))
-	for router, text := range map[*Router]string{a: "to a", b: "to b"} {
-		seen := map[string]bool{}
-		for range dealers {
-			m, err := router.Recv(ctx)
-			must(t, err)
-			seen[string(m[0])] = true
-			if string(m[1]) != text {
-				t.Errorf("%q", m)
-			}
-		}
-		if len(seen) != len(dealers) {
-			t.Errorf("messages of %v", seen)
-		}
-	}
-	must(t, a.Unbind("inproc://a"))
-	if err := a.Unbind("inproc://a"); !errors.Is(err, ErrNotBound) {
-		t.Errorf("Unbind again: %v", err)
-	}
-	next := open(t, NewRouter, o)
-	must(t, next.Bind(ctx, "inproc://a"))
-	must(t, a.Send(ctx, []byte("3"), []byte("still there")))
-	m, err := dealers[3].Recv(ctx)
-	must(t, err)
-	if string(m[0]) != "still there" {
-		t.Errorf("%q", m)
-	}
-	for _, bad := range []string{"inproc://", "inproc://" + strings.Repeat("x", 257)} {
-		var typed *EndpointError
-		if err := a.Bind(ctx, bad); !errors.As(err, &typed) {
-			t.Errorf("%.20s: %v", bad, err)
-		}
-	}
-	must(t, a.Bind(ctx, "inproc://"+strings.Repeat("x", 256)))
 }
 
 // TestInprocClose: messages sent before a Close arrive; both sides learn of the end,
@@ -373,11 +204,7 @@ func TestInprocClose(t *testing.T) {
 		for i := range 1500 {
 			must(t, push.Send(ctx, fmt.Append(nil, i)))
 		}
-		m, err := pull.Recv(ctx)
-		must(t, err)
-		if string(m[0]) != "0" {
-			t.Errorf("%q", m)
-		}
+		wants(t, pull, "0")
 		switch closes {
 		case "sender":
 			within(t, "Close", func() { must(t, push.Close()) })
@@ -411,11 +238,7 @@ func TestInprocClose(t *testing.T) {
 				must(t, push.Connect("inproc://a"))
 				return push.TrySend([]byte("again")) == nil
 			})
-			m, err := again.Recv(ctx)
-			must(t, err)
-			if string(m[0]) != "again" {
-				t.Errorf("%q", m)
-			}
+			wants(t, again, "again")
 		} else {
 			for i := 1; i < 1500; i++ {
 				m, err := pull.Recv(ctx)
@@ -452,11 +275,7 @@ func TestInprocCloseWaiting(t *testing.T) {
 	go func() { closed <- push.Close() }()
 	pull := open(t, NewPull, o)
 	must(t, pull.Bind(ctx, "inproc://a"))
-	m, err := pull.Recv(ctx)
-	must(t, err)
-	if string(m[0]) != "late" {
-		t.Errorf("%q", m)
-	}
+	wants(t, pull, "late")
 	must(t, <-closed)
 	if _, waiting := (*engine.Names)(o.Inproc).Count(); waiting != 0 {
 		t.Errorf("%d names are waited for", waiting)
@@ -510,11 +329,7 @@ func TestInprocIdentityInUse(t *testing.T) {
 		t.Errorf("%q", m)
 	}
 	must(t, router.Send(ctx, []byte("me"), []byte("you")))
-	m, err = first.Recv(ctx)
-	must(t, err)
-	if string(m[0]) != "you" {
-		t.Errorf("%q", m)
-	}
+	wants(t, first, "you")
 }
 
 // TestInprocPeerDisconnect: the bound side ends a connection, for a reason that

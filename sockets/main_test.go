@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	hang    = testenv.Hang
-	anyPort = testenv.AnyPort
+	hang     = testenv.Hang
+	anyPort  = testenv.AnyPort
+	portable = testenv.Portable
 )
 
 var (
@@ -23,25 +24,32 @@ var (
 	within      = testenv.Within
 	newLender   = testenv.NewLender
 
-	freePort   = sockettest.FreePort
-	sourcePort = sockettest.SourcePort
-	hasIPv6    = sockettest.HasIPv6
+	freePort     = sockettest.FreePort
+	sourcePort   = sockettest.SourcePort
+	hasIPv6      = sockettest.HasIPv6
+	socketDir    = sockettest.SocketDir
+	socketPath   = sockettest.SocketPath
+	abstractName = sockettest.AbstractName
+	exists       = sockettest.Exists
 
 	newRaw    = sockettest.NewPeer
 	dialRaw   = sockettest.Dial
+	attached  = sockettest.Attached
 	listenRaw = sockettest.Listen
 	greeting  = sockettest.Greeting
 	ready     = sockettest.Ready
 	wire      = sockettest.Wire
 
-	says       = sockettest.Says
-	wants      = sockettest.Wants[Message]
-	wantRecv   = sockettest.WantRecv[Message]
-	wantQueued = sockettest.WantQueued[Message]
-	drained    = sockettest.Drained[Message]
-	fill       = sockettest.Fill
-	texts      = sockettest.Texts[Message]
-	show       = sockettest.Show
+	says     = sockettest.Says
+	wants    = sockettest.Wants[Message]
+	wantRecv = sockettest.WantRecv[Message]
+	drained  = sockettest.Drained[Message]
+	fill     = sockettest.Fill
+	texts    = sockettest.Texts[Message]
+	show     = sockettest.Show
+	echo     = sockettest.Echo[Message]
+	running  = sockettest.Running
+	plug     = sockettest.Plug
 )
 
 type (

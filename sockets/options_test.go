@@ -2,13 +2,14 @@ package sockets
 
 import (
 	"bytes"
-	"clustermap/internal/engine"
 	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"clustermap/internal/engine"
 )
 
 func TestOptionDefaults(t *testing.T) {

@@ -7,32 +7,6 @@ import (
 	"testing"
 )
 
-// TestLibzmq_pair_tcp: messages there and back, with either side binding.
-func TestLibzmq_pair_tcp(t *testing.T) {
-	t.Parallel()
-	ctx := testContext(t)
-	a := bind(t, NewPair, Options{})
-	b := open(t, NewPair, Options{})
-	must(t, b.Connect(a.LastEndpoint()))
-	for i := range 100 {
-		for _, ends := range [][2]*Pair{{a, b}, {b, a}} {
-			must(t, ends[0].Send(ctx, fmt.Append(nil, i), nil, make([]byte, i*100)))
-			m, err := ends[1].Recv(ctx)
-			must(t, err)
-			if len(m) != 3 || string(m[0]) != fmt.Sprint(i) || len(m[2]) != i*100 {
-				t.Fatalf("%d: %d frames, %q", i, len(m), m[0])
-			}
-		}
-	}
-	must(t, a.sendWire(ctx, wire("in", "wire form"), 1, nil))
-	var batch Batch
-	must(t, b.RecvBatch(ctx, &batch))
-	if batch.Len() != 1 || string(batch.Message(0)) != string(wire("in", "wire form")) {
-		t.Errorf("%q", batch.engine().Wire())
-	}
-	batch.Release()
-}
-
 // TestPairRefuses: a second peer is disconnected, and the first one notices
 // nothing. When that one has gone, another may come.
 func TestPairRefuses(t *testing.T) {
@@ -92,11 +66,7 @@ func TestPairConnects(t *testing.T) {
 	}
 	must(t, pair.Disconnect(nobody))
 	must(t, pair.Send(ctx, []byte("for the second")))
-	m, err := other.Recv(ctx)
-	must(t, err)
-	if string(m[0]) != "for the second" {
-		t.Errorf("%q", m)
-	}
+	wants(t, other, "for the second")
 }
 
 // TestPairReconnect: queued messages stay for the next connection, but not with

@@ -13,24 +13,6 @@ import (
 	"clustermap/zmtp"
 )
 
-// running starts a proxy and returns a function that ends it and checks that it
-// ended as it should.
-func running(t *testing.T, p *SteerableProxy) (end func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(testContext(t))
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
-	end = sync.OnceFunc(func() {
-		t.Helper()
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("the proxy ended with %v", err)
-		}
-	})
-	t.Cleanup(end)
-	return end
-}
-
 func newProxy(t *testing.T, frontend, backend Socket, o ProxyOptions) *SteerableProxy {
 	t.Helper()
 	p, err := NewSteerableProxy(frontend, backend, o)
@@ -285,79 +267,6 @@ func TestProxyHoldsBack(t *testing.T) {
 			t.Fatalf("message %d came after %d", n, i)
 		}
 	}
-	end()
-}
-
-// TestLibzmq_proxy_hwm: a subscriber that does not receive holds back a forwarder whose
-// XPUB waits for it, and so the publisher. The high-water marks of the two connections
-// bound the queued messages. Meanwhile the proxy answers, and nothing is lost.
-func TestLibzmq_proxy_hwm(t *testing.T) {
-	t.Parallel()
-	ctx := testContext(t)
-	const hwm = 10
-	o := inprocOptions()
-	o.SendHWM, o.RecvHWM = hwm, hwm
-	nodrop := o
-	nodrop.FullPolicy = PolicyBlock
-	in, out, control := open(t, NewXSub, o), open(t, NewXPub, nodrop), open(t, NewRep, o)
-	must(t, in.Bind(ctx, "inproc://frontend"))
-	must(t, out.Bind(ctx, "inproc://backend"))
-	must(t, control.Bind(ctx, "inproc://control"))
-	p := newProxy(t, in, out, ProxyOptions{Control: control})
-	end := running(t, p)
-	pub := dialled(t, NewXPub, nodrop, in.LastEndpoint())
-	sub := dialled(t, NewSub, Options{Inproc: o.Inproc, RecvHWM: hwm}, out.LastEndpoint())
-	must(t, sub.Subscribe(""))
-	wants(t, pub, "\x01")
-	operator := dialled(t, NewReq, o, control.LastEndpoint())
-
-	body := bytes.Repeat([]byte("A"), 50_000)
-	sent := uint32(0)
-	send := func() (full bool) {
-		t.Helper()
-		binary.BigEndian.PutUint32(body, sent)
-		err := pub.TrySend(body)
-		if errors.Is(err, ErrWouldBlock) {
-			return true
-		}
-		must(t, err)
-		// Each connection has the marks of both of its ends. The queue to the subscriber
-		// takes all of a batch if it has room for one message of it, and a batch has at
-		// most the messages queued to the proxy.
-		const most = 2*hwm + 2*hwm - 1 + 2*hwm
-		if sent++; sent > most {
-			t.Fatalf("more than %d messages are sent with marks of %d", most, hwm)
-		}
-		return false
-	}
-	for !send() {
-	}
-	if sent < 2*hwm {
-		t.Errorf("only %d messages are sent with marks of %d", sent, hwm)
-	}
-	eventually(t, "the proxy is held back", func() bool {
-		for !send() {
-		}
-		must(t, operator.Send(ctx, []byte("STATISTICS")))
-		m, err := operator.Recv(ctx)
-		must(t, err)
-		if len(m) != 8 {
-			t.Fatalf("%d frames", len(m))
-		}
-		return binary.NativeEndian.Uint64(m[6]) >= 2*hwm // frames that the backend has queued
-	})
-	for !send() {
-	}
-	for i := range sent {
-		m, err := sub.Recv(ctx)
-		must(t, err)
-		if n := binary.BigEndian.Uint32(m[0]); n != i || len(m[0]) != len(body) {
-			t.Fatalf("message %d of %d bytes came in place of %d", n, len(m[0]), i)
-		}
-	}
-	wantQueued(t, sub)
-	eventually(t, "the publisher goes on", func() bool { return !send() })
-	wants(t, sub, string(body))
 	end()
 }
 

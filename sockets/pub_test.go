@@ -210,11 +210,6 @@ func TestPubForgets(t *testing.T) {
 	received(t, stays, 1)
 }
 
-// plug is more than the kernel's buffers of a connection hold: a writer that
-// has taken it, for a peer that does not read, is stuck in it, so that from
-// then on queues can be counted exactly.
-var plug = make([]byte, 32<<20)
-
 // stuck makes a subscriber that reads nothing, with the publisher's writer
 // stuck in the plug.
 func stuck(t *testing.T, pub *Pub) *raw {

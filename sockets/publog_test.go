@@ -1,14 +1,15 @@
 package sockets
 
 import (
-	"clustermap/internal/queue"
-	"clustermap/internal/testenv"
 	"encoding/binary"
 	"fmt"
 	"runtime"
 	"sync"
 	"testing"
 	"time"
+
+	"clustermap/internal/queue"
+	"clustermap/internal/testenv"
 )
 
 // TestPubLogConcurrent: with several senders, and peers that come and go,

@@ -318,11 +318,7 @@ func TestRouterRecvBatch(t *testing.T) {
 	router := bind(t, NewRouter, Options{})
 	r := dialRaw(t, router.LastEndpoint()).Greet("DEALER", []byte("me"))
 	r.Send(bytes.Join([][]byte{wire("0"), wire("1", "x"), wire("2"), wire("3")}, nil))
-	m, err := router.Recv(ctx)
-	must(t, err)
-	if fmt.Sprint(texts(m)) != "[me 0]" {
-		t.Errorf("%q", m)
-	}
+	wants(t, router, "me 0")
 	var b Batch
 	for next := 1; next < 4; {
 		must(t, router.RecvBatch(ctx, &b))
@@ -445,4 +441,155 @@ func TestRouterMany(t *testing.T) {
 	wg.Wait()
 	cancel()
 	echoes.Wait()
+}
+
+// TestRouterHandedOver: a connection that was made by Connect is not made again
+// after its identity went to another peer.
+func TestRouterHandedOver(t *testing.T) {
+	t.Parallel()
+	seen := newEvents()
+	router := bind(t, NewRouter, quick(Options{Handover: true, Monitor: seen.Tell}))
+	bound := router.LastEndpoint()
+	endpoint, accept := listenRaw(t)
+	must(t, router.Connect(endpoint))
+	first := accept().Greet("DEALER", []byte("X"))
+	first.Sync()
+	attached(t, bound, "DEALER", "X")
+	first.Ended()
+	eventually(t, "the endpoint is given up", func() bool { return router.Disconnect(endpoint) != nil })
+}
+
+// TestRouterNotifyBatch: the notice is a batch of one empty message, and more
+// notices than the queue has room for wait for the application.
+func TestRouterNotifyBatch(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	endpoint, accept := listenRaw(t)
+	router := open(t, NewRouter, quick(Options{Notify: NotifyConnect | NotifyDisconnect, RecvHWM: 1}))
+	must(t, router.Connect(endpoint))
+	const rounds = 5
+	result := make(chan error, 1)
+	go func() {
+		var b Batch
+		defer b.Release()
+		for range 2 * rounds {
+			if err := router.RecvBatch(ctx, &b); err != nil {
+				result <- err
+				return
+			}
+			if b.Len() != 1 || string(b.Message(0)) != "\x00\x00" || string(b.Peer().Identity()) != "X" {
+				result <- fmt.Errorf("%d messages, %q", b.Len(), b.engine().Wire())
+				return
+			}
+		}
+		result <- nil
+	}()
+	for range rounds {
+		accept().Greet("DEALER", []byte("X")).Conn.Close()
+	}
+	must(t, <-result)
+}
+
+// TestRouterInproc: the same without a network.
+func TestRouterInproc(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	var names Inproc
+	const endpoint = "inproc://router"
+	router := open(t, NewRouter, Options{Inproc: &names, Notify: NotifyConnect | NotifyDisconnect, Handover: true})
+	dealer := open(t, NewDealer, Options{Inproc: &names, ProbeRouter: true, Identity: []byte("D")})
+	must(t, dealer.Connect(endpoint))
+	must(t, dealer.Send(ctx, []byte("early")))
+	must(t, router.Bind(ctx, endpoint))
+	recv := func() (Message, error) { return router.Recv(ctx) }
+	wantRecv(t, recv, "D", "") // the notice
+	wantRecv(t, recv, "D", "") // the probe
+	wantRecv(t, recv, "D", "early")
+	second := open(t, NewDealer, Options{Inproc: &names, Identity: []byte("D")})
+	must(t, second.Connect(endpoint))
+	wantRecv(t, recv, "D", "")
+	must(t, router.Send(ctx, []byte("D"), []byte("to the second")))
+	wantRecv(t, func() (Message, error) { return second.Recv(ctx) }, "to the second")
+	must(t, second.Close())
+	wantRecv(t, recv, "D", "")
+
+	client := open(t, NewRouter, Options{Inproc: &names, Mandatory: true, Identity: []byte("C")})
+	must(t, client.ConnectAs("inproc://later", []byte("S")))
+	must(t, client.Send(ctx, []byte("S"), []byte("hello")))
+	server := open(t, NewRouter, Options{Inproc: &names})
+	must(t, server.Bind(ctx, "inproc://later"))
+	wantRecv(t, func() (Message, error) { return server.Recv(ctx) }, "C", "hello")
+	must(t, server.Send(ctx, []byte("C"), []byte("hello to you")))
+	wantRecv(t, func() (Message, error) { return client.Recv(ctx) }, "S", "hello to you")
+}
+
+// TestRouterConnectAs: the name is taken from the call to Disconnect, over all
+// connections, and unwritten messages wait for the next one.
+func TestRouterConnectAs(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	endpoint, accept := listenRaw(t)
+	seen := newEvents()
+	router := bind(t, NewRouter, quick(Options{Mandatory: true, SendHWM: 2, Linger: LingerNone, Monitor: seen.Tell}))
+	bound := router.LastEndpoint()
+	for _, bad := range []string{"", "\x00zero", string(make([]byte, 256))} {
+		var fault *OptionError
+		if err := router.ConnectAs(endpoint, []byte(bad)); !errors.As(err, &fault) || fault.Field != "ConnectRoutingID" {
+			t.Errorf("%.10q: %v", bad, err)
+		}
+	}
+	var fault *EndpointError
+	if err := router.ConnectAs("nowhere", []byte("A")); !errors.As(err, &fault) {
+		t.Errorf("%v", err)
+	}
+	must(t, router.ConnectAs(endpoint, []byte("A")))
+	if err := router.ConnectAs(freePort(t), []byte("A")); !errors.Is(err, ErrIdentityInUse) {
+		t.Errorf("%v", err)
+	}
+	// A peer of that name is not let in.
+	newcomer := dialRaw(t, bound).Greet("DEALER", []byte("A"))
+	if e := seen.Await(t, EventPeerIgnored); !errors.Is(e.Err, ErrIdentityInUse) {
+		t.Errorf("%v", e.Err)
+	}
+	newcomer.Conn.Close() // or it would be let in after Disconnect
+	seen.Await(t, EventDisconnected)
+	for i := range 2 {
+		must(t, router.TrySend([]byte("A"), fmt.Append(nil, i)))
+	}
+	if err := router.TrySend([]byte("A"), []byte("2")); !errors.Is(err, ErrWouldBlock) {
+		t.Errorf("with a full queue: %v", err)
+	}
+	first := accept().Greet("ROUTER", []byte("whatever"))
+	for i := range 2 {
+		if m := first.Message(); string(m[0]) != fmt.Sprint(i) {
+			t.Errorf("%q", m)
+		}
+	}
+	must(t, router.Send(ctx, []byte("A"), plug))
+	eventually(t, "the plug is taken", func() bool {
+		for _, p := range router.Peers() {
+			if string(p.Identity) == "A" && p.Endpoint == endpoint {
+				return p.QueuedMessages == 0
+			}
+		}
+		return false
+	})
+	first.Begun()
+	must(t, router.Send(ctx, []byte("A"), []byte("kept")))
+	first.Conn.Close()
+	second := accept().Greet("ROUTER", nil)
+	if m := second.Message(); string(m[0]) != "kept" {
+		t.Errorf("%.10q", m[0])
+	}
+	second.Send(wire("hello"))
+	wantRecv(t, func() (Message, error) { return router.Recv(ctx) }, "A", "hello")
+	must(t, router.Disconnect(endpoint))
+	if err := router.Send(ctx, []byte("A"), []byte("x")); !errors.Is(err, ErrUnroutable) {
+		t.Errorf("%v", err)
+	}
+	must(t, router.ConnectAs(freePort(t), []byte("A")))
+	must(t, router.Close())
+	if err := router.ConnectAs(freePort(t), []byte("C")); !errors.Is(err, ErrClosed) {
+		t.Errorf("%v", err)
+	}
 }

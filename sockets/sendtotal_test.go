@@ -1,11 +1,12 @@
 package sockets
 
 import (
-	"clustermap/zmtp"
 	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
+
+	"clustermap/zmtp"
 )
 
 // With PolicyDisconnect subscribers that do not read are disconnected one after

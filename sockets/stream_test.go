@@ -2,7 +2,6 @@ package sockets
 
 import (
 	"bytes"
-	"clustermap/internal/engine"
 	"context"
 	"errors"
 	"io"
@@ -12,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"clustermap/internal/engine"
 )
 
 // wantStream receives one message and checks its bytes.

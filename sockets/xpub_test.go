@@ -2,7 +2,6 @@ package sockets
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -17,11 +16,6 @@ import (
 	"clustermap/internal/subscriber"
 	"clustermap/zmtp"
 )
-
-// receiver is a socket that receives.
-type receiver interface {
-	Recv(context.Context) (Message, error)
-}
 
 // TestXPubForms: subscriptions come to the application in one form, in which
 // ever they came, and in their order among messages and commands.

@@ -5,6 +5,8 @@ import (
 	"io"
 	"runtime"
 	"testing"
+
+	"clustermap/internal/testenv"
 )
 
 // TestHalfClose: it waits until the peer closes the connection, but not forever, and
@@ -15,7 +17,7 @@ func TestHalfClose(t *testing.T) {
 	ours, theirs := connected(t)
 	const size = 32 << 20 // more than the kernel's buffers hold
 	go func() { _, _ = ours.Stream.Send([][]byte{make([]byte, size)}) }()
-	if runtime.GOOS == "linux" && !portable {
+	if runtime.GOOS == "linux" && !testenv.Portable {
 		eventually(t, "something is not confirmed", func() bool { return ours.Stream.Unconfirmed() > 0 })
 	}
 	_, err := io.CopyN(io.Discard, theirs, size)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clustermap/internal/queue"
+	"clustermap/internal/testenv"
 )
 
 // TestLifeline: any received bytes remove a PING's deadline, and it is not set when bytes
@@ -134,7 +135,7 @@ func TestPingOnSlowLink(t *testing.T) {
 	const size = 32 << 20 // more than the systems hold
 	go func() { _, _ = ours.Stream.Send([][]byte{make([]byte, size)}) }()
 	var ping Flow
-	if runtime.GOOS == "linux" && !portable {
+	if runtime.GOOS == "linux" && !testenv.Portable {
 		eventually(t, "bytes wait", func() bool {
 			ping = ours.Flow()
 			return ping.confirmed < ping.sent

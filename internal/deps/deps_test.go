@@ -447,7 +447,7 @@ func TestDirection(t *testing.T) {
 var rooms = []string{module + "/internal/bounds", module + "/internal/connection", module + "/internal/engine", module + "/internal/fanout", module + "/internal/link", module + "/internal/queue", module + "/internal/route", module + "/internal/subscriber", module + "/internal/topic"}
 
 // linked lists the libraries that use the syntax of endpoints.
-var linked = []string{module + "/chp", module + "/chp/internal/ports", module + "/chp/internal/follow", module + "/patterns/freelance", module + "/internal/command"}
+var linked = []string{module + "/chp", module + "/chp/internal/ports", module + "/chp/internal/follow", module + "/patterns/freelance", module + "/internal/command", module + "/test/libzmq"}
 
 // TestRooms checks that only package sockets imports its internal packages.
 func TestRooms(t *testing.T) {

@@ -40,6 +40,14 @@ func Dial(t testing.TB, endpoint string) *Peer {
 	return NewPeer(t, conn)
 }
 
+// Attached connects a peer and waits until the socket has attached it.
+func Attached(t testing.TB, endpoint, socketType, identity string) *Peer {
+	t.Helper()
+	r := Dial(t, endpoint).Greet(socketType, []byte(identity))
+	r.Sync()
+	return r
+}
+
 // Listen is a server for sockets to connect to.
 func Listen(t testing.TB) (endpoint string, accept func() *Peer) {
 	t.Helper()

@@ -6,9 +6,14 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"net"
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"clustermap/internal/queue"
@@ -194,3 +199,70 @@ func Show(frames ...string) string {
 	}
 	return fmt.Sprintf("%q", frames)
 }
+
+// Running starts a proxy and returns a function that ends it and checks that it
+// ended as it should.
+func Running(t testing.TB, p interface{ Run(context.Context) error }) (end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(testenv.Context(t))
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	end = sync.OnceFunc(func() {
+		t.Helper()
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("the proxy ended with %v", err)
+		}
+	})
+	t.Cleanup(end)
+	return end
+}
+
+// SocketDir is a directory with a path short enough for sockets.
+func SocketDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "s-")
+	testenv.Must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// SocketPath is a path in such a directory.
+func SocketPath(t testing.TB) string { return filepath.Join(SocketDir(t), "s") }
+
+// AbstractName returns an abstract name that no other process has, or skips the test.
+func AbstractName(t testing.TB) string {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("abstract names are Linux's")
+	}
+	return "@" + filepath.Base(SocketDir(t))
+}
+
+// Exists reports whether there is a file.
+func Exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// Echo sends a message from dealer to router and back.
+func Echo[M ~[][]byte](t testing.TB, ctx context.Context, dealer, router interface {
+	Send(context.Context, ...[]byte) error
+	Recv(context.Context) (M, error)
+}) {
+	t.Helper()
+	testenv.Must(t, dealer.Send(ctx, []byte("there"), make([]byte, 1<<20)))
+	m, err := router.Recv(ctx)
+	testenv.Must(t, err)
+	testenv.Must(t, router.Send(ctx, m[0], []byte("and back"), m[2]))
+	m, err = dealer.Recv(ctx)
+	testenv.Must(t, err)
+	if string(m[0]) != "and back" || len(m[1]) != 1<<20 {
+		t.Fatalf("%q", m[0])
+	}
+}
+
+// Plug is more than the kernel's buffers of a connection hold: a writer that
+// has taken it, for a peer that does not read, is stuck in it, so that from
+// then on queues can be counted exactly.
+var Plug = make([]byte, 32<<20)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"clustermap/internal/interop"
+	"clustermap/internal/sockettest"
 	"clustermap/internal/testenv"
 	"clustermap/sockets"
 )
@@ -24,6 +25,10 @@ const (
 var (
 	timeLimit = testenv.Context
 	check     = testenv.Must
+
+	// Programs can be bound to an endpoint one after the other: no other process gets the
+	// port meanwhile.
+	ownPort = sockettest.FreePort
 )
 
 // socket is the interface of all socket types.
@@ -62,13 +67,6 @@ const (
 	weBind   side = "we bind"
 	theyBind side = "they bind"
 )
-
-// ownPort is an endpoint at which nothing listens. Programs can be bound to it one after
-// the other: no other process gets the port meanwhile.
-func ownPort(t *testing.T) string {
-	t.Helper()
-	return fmt.Sprintf("tcp://127.0.0.1:%d", testenv.FreePort(t))
-}
 
 // linkTo starts libzmq's end and connects it with s, either way round.
 func linkTo(t *testing.T, s socket, who side, kind string, args ...string) *interop.Process {
@@ -185,30 +183,6 @@ type counted struct {
 	First, Last int
 }
 
-// monitor collects events, so that a test can wait for one.
-type monitor chan sockets.Event
-
-func newMonitor() monitor { return make(monitor, 1<<12) }
-
-func (m monitor) tell(e sockets.Event) {
-	select {
-	case m <- e:
-	default: // a test that long forgot to listen
-	}
-}
-
-// wait skips events until one of that kind comes.
-func (m monitor) wait(t *testing.T, kind sockets.EventKind) sockets.Event {
-	t.Helper()
-	ctx := timeLimit(t)
-	for {
-		select {
-		case e := <-m:
-			if e.Kind == kind {
-				return e
-			}
-		case <-ctx.Done():
-			t.Fatalf("no event %v", kind)
-		}
-	}
+func newEvents() *sockettest.Events[sockets.Event, sockets.EventKind] {
+	return sockettest.NewEvents(func(e sockets.Event) sockets.EventKind { return e.Kind })
 }

@@ -20,8 +20,8 @@ func restart(t *testing.T, p *interop.Process, kind string, args ...string) *int
 func TestInteropRestartedRouter(t *testing.T) {
 	t.Parallel()
 	ctx := timeLimit(t)
-	events := newMonitor()
-	dealer := open(t, sockets.NewDealer, sockets.Options{Identity: []byte("me"), Monitor: events.tell})
+	events := newEvents()
+	dealer := open(t, sockets.NewDealer, sockets.Options{Identity: []byte("me"), Monitor: events.Tell})
 	router := linkTo(t, dealer, theyBind, "ROUTER")
 	for range 3 {
 		check(t, dealer.Send(ctx, []byte("hello")))
@@ -32,7 +32,7 @@ func TestInteropRestartedRouter(t *testing.T) {
 		wantFrames(t, m, [][]byte{[]byte("answer")})
 
 		router.Kill()
-		events.wait(t, sockets.EventDisconnected)
+		events.Await(t, sockets.EventDisconnected)
 		router = restart(t, router, "ROUTER")
 	}
 }
@@ -68,8 +68,8 @@ func TestInteropRestartedPub(t *testing.T) {
 func TestInteropRestartedDealer(t *testing.T) {
 	t.Parallel()
 	ctx := timeLimit(t)
-	events := newMonitor()
-	router := open(t, sockets.NewRouter, sockets.Options{Mandatory: true, Monitor: events.tell})
+	events := newEvents()
+	router := open(t, sockets.NewRouter, sockets.Options{Mandatory: true, Monitor: events.Tell})
 	check(t, router.Bind(ctx, anyPort))
 	for range 3 {
 		dealer := python(t, "DEALER", "--identity", base64Of("it"), "--connect", router.LastEndpoint())
@@ -81,7 +81,7 @@ func TestInteropRestartedDealer(t *testing.T) {
 		wantDescribed(t, pythonReceives(dealer, 1)[0], [][]byte{[]byte("answer")})
 
 		dealer.Kill()
-		events.wait(t, sockets.EventDisconnected)
+		events.Await(t, sockets.EventDisconnected)
 		if err := router.Send(ctx, []byte("it"), []byte("lost")); !errors.Is(err, sockets.ErrUnroutable) {
 			t.Fatalf("to a peer that is gone: %v, want ErrUnroutable", err)
 		}
@@ -91,8 +91,8 @@ func TestInteropRestartedDealer(t *testing.T) {
 func TestInteropRestartedSub(t *testing.T) {
 	t.Parallel()
 	ctx := timeLimit(t)
-	events := newMonitor()
-	pub := open(t, sockets.NewPub, sockets.Options{Monitor: events.tell})
+	events := newEvents()
+	pub := open(t, sockets.NewPub, sockets.Options{Monitor: events.Tell})
 	check(t, pub.Bind(ctx, anyPort))
 	for range 3 {
 		sub := python(t, "SUB", "--subscribe", base64Of("a"), "--connect", pub.LastEndpoint())
@@ -101,7 +101,7 @@ func TestInteropRestartedSub(t *testing.T) {
 		check(t, pub.Send(ctx, []byte("ab")))
 		wantDescribed(t, pythonReceives(sub, 1)[0], [][]byte{[]byte("ab")})
 		sub.Kill()
-		events.wait(t, sockets.EventDisconnected)
+		events.Await(t, sockets.EventDisconnected)
 		if n := pub.Subscriptions(); n != 0 {
 			t.Fatalf("a subscriber that is gone left %d topics", n)
 		}
@@ -220,21 +220,11 @@ func TestInteropFrozenDrop(t *testing.T) {
 func TestInteropFrozenDisconnect(t *testing.T) {
 	t.Parallel()
 	ctx := timeLimit(t)
-	events := newMonitor()
-	pub := open(t, sockets.NewPub, sockets.Options{SendHWM: 100, FullPolicy: sockets.PolicyDisconnect, Monitor: events.tell})
+	events := newEvents()
+	pub := open(t, sockets.NewPub, sockets.Options{SendHWM: 100, FullPolicy: sockets.PolicyDisconnect, Monitor: events.Tell})
 	healthy, slow := frozen(t, pub)
-	var gone error
-	n := publishUntil(t, pub, healthy, func() bool {
-		select {
-		case e := <-events:
-			if e.Kind == sockets.EventDisconnected {
-				gone = e.Err
-				return true
-			}
-		default:
-		}
-		return false
-	})
+	n := publishUntil(t, pub, healthy, func() bool { return events.Count(sockets.EventDisconnected) > 0 })
+	gone := events.Await(t, sockets.EventDisconnected).Err
 	if !errors.Is(gone, sockets.ErrSlowPeer) {
 		t.Fatalf("disconnected for %v, want ErrSlowPeer", gone)
 	}
@@ -308,13 +298,13 @@ func TestInteropHeartbeatOurs(t *testing.T) {
 		check(t, router.Send(ctx, []byte("it"), []byte{byte(i)}))
 		wantDescribed(t, pythonReceives(dealer, 1)[0], [][]byte{{byte(i)}})
 	}
-	seen := newMonitor()
-	other := open(t, sockets.NewRouter, sockets.Options{HeartbeatInterval: 50 * time.Millisecond, HeartbeatTimeout: 250 * time.Millisecond, Monitor: seen.tell})
+	seen := newEvents()
+	other := open(t, sockets.NewRouter, sockets.Options{HeartbeatInterval: 50 * time.Millisecond, HeartbeatTimeout: 250 * time.Millisecond, Monitor: seen.Tell})
 	dealer.Call(interop.Op{"op": "connect", "endpoint": bindAlso(t, other)}, nil)
-	seen.wait(t, sockets.EventHandshakeSucceeded)
+	seen.Await(t, sockets.EventHandshakeSucceeded)
 	dealer.Stop()
 	defer dealer.Continue()
-	if e := seen.wait(t, sockets.EventDisconnected); !errors.Is(e.Err, sockets.ErrHeartbeatTimeout) {
+	if e := seen.Await(t, sockets.EventDisconnected); !errors.Is(e.Err, sockets.ErrHeartbeatTimeout) {
 		t.Errorf("%v", e.Err)
 	}
 }

@@ -2,8 +2,10 @@ package interop
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -105,11 +107,21 @@ func TestInteropMatrixRefused(t *testing.T) {
 // refuse runs one link and compares the monitors' reports.
 func (m *matrix) refuse(t *testing.T, l *matrixLink, r refusal) {
 	ctx := timeLimit(t)
-	events := newMonitor()
-	m.connect(t, l, sockets.Options{Monitor: events.tell}, true)
+	events := newEvents()
+	m.connect(t, l, sockets.Options{Monitor: events.Tell}, true)
 	ours, theirs, condition := r.expect(l)
 
-	e := events.first(t, sockets.EventHandshakeFailed, sockets.EventHandshakeSucceeded)
+	var e sockets.Event
+	testenv.Eventually(t, "the handshake ends", func() bool {
+		all := events.All()
+		i := slices.IndexFunc(all, func(e sockets.Event) bool {
+			return e.Kind == sockets.EventHandshakeFailed || e.Kind == sockets.EventHandshakeSucceeded
+		})
+		if i >= 0 {
+			e = all[i]
+		}
+		return i >= 0
+	})
 	number, value := e.Code()
 	got := verdict{eventName(number), value}.plain()
 	if r.hasty && got == closed {
@@ -151,22 +163,4 @@ func eventName(number uint16) string {
 		return "HANDSHAKE_FAILED_AUTH"
 	}
 	return "another event"
-}
-
-// first skips events until one of those kinds comes.
-func (m monitor) first(t *testing.T, kinds ...sockets.EventKind) sockets.Event {
-	t.Helper()
-	ctx := timeLimit(t)
-	for {
-		select {
-		case e := <-m:
-			for _, k := range kinds {
-				if e.Kind == k {
-					return e
-				}
-			}
-		case <-ctx.Done():
-			t.Fatalf("none of the events %v", kinds)
-		}
-	}
 }

@@ -181,11 +181,11 @@ func TestInteropUnroutable(t *testing.T) {
 func TestInteropWrongType(t *testing.T) {
 	t.Parallel()
 	interop.Require(t)
-	events := newMonitor()
-	router := open(t, sockets.NewRouter, sockets.Options{Monitor: events.tell})
+	events := newEvents()
+	router := open(t, sockets.NewRouter, sockets.Options{Monitor: events.Tell})
 	check(t, router.Bind(timeLimit(t), anyPort))
 	python(t, "SUB", "--connect", router.LastEndpoint())
-	if e := events.wait(t, sockets.EventHandshakeFailed); e.Err == nil {
+	if e := events.Await(t, sockets.EventHandshakeFailed); e.Err == nil {
 		t.Error("the event does not say why")
 	}
 	// Others are still welcome.

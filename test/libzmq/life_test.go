@@ -1,4 +1,4 @@
-package sockets
+package libzmq
 
 import (
 	"errors"
@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"clustermap/sockets"
 )
 
 // These tests are about endpoints and connections: the requirements of libzmq's tests of
@@ -17,14 +19,14 @@ import (
 // seconds.
 func TestLibzmq_stream_timeout(t *testing.T) {
 	t.Parallel()
-	impatient := func(seen *events) *Dealer {
+	impatient := func(seen *events) *sockets.Dealer {
 		t.Helper()
-		dealer := open(t, NewDealer, Options{Linger: LingerNone, Monitor: seen.Tell})
+		dealer := open(t, sockets.NewDealer, sockets.Options{Linger: sockets.LingerNone, Monitor: seen.Tell})
 		if got := dealer.Options().HandshakeTimeout; got != 30*time.Second {
 			t.Errorf("the default is %v", got)
 		}
 		const short = 50 * time.Millisecond
-		must(t, dealer.SetOptions(func(o *Options) { o.HandshakeTimeout = short }))
+		must(t, dealer.SetOptions(func(o *sockets.Options) { o.HandshakeTimeout = short }))
 		if got := dealer.Options().HandshakeTimeout; got != short {
 			t.Errorf("%v after it was set to %v", got, short)
 		}
@@ -34,8 +36,8 @@ func TestLibzmq_stream_timeout(t *testing.T) {
 	dealer := impatient(seen)
 	must(t, dealer.Bind(testContext(t), freePort(t)))
 	dialRaw(t, dealer.LastEndpoint()).Ended()
-	seen.Await(t, EventAccepted)
-	if e := seen.Await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
+	seen.Await(t, sockets.EventAccepted)
+	if e := seen.Await(t, sockets.EventHandshakeFailed); !errors.Is(e.Err, sockets.ErrHandshakeTimeout) {
 		t.Errorf("%+v", e)
 	}
 	seen = newEvents()
@@ -43,20 +45,21 @@ func TestLibzmq_stream_timeout(t *testing.T) {
 	endpoint, accept := listenRaw(t)
 	must(t, dealer.Connect(endpoint))
 	accept().Ended()
-	seen.Await(t, EventConnected)
-	if e := seen.Await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
+	seen.Await(t, sockets.EventConnected)
+	if e := seen.Await(t, sockets.EventHandshakeFailed); !errors.Is(e.Err, sockets.ErrHandshakeTimeout) {
 		t.Errorf("%+v", e)
 	}
-	seen.Await(t, EventConnectRetried)
+	seen.Await(t, sockets.EventConnectRetried)
 }
 
 // TestLibzmq_metadata: the receiver of a message can read the properties of its sender.
 func TestLibzmq_metadata(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	p := pairs()["PLAIN"]
-	rep := bind(t, NewRep, Options{Security: p.server})
-	req := open(t, NewReq, Options{Security: p.client})
+	p := mechanisms()["PLAIN"]
+	p.server.Authenticate = sockets.AllowUsers(map[string]string{"user": "secret"})
+	rep := bind(t, sockets.NewRep, sockets.Options{Security: p.server})
+	req := open(t, sockets.NewReq, sockets.Options{Security: p.client})
 	must(t, req.Connect(rep.LastEndpoint()))
 	must(t, req.Send(ctx, []byte("who am I")))
 	_, peer, err := rep.RecvFrom(ctx)
@@ -77,8 +80,8 @@ func TestLibzmq_metadata(t *testing.T) {
 func TestLibzmq_app_meta(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	rep := bind(t, NewRep, Options{})
-	req := open(t, NewReq, Options{Metadata: map[string]string{"X-key": "value", "X-empty": ""}})
+	rep := bind(t, sockets.NewRep, sockets.Options{})
+	req := open(t, sockets.NewReq, sockets.Options{Metadata: map[string]string{"X-key": "value", "X-empty": ""}})
 	must(t, req.Connect(rep.LastEndpoint()))
 	must(t, req.Send(ctx, []byte("hello")))
 	_, peer, err := rep.RecvFrom(ctx)
@@ -92,8 +95,8 @@ func TestLibzmq_app_meta(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"key", "X-", "Socket-Type", "X-a b", "X-" + strings.Repeat("x", 254), ""} {
-		var fault *OptionError
-		if _, err := NewReq(Options{Metadata: map[string]string{name: "value"}}); !errors.As(err, &fault) || fault.Field != "Metadata" {
+		var fault *sockets.OptionError
+		if _, err := sockets.NewReq(sockets.Options{Metadata: map[string]string{name: "value"}}); !errors.As(err, &fault) || fault.Field != "Metadata" {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -105,20 +108,20 @@ func TestLibzmq_reconnect_ivl(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	pull := open(t, NewPull, Options{})
+	pull := open(t, sockets.NewPull, sockets.Options{})
 	endpoint := freePort(t)
 	must(t, pull.Bind(ctx, endpoint))
-	push := open(t, NewPush, Options{ReconnectInterval: -1, Monitor: seen.Tell})
+	push := open(t, sockets.NewPush, sockets.Options{ReconnectInterval: -1, Monitor: seen.Tell})
 	must(t, push.Connect(endpoint))
 	must(t, push.Send(ctx, []byte("first")))
 	if m, err := pull.Recv(ctx); err != nil || string(m[0]) != "first" {
 		t.Errorf("%q %v", m, err)
 	}
 	must(t, pull.Unbind(endpoint))
-	seen.Await(t, EventDisconnected)
+	seen.Await(t, sockets.EventDisconnected)
 	eventually(t, "it is forgotten", func() bool { return len(push.Peers()) == 0 })
 	must(t, pull.Bind(ctx, endpoint))
-	if err := push.TrySend([]byte("nobody")); !errors.Is(err, ErrWouldBlock) {
+	if err := push.TrySend([]byte("nobody")); !errors.Is(err, sockets.ErrWouldBlock) {
 		t.Errorf("after the end: %v", err)
 	}
 	must(t, push.Connect(endpoint))
@@ -126,7 +129,7 @@ func TestLibzmq_reconnect_ivl(t *testing.T) {
 	if m, err := pull.Recv(ctx); err != nil || string(m[0]) != "second" {
 		t.Errorf("%q %v", m, err)
 	}
-	if n := seen.Count(EventConnectRetried); n != 0 {
+	if n := seen.Count(sockets.EventConnectRetried); n != 0 {
 		t.Errorf("%d retries", n)
 	}
 }
@@ -137,13 +140,13 @@ func TestLibzmq_bind_after_connect_tcp(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	endpoint := freePort(t)
-	dealer := open(t, NewDealer, Options{ReconnectInterval: 5 * time.Millisecond})
+	dealer := open(t, sockets.NewDealer, sockets.Options{ReconnectInterval: 5 * time.Millisecond})
 	must(t, dealer.Connect(endpoint))
 	const n = 10
 	for i := range n {
 		must(t, dealer.Send(ctx, fmt.Append(nil, i)))
 	}
-	router := open(t, NewRouter, Options{})
+	router := open(t, sockets.NewRouter, sockets.Options{})
 	must(t, router.Bind(ctx, endpoint))
 	for i := range n {
 		m, err := router.Recv(ctx)
@@ -159,7 +162,7 @@ func TestLibzmq_bind_after_connect_tcp(t *testing.T) {
 func TestLibzmq_last_endpoint(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	s := open(t, NewRouter, Options{})
+	s := open(t, sockets.NewRouter, sockets.Options{})
 	if e := s.LastEndpoint(); e != "" {
 		t.Errorf("%q in the beginning", e)
 	}
@@ -187,11 +190,11 @@ func TestLibzmq_unbind_wildcard(t *testing.T) {
 	ctx := testContext(t)
 	for _, c := range []struct {
 		wildcard string
-		o        Options
-	}{{"tcp://*:*", Options{}}, {anyPort, Options{}}} {
-		s := open(t, NewRouter, c.o)
+		o        sockets.Options
+	}{{"tcp://*:*", sockets.Options{}}, {anyPort, sockets.Options{}}} {
+		s := open(t, sockets.NewRouter, c.o)
 		must(t, s.Bind(ctx, c.wildcard))
-		if err := s.Unbind(c.wildcard); !errors.Is(err, ErrNotBound) {
+		if err := s.Unbind(c.wildcard); !errors.Is(err, sockets.ErrNotBound) {
 			t.Errorf("Unbind(%q): %v", c.wildcard, err)
 		}
 		must(t, s.Unbind(s.LastEndpoint()))
@@ -203,10 +206,10 @@ func TestLibzmq_unbind_wildcard(t *testing.T) {
 func TestLibzmq_shutdown_stress(t *testing.T) {
 	t.Parallel()
 	for range 5 {
-		pub := bind(t, NewPub, Options{Linger: LingerNone})
+		pub := bind(t, sockets.NewPub, sockets.Options{Linger: sockets.LingerNone})
 		var wg sync.WaitGroup
 		for range 30 {
-			sub := open(t, NewSub, Options{})
+			sub := open(t, sockets.NewSub, sockets.Options{})
 			wg.Go(func() {
 				if err := errors.Join(sub.Connect(pub.LastEndpoint()), sub.Close()); err != nil {
 					t.Error(err)

@@ -1,4 +1,4 @@
-package sockets
+package libzmq
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"clustermap/internal/link"
+	"clustermap/sockets"
 	"clustermap/zmtp"
 )
 
@@ -135,13 +136,13 @@ func stays(text string, bind bool) bool {
 // TestLibzmq_bind_fuzzer: whatever Bind is given, the socket closes as others do.
 func TestLibzmq_bind_fuzzer(t *testing.T) {
 	t.Chdir(t.TempDir()) // ipc makes files
-	names := new(Inproc)
+	names := new(sockets.Inproc)
 	bound := 0
 	for name, text := range endpointInputs(t, "bind_fuzzer") {
 		if !stays(string(text), true) {
 			continue
 		}
-		pub := open(t, NewPub, Options{Linger: LingerNone, Inproc: names})
+		pub := open(t, sockets.NewPub, sockets.Options{Linger: sockets.LingerNone, Inproc: names})
 		if err := pub.Bind(testContext(t), string(text)); err == nil {
 			bound++
 		} else if err.Error() == "" {
@@ -158,14 +159,14 @@ func TestLibzmq_bind_fuzzer(t *testing.T) {
 // endpoint.
 func TestLibzmq_connect_fuzzer(t *testing.T) {
 	t.Parallel()
-	names := new(Inproc)
+	names := new(sockets.Inproc)
 	connected := 0
 	for name, text := range endpointInputs(t, "connect_fuzzer") {
 		if !stays(string(text), false) {
 			continue
 		}
-		pub := open(t, NewPub, quick(Options{Linger: LingerNone, Inproc: names}))
-		var typed *EndpointError
+		pub := open(t, sockets.NewPub, quick(sockets.Options{Linger: sockets.LingerNone, Inproc: names}))
+		var typed *sockets.EndpointError
 		if err := pub.Connect(string(text)); err == nil {
 			connected++
 		} else if !errors.As(err, &typed) {
@@ -197,10 +198,10 @@ func nullInputs(t *testing.T, program, peer string) map[string][]byte {
 func TestLibzmq_bind_null_fuzzer(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	pub := bind(t, NewPub, Options{MaxMessageSize: 64 << 20})
+	pub := bind(t, sockets.NewPub, sockets.Options{MaxMessageSize: 64 << 20})
 	for name, input := range nullInputs(t, "bind_null_fuzzer", "SUB") {
 		r := dialRaw(t, pub.LastEndpoint())
-		sub := open(t, NewSub, Options{})
+		sub := open(t, sockets.NewSub, sockets.Options{})
 		must(t, sub.Subscribe(""))
 		must(t, sub.Connect(pub.LastEndpoint()))
 		tells(r, input)
@@ -208,7 +209,7 @@ func TestLibzmq_bind_null_fuzzer(t *testing.T) {
 		publishes := func(text string) {
 			t.Helper()
 			must(t, pub.Send(ctx, []byte(text)))
-			wantRecv(t, func() (Message, error) { return sub.Recv(ctx) }, text)
+			wantRecv(t, func() (sockets.Message, error) { return sub.Recv(ctx) }, text)
 		}
 		publishes("HELLO")
 		leaves(r)
@@ -227,7 +228,7 @@ func TestLibzmq_connect_null_fuzzer(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	endpoint, accept := listenRaw(t)
-	sub := open(t, NewSub, retrying(Options{MaxMessageSize: 64 << 20}))
+	sub := open(t, sockets.NewSub, retrying(sockets.Options{MaxMessageSize: 64 << 20}))
 	must(t, sub.Subscribe(""))
 	must(t, sub.Connect(endpoint))
 	for name, input := range nullInputs(t, "connect_null_fuzzer", "PUB") {
@@ -237,7 +238,7 @@ func TestLibzmq_connect_null_fuzzer(t *testing.T) {
 		drained(t, sub)
 		good := accept().Greet("PUB", nil)
 		good.Send(wire("good", name))
-		wantRecv(t, func() (Message, error) { return sub.Recv(ctx) }, "good", name)
+		wantRecv(t, func() (sockets.Message, error) { return sub.Recv(ctx) }, "good", name)
 		leaves(good)
 		if t.Failed() {
 			t.Fatal(name)
@@ -247,7 +248,7 @@ func TestLibzmq_connect_null_fuzzer(t *testing.T) {
 
 // retrying returns options with which a socket soon connects again also to a peer that has
 // violated the protocol.
-func retrying(o Options) Options {
+func retrying(o sockets.Options) sockets.Options {
 	o.ReconnectIntervalMax = 2 * time.Millisecond
 	return quick(o)
 }
@@ -325,7 +326,7 @@ func speaks(r *raw, h *zmtp.Handshake, spoilt int, seed uint64) {
 func TestLibzmq_bind_curve_fuzzer(t *testing.T) {
 	t.Parallel()
 	keys, clientKeys := curveFuzzerKeys(t)
-	names := new(Inproc)
+	names := new(sockets.Inproc)
 	zapHandler(t, names, func(request []string) []string {
 		verdict := "400"
 		if request[6] == "CURVE" && request[7] == string(clientKeys.Public[:]) && request[5] == "IDENT" {
@@ -333,9 +334,9 @@ func TestLibzmq_bind_curve_fuzzer(t *testing.T) {
 		}
 		return []string{"", "1.0", request[2], verdict, "OK", "anonymous", ""}
 	})
-	server := bind(t, NewDealer, Options{
-		Security: in("ZAPTEST", true, Security{CurveServer: true, CurveSecretKey: keys.Secret}), Inproc: names,
-		Identity: []byte("IDENT"), MaxMessageSize: 64 << 20, Linger: LingerNone,
+	server := bind(t, sockets.NewDealer, sockets.Options{
+		Security: in("ZAPTEST", true, sockets.Security{CurveServer: true, CurveSecretKey: keys.Secret}), Inproc: names,
+		Identity: []byte("IDENT"), MaxMessageSize: 64 << 20, Linger: sockets.LingerNone,
 	})
 	try := func(name string, bad func(*raw), attached bool) {
 		r := dialRaw(t, server.LastEndpoint())
@@ -345,7 +346,7 @@ func TestLibzmq_bind_curve_fuzzer(t *testing.T) {
 			eventually(t, "it has left", func() bool { return len(server.Peers()) == 0 })
 		}
 		drained(t, server)
-		client := open(t, NewDealer, Options{Security: Security{CurveSecretKey: clientKeys.Secret, CurveServerKey: keys.Public}, MaxMessageSize: 64 << 20})
+		client := open(t, sockets.NewDealer, sockets.Options{Security: sockets.Security{CurveSecretKey: clientKeys.Secret, CurveServerKey: keys.Public}, MaxMessageSize: 64 << 20})
 		must(t, client.Connect(server.LastEndpoint()))
 		bounced(t, server, client)
 		must(t, client.Close())
@@ -392,8 +393,8 @@ func TestLibzmq_connect_curve_fuzzer(t *testing.T) {
 	t.Parallel()
 	keys, clientKeys := curveFuzzerKeys(t)
 	endpoint, accept := listenRaw(t)
-	client := open(t, NewDealer, retrying(Options{
-		Security: Security{CurveSecretKey: clientKeys.Secret, CurveServerKey: keys.Public}, MaxMessageSize: 64 << 20, Linger: LingerNone,
+	client := open(t, sockets.NewDealer, retrying(sockets.Options{
+		Security: sockets.Security{CurveSecretKey: clientKeys.Secret, CurveServerKey: keys.Public}, MaxMessageSize: 64 << 20, Linger: sockets.LingerNone,
 	}))
 	must(t, client.Connect(endpoint))
 	for _, input := range fuzzerInputs(t, "connect_curve_fuzzer", curveInputs(keys, clientKeys)) {
@@ -411,7 +412,7 @@ func TestLibzmq_connect_curve_fuzzer(t *testing.T) {
 		}
 	}
 	must(t, client.Disconnect(endpoint))
-	server := bind(t, NewDealer, Options{Security: Security{CurveServer: true, CurveSecretKey: keys.Secret, Authenticate: AllowKeys(clientKeys.Public)}})
+	server := bind(t, sockets.NewDealer, sockets.Options{Security: sockets.Security{CurveServer: true, CurveSecretKey: keys.Secret, Authenticate: sockets.AllowKeys(clientKeys.Public)}})
 	must(t, client.Connect(server.LastEndpoint()))
 	bounced(t, server, client)
 }

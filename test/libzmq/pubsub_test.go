@@ -1,4 +1,4 @@
-package sockets
+package libzmq
 
 import (
 	"context"
@@ -8,6 +8,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"clustermap/internal/hooks"
+	"clustermap/sockets"
+	"clustermap/zmtp"
 )
 
 // The tests in this file say the same as libzmq's tests of the like names.
@@ -15,8 +19,8 @@ import (
 // either runs a test of SUB and XSUB.
 func either(t *testing.T, f func(t *testing.T, s subscriberSocket)) {
 	for name, create := range map[string]func(*testing.T) subscriberSocket{
-		"SUB":  func(t *testing.T) subscriberSocket { return open(t, NewSub, Options{}) },
-		"XSUB": func(t *testing.T) subscriberSocket { return open(t, NewXSub, Options{}) },
+		"SUB":  func(t *testing.T) subscriberSocket { return open(t, sockets.NewSub, sockets.Options{}) },
+		"XSUB": func(t *testing.T) subscriberSocket { return open(t, sockets.NewXSub, sockets.Options{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -26,7 +30,7 @@ func either(t *testing.T, f func(t *testing.T, s subscriberSocket)) {
 }
 
 type subscriberSocket interface {
-	receiver
+	Recv(context.Context) (sockets.Message, error)
 	Connect(string) error
 	Subscribe(string) error
 	Unsubscribe(string) error
@@ -61,7 +65,7 @@ func TestLibzmq_mock_pub_sub(t *testing.T) {
 		})
 		t.Run(fmt.Sprintf("we publish to 3.%d", minor), func(t *testing.T) {
 			t.Parallel()
-			pub := bind(t, NewXPub, Options{})
+			pub := bind(t, sockets.NewXPub, sockets.Options{})
 			r := dialRaw(t, pub.LastEndpoint())
 			r.Send(greeting(minor), ready("SUB", nil))
 			r.Greeted()
@@ -81,15 +85,15 @@ func TestLibzmq_xpub_topic(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{1, 244, 245, 246, 247, 253, 254, 255, 256, 257} {
 		topic := strings.Repeat("t", size)
-		pub := bind(t, NewXPub, Options{})
-		sub := dialled(t, NewSub, Options{}, pub.LastEndpoint())
+		pub := bind(t, sockets.NewXPub, sockets.Options{})
+		sub := dialled(t, sockets.NewSub, sockets.Options{}, pub.LastEndpoint())
 		must(t, sub.Subscribe(topic))
 		wants(t, pub, "\x01"+topic)
 		says(t, pub, topic[1:]+"x", topic+"more")
 		wants(t, sub, topic+"more")
 		must(t, sub.Unsubscribe(topic))
 		wants(t, pub, "\x00"+topic)
-		up := dialled(t, NewXSub, Options{}, pub.LastEndpoint())
+		up := dialled(t, sockets.NewXSub, sockets.Options{}, pub.LastEndpoint())
 		says(t, up, "\x01"+topic)
 		wants(t, pub, "\x01"+topic)
 		says(t, up, "\x00"+topic)
@@ -102,9 +106,9 @@ func TestLibzmq_xpub_topic(t *testing.T) {
 func TestLibzmq_sub_forward(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	xpub, xsub := bind(t, NewXPub, Options{}), bind(t, NewXSub, Options{})
-	pub := dialled(t, NewPub, Options{}, xsub.LastEndpoint())
-	sub := dialled(t, NewSub, Options{}, xpub.LastEndpoint())
+	xpub, xsub := bind(t, sockets.NewXPub, sockets.Options{}), bind(t, sockets.NewXSub, sockets.Options{})
+	pub := dialled(t, sockets.NewPub, sockets.Options{}, xsub.LastEndpoint())
+	sub := dialled(t, sockets.NewSub, sockets.Options{}, xpub.LastEndpoint())
 	must(t, sub.Subscribe(""))
 	m, err := xpub.Recv(ctx)
 	must(t, err)
@@ -122,16 +126,16 @@ func TestLibzmq_sub_forward(t *testing.T) {
 // came before it.
 func TestLibzmq_xpub_verbose(t *testing.T) {
 	t.Parallel()
-	setup := func(t *testing.T, o Options) (pub *XPub, one, two *XSub) {
+	setup := func(t *testing.T, o sockets.Options) (pub *sockets.XPub, one, two *sockets.XSub) {
 		t.Parallel()
-		pub = bind(t, NewXPub, o)
-		one, two = dialled(t, NewXSub, Options{}, pub.LastEndpoint()), dialled(t, NewXSub, Options{}, pub.LastEndpoint())
+		pub = bind(t, sockets.NewXPub, o)
+		one, two = dialled(t, sockets.NewXSub, sockets.Options{}, pub.LastEndpoint()), dialled(t, sockets.NewXSub, sockets.Options{}, pub.LastEndpoint())
 		must(t, one.WaitSubscribed(testContext(t)))
 		must(t, two.WaitSubscribed(testContext(t)))
 		return pub, one, two
 	}
 	t.Run("default", func(t *testing.T) {
-		pub, one, two := setup(t, Options{})
+		pub, one, two := setup(t, sockets.Options{})
 		says(t, one, "\x01A", "\x01B", "\x01A", "fence")
 		wants(t, pub, "\x01A", "\x01B", "fence")
 		says(t, two, "\x01A", "fence")
@@ -142,7 +146,7 @@ func TestLibzmq_xpub_verbose(t *testing.T) {
 		wants(t, pub, "\x00A")
 	})
 	t.Run("verbose", func(t *testing.T) {
-		pub, one, two := setup(t, Options{XPubVerbose: true})
+		pub, one, two := setup(t, sockets.Options{XPubVerbose: true})
 		says(t, one, "\x01A", "\x01B", "\x01A", "fence")
 		wants(t, pub, "\x01A", "\x01B", "\x01A", "fence")
 		says(t, two, "\x01A", "fence")
@@ -153,7 +157,7 @@ func TestLibzmq_xpub_verbose(t *testing.T) {
 		wants(t, pub, "\x00A")
 	})
 	t.Run("verboser", func(t *testing.T) {
-		pub, one, two := setup(t, Options{XPubVerboser: true})
+		pub, one, two := setup(t, sockets.Options{XPubVerboser: true})
 		says(t, one, "\x01A", "\x01B", "\x01A", "fence")
 		wants(t, pub, "\x01A", "\x01B", "\x01A", "fence")
 		says(t, two, "\x01A", "fence")
@@ -167,18 +171,18 @@ func TestLibzmq_xpub_verbose(t *testing.T) {
 	})
 	// The option changes while there are subscriptions. Each is in force when the call
 	// returns, and the XPUB's queue holds exactly the reported subscriptions.
-	live := func(t *testing.T, o func(o *Options), subscribers int) (pub *XPub, subs []*Sub, change func()) {
+	live := func(t *testing.T, o func(o *sockets.Options), subscribers int) (pub *sockets.XPub, subs []*sockets.Sub, change func()) {
 		t.Parallel()
 		names := inprocOptions()
-		pub = open(t, NewXPub, names)
+		pub = open(t, sockets.NewXPub, names)
 		must(t, pub.Bind(testContext(t), "inproc://a"))
 		for range subscribers {
-			subs = append(subs, dialled(t, NewSub, names, "inproc://a"))
+			subs = append(subs, dialled(t, sockets.NewSub, names, "inproc://a"))
 		}
 		return pub, subs, func() { must(t, pub.SetOptions(o)) }
 	}
 	t.Run("verbose later, one SUB", func(t *testing.T) {
-		pub, subs, change := live(t, func(o *Options) { o.XPubVerbose = true }, 1)
+		pub, subs, change := live(t, func(o *sockets.Options) { o.XPubVerbose = true }, 1)
 		must(t, subs[0].Subscribe("A"))
 		wantQueued(t, pub, "\x01A")
 		must(t, subs[0].Subscribe("B"))
@@ -192,7 +196,7 @@ func TestLibzmq_xpub_verbose(t *testing.T) {
 		wantQueued(t, subs[0], "A", "B")
 	})
 	t.Run("verbose later, two SUBs", func(t *testing.T) {
-		pub, subs, change := live(t, func(o *Options) { o.XPubVerbose = true }, 2)
+		pub, subs, change := live(t, func(o *sockets.Options) { o.XPubVerbose = true }, 2)
 		must(t, subs[0].Subscribe("A"))
 		wantQueued(t, pub, "\x01A")
 		must(t, subs[1].Subscribe("A"))
@@ -207,7 +211,7 @@ func TestLibzmq_xpub_verbose(t *testing.T) {
 		wantQueued(t, subs[1], "A")
 	})
 	t.Run("verboser later, one SUB", func(t *testing.T) {
-		pub, subs, change := live(t, func(o *Options) { o.XPubVerboser = true }, 1)
+		pub, subs, change := live(t, func(o *sockets.Options) { o.XPubVerboser = true }, 1)
 		must(t, subs[0].Unsubscribe("A")) // it has none
 		wantQueued(t, pub)
 		must(t, subs[0].Subscribe("A"))
@@ -231,7 +235,7 @@ func TestLibzmq_xpub_verbose(t *testing.T) {
 		wantQueued(t, pub)
 	})
 	t.Run("verboser later, two SUBs", func(t *testing.T) {
-		pub, subs, change := live(t, func(o *Options) { o.XPubVerboser = true }, 2)
+		pub, subs, change := live(t, func(o *sockets.Options) { o.XPubVerboser = true }, 2)
 		must(t, subs[0].Subscribe("A"))
 		wantQueued(t, pub, "\x01A")
 		must(t, subs[1].Subscribe("A"))
@@ -263,8 +267,8 @@ func TestLibzmq_xsub_verbose(t *testing.T) {
 	for _, verbose := range []bool{false, true} {
 		t.Run(fmt.Sprint(verbose), func(t *testing.T) {
 			t.Parallel()
-			pub := bind(t, NewXPub, Options{XPubVerboser: true})
-			sub := dialled(t, NewXSub, Options{XSubVerboseUnsubscribe: verbose}, pub.LastEndpoint())
+			pub := bind(t, sockets.NewXPub, sockets.Options{XPubVerboser: true})
+			sub := dialled(t, sockets.NewXSub, sockets.Options{XSubVerboseUnsubscribe: verbose}, pub.LastEndpoint())
 			must(t, sub.WaitSubscribed(testContext(t)))
 			all := func(messages ...string) []string {
 				if verbose {
@@ -291,10 +295,10 @@ func TestLibzmq_xsub_verbose(t *testing.T) {
 	t.Run("later", func(t *testing.T) {
 		t.Parallel()
 		names := inprocOptions()
-		pub := open(t, NewXPub, names)
+		pub := open(t, sockets.NewXPub, names)
 		must(t, pub.Bind(testContext(t), "inproc://a"))
-		sub := dialled(t, NewXSub, names, "inproc://a")
-		must(t, pub.SetOptions(func(o *Options) { o.XPubVerboser = true }))
+		sub := dialled(t, sockets.NewXSub, names, "inproc://a")
+		must(t, pub.SetOptions(func(o *sockets.Options) { o.XPubVerboser = true }))
 		tells := func(frame string, want ...string) {
 			t.Helper()
 			says(t, sub, frame)
@@ -305,7 +309,7 @@ func TestLibzmq_xsub_verbose(t *testing.T) {
 		tells("\x01A", "\x01A")
 		tells("\x00A")
 		tells("\x00A", "\x00A")
-		must(t, sub.SetOptions(func(o *Options) { o.XSubVerboseUnsubscribe = true }))
+		must(t, sub.SetOptions(func(o *sockets.Options) { o.XSubVerboseUnsubscribe = true }))
 		tells("\x00A", "\x00A")
 		for _, frame := range []string{"\x01A", "\x01A", "\x00A", "\x00A"} {
 			tells(frame, frame)
@@ -318,8 +322,8 @@ func TestLibzmq_xpub_manual(t *testing.T) {
 	t.Parallel()
 	t.Run("basic", func(t *testing.T) {
 		t.Parallel()
-		pub := bind(t, NewXPub, Options{XPubManual: true})
-		sub := dialled(t, NewXSub, Options{}, pub.LastEndpoint())
+		pub := bind(t, sockets.NewXPub, sockets.Options{XPubManual: true})
+		sub := dialled(t, sockets.NewXSub, sockets.Options{}, pub.LastEndpoint())
 		says(t, sub, "\x01A")
 		wants(t, pub, "\x01A")
 		must(t, pub.Subscribe("B"))
@@ -328,8 +332,8 @@ func TestLibzmq_xpub_manual(t *testing.T) {
 	})
 	t.Run("unsubscribe", func(t *testing.T) {
 		t.Parallel()
-		pub := bind(t, NewXPub, Options{XPubManual: true})
-		sub := dialled(t, NewXSub, Options{}, pub.LastEndpoint())
+		pub := bind(t, sockets.NewXPub, sockets.Options{XPubManual: true})
+		sub := dialled(t, sockets.NewXSub, sockets.Options{}, pub.LastEndpoint())
 		says(t, sub, "\x01A", "\x01B")
 		wants(t, pub, "\x01A")
 		must(t, pub.Subscribe("XA"))
@@ -348,10 +352,10 @@ func TestLibzmq_xpub_manual(t *testing.T) {
 	t.Run("device", func(t *testing.T) {
 		t.Parallel()
 		// The subscriptions of a subscriber are cancelled upstream when it goes.
-		xpub, xsub := bind(t, NewXPub, Options{XPubManual: true}), open(t, NewXSub, Options{})
-		pub := bind(t, NewXPub, Options{})
+		xpub, xsub := bind(t, sockets.NewXPub, sockets.Options{XPubManual: true}), open(t, sockets.NewXSub, sockets.Options{})
+		pub := bind(t, sockets.NewXPub, sockets.Options{})
 		must(t, xsub.Connect(pub.LastEndpoint()))
-		sub := dialled(t, NewSub, Options{}, xpub.LastEndpoint())
+		sub := dialled(t, sockets.NewSub, sockets.Options{}, xpub.LastEndpoint())
 		must(t, sub.Subscribe("A"))
 		wants(t, xpub, "\x01A")
 		must(t, xpub.Subscribe("A"))
@@ -371,10 +375,10 @@ func TestLibzmq_xpub_manual(t *testing.T) {
 		t.Parallel()
 		// Two subscribe at once; each gets its own although both are told of
 		// before either is answered for good.
-		pub := bind(t, NewXPub, Options{XPubManual: true})
-		subs := map[string]*Sub{}
+		pub := bind(t, sockets.NewXPub, sockets.Options{XPubManual: true})
+		subs := map[string]*sockets.Sub{}
 		for _, topic := range []string{"topic 1", "topic 2"} {
-			subs[topic] = dialled(t, NewSub, Options{}, pub.LastEndpoint())
+			subs[topic] = dialled(t, sockets.NewSub, sockets.Options{}, pub.LastEndpoint())
 			must(t, subs[topic].Subscribe(topic))
 		}
 		for range 2 {
@@ -391,8 +395,8 @@ func TestLibzmq_xpub_manual(t *testing.T) {
 		t.Parallel()
 		// The end of all subscriptions that a peer asked for is reported when it goes,
 		// however they were answered, and though another peer has them.
-		pub := bind(t, NewXPub, Options{XPubManual: true})
-		sub, other := dialled(t, NewSub, Options{}, pub.LastEndpoint()), dialled(t, NewSub, Options{}, pub.LastEndpoint())
+		pub := bind(t, sockets.NewXPub, sockets.Options{XPubManual: true})
+		sub, other := dialled(t, sockets.NewSub, sockets.Options{}, pub.LastEndpoint()), dialled(t, sockets.NewSub, sockets.Options{}, pub.LastEndpoint())
 		for _, topic := range []string{"A", "B", "C"} {
 			must(t, sub.Subscribe(topic))
 			wants(t, pub, "\x01"+topic)
@@ -404,21 +408,21 @@ func TestLibzmq_xpub_manual(t *testing.T) {
 		must(t, sub.Close())
 		wants(t, pub, "\x00A", "\x00B", "\x00C")
 		eventually(t, "one topic is left", func() bool { return pub.Subscriptions() == 1 })
-		if err := pub.Subscribe("late"); !errors.Is(err, ErrUnroutable) {
+		if err := pub.Subscribe("late"); !errors.Is(err, sockets.ErrUnroutable) {
 			t.Errorf("%v", err)
 		}
 	})
 	t.Run("user message", func(t *testing.T) {
 		t.Parallel()
-		pub := bind(t, NewXPub, Options{XPubManual: true})
-		sub := dialled(t, NewXSub, Options{}, pub.LastEndpoint())
+		pub := bind(t, sockets.NewXPub, sockets.Options{XPubManual: true})
+		sub := dialled(t, sockets.NewXSub, sockets.Options{}, pub.LastEndpoint())
 		says(t, sub, "\x02A")
 		wants(t, pub, "\x02A")
 	})
 	t.Run("only first subscribe", func(t *testing.T) {
 		t.Parallel()
-		pub := bind(t, NewXPub, Options{OnlyFirstSubscribe: true})
-		sub := dialled(t, NewXSub, Options{OnlyFirstSubscribe: true}, pub.LastEndpoint())
+		pub := bind(t, sockets.NewXPub, sockets.Options{OnlyFirstSubscribe: true})
+		sub := dialled(t, sockets.NewXSub, sockets.Options{OnlyFirstSubscribe: true}, pub.LastEndpoint())
 		for first := range byte(4) {
 			m := [][]byte{[]byte("common"), {first, 'B', 'C'}}
 			must(t, sub.Send(testContext(t), m...))
@@ -434,9 +438,9 @@ func TestLibzmq_xpub_manual(t *testing.T) {
 func TestLibzmq_xpub_manual_last_value(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	pub := bind(t, NewXPub, Options{XPubManualLastValue: true})
-	join := func() *Sub {
-		sub := dialled(t, NewSub, Options{}, pub.LastEndpoint())
+	pub := bind(t, sockets.NewXPub, sockets.Options{XPubManualLastValue: true})
+	join := func() *sockets.Sub {
+		sub := dialled(t, sockets.NewSub, sockets.Options{}, pub.LastEndpoint())
 		must(t, sub.Subscribe("A"))
 		wants(t, pub, "\x01A")
 		must(t, pub.Subscribe("A"))
@@ -451,11 +455,11 @@ func TestLibzmq_xpub_manual_last_value(t *testing.T) {
 	wants(t, one, "A all 1")
 	three := join()
 	says(t, pub, "B", "A all 2") // a message without subscribers counts as well
-	must(t, pub.sendWire(ctx, wire("A all 3"), 1, nil))
+	must(t, hooks.SendWire(ctx, pub, wire("A all 3"), 1, nil))
 	wants(t, three, "A all 2", "A all 3")
 	four := join()
-	must(t, pub.sendWire(ctx, append(wire("B"), wire("A last 4")...), 2, nil))
-	must(t, pub.sendWire(ctx, wire("A all 4"), 1, nil))
+	must(t, hooks.SendWire(ctx, pub, append(wire("B"), wire("A last 4")...), 2, nil))
+	must(t, hooks.SendWire(ctx, pub, wire("A all 4"), 1, nil))
 	wants(t, four, "A last 4", "A all 4")
 	wants(t, one, "A all 2", "A all 3", "A all 4")
 	wants(t, two, "A all 2", "A all 3", "A all 4")
@@ -472,8 +476,8 @@ func TestLibzmq_xpub_nodrop(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	const hwm = 2000
-	pub := bind(t, NewXPub, Options{FullPolicy: PolicyBlock, SendHWM: hwm})
-	sub := dialled(t, NewSub, Options{RecvHWM: hwm}, pub.LastEndpoint())
+	pub := bind(t, sockets.NewXPub, sockets.Options{FullPolicy: sockets.PolicyBlock, SendHWM: hwm})
+	sub := dialled(t, sockets.NewSub, sockets.Options{RecvHWM: hwm}, pub.LastEndpoint())
 	must(t, sub.Subscribe(""))
 	wants(t, pub, "\x01")
 	body := make([]byte, 4096)
@@ -506,14 +510,14 @@ func TestLibzmq_xpub_nodrop(t *testing.T) {
 // is subscribed to it.
 func TestLibzmq_xpub_welcome_msg(t *testing.T) {
 	t.Parallel()
-	pub := bind(t, NewXPub, Options{WelcomeMessage: []byte("W")})
-	sub := open(t, NewSub, Options{})
+	pub := bind(t, sockets.NewXPub, sockets.Options{WelcomeMessage: []byte("W")})
+	sub := open(t, sockets.NewSub, sockets.Options{})
 	must(t, sub.Subscribe("W"))
 	must(t, sub.Connect(pub.LastEndpoint()))
 	wants(t, pub, "\x01W")
 	wants(t, sub, "W")
 	// From a PUB too, before anything else.
-	r := dialRaw(t, bind(t, NewPub, Options{WelcomeMessage: []byte("W")}).LastEndpoint()).Greet("SUB", nil)
+	r := dialRaw(t, bind(t, sockets.NewPub, sockets.Options{WelcomeMessage: []byte("W")}).LastEndpoint()).Greet("SUB", nil)
 	r.Wants("\x00\x01W")
 }
 
@@ -522,9 +526,9 @@ func TestLibzmq_xpub_welcome_msg(t *testing.T) {
 func TestLibzmq_pub_invert_matching(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	pub := bind(t, NewPub, Options{InvertMatching: true})
-	one := dialled(t, NewSub, Options{InvertMatching: true}, pub.LastEndpoint())
-	two := dialled(t, NewSub, Options{InvertMatching: true}, pub.LastEndpoint())
+	pub := bind(t, sockets.NewPub, sockets.Options{InvertMatching: true})
+	one := dialled(t, sockets.NewSub, sockets.Options{InvertMatching: true}, pub.LastEndpoint())
+	two := dialled(t, sockets.NewSub, sockets.Options{InvertMatching: true}, pub.LastEndpoint())
 	must(t, one.Subscribe("prefix1"))
 	must(t, two.Subscribe("p"))
 	must(t, one.WaitSubscribed(ctx))
@@ -536,18 +540,20 @@ func TestLibzmq_pub_invert_matching(t *testing.T) {
 
 	// The matching is inverted, on both sides, while there are subscriptions.
 	names := inprocOptions()
-	pub = open(t, NewPub, names)
+	pub = open(t, sockets.NewPub, names)
 	must(t, pub.Bind(ctx, "inproc://a"))
-	one, two = dialled(t, NewSub, names, "inproc://a"), dialled(t, NewSub, names, "inproc://a")
+	one, two = dialled(t, sockets.NewSub, names, "inproc://a"), dialled(t, sockets.NewSub, names, "inproc://a")
 	must(t, one.Subscribe("prefix1"))
 	must(t, two.Subscribe("p2"))
 	for _, invert := range []bool{false, true} {
-		to := map[string]*Sub{"prefix1": one, "p2": two}
+		to := map[string]*sockets.Sub{"prefix1": one, "p2": two}
 		if invert {
 			to["prefix1"], to["p2"] = two, one
 		}
-		for _, s := range []adjustable{pub, one, two} {
-			must(t, s.SetOptions(func(o *Options) { o.InvertMatching = invert }))
+		for _, s := range []interface {
+			SetOptions(func(*sockets.Options)) error
+		}{pub, one, two} {
+			must(t, s.SetOptions(func(o *sockets.Options) { o.InvertMatching = invert }))
 		}
 		for topic, sub := range to {
 			says(t, pub, topic)
@@ -562,8 +568,8 @@ func TestLibzmq_pub_invert_matching(t *testing.T) {
 // topics.
 func TestLibzmq_pubsub_topics_count(t *testing.T) {
 	t.Parallel()
-	pub := bind(t, NewXPub, Options{XPubVerboser: true})
-	sub := dialled(t, NewSub, Options{}, pub.LastEndpoint())
+	pub := bind(t, sockets.NewXPub, sockets.Options{XPubVerboser: true})
+	sub := dialled(t, sockets.NewSub, sockets.Options{}, pub.LastEndpoint())
 	holds := func(want int) {
 		t.Helper()
 		if here, there := sub.Subscriptions(), pub.Subscriptions(); here != want || there != want {
@@ -593,16 +599,16 @@ func TestLibzmq_pubsub_topics_count(t *testing.T) {
 func TestLibzmq_hwm_pubsub(t *testing.T) {
 	t.Parallel()
 	// pair makes an XPUB and a SUB to all of it.
-	pair := func(t *testing.T, endpoint string, send, recv Options) (*XPub, *Sub) {
+	pair := func(t *testing.T, endpoint string, send, recv sockets.Options) (*sockets.XPub, *sockets.Sub) {
 		t.Helper()
-		pub := open(t, NewXPub, send)
+		pub := open(t, sockets.NewXPub, send)
 		must(t, pub.Bind(testContext(t), endpoint))
-		sub := dialled(t, NewSub, recv, pub.LastEndpoint())
+		sub := dialled(t, sockets.NewSub, recv, pub.LastEndpoint())
 		must(t, sub.Subscribe(""))
 		wants(t, pub, "\x01")
 		return pub, sub
 	}
-	exchange := func(t *testing.T, pub *XPub, sub *Sub, n int) {
+	exchange := func(t *testing.T, pub *sockets.XPub, sub *sockets.Sub, n int) {
 		t.Helper()
 		ctx := testContext(t)
 		for i := range n {
@@ -622,21 +628,21 @@ func TestLibzmq_hwm_pubsub(t *testing.T) {
 			t.Parallel()
 			for _, hwm := range []int{1000, 100} {
 				t.Run(fmt.Sprint("mark ", hwm), func(t *testing.T) {
-					pub, sub := pair(t, endpoint, Options{}, Options{})
-					must(t, pub.SetOptions(func(o *Options) { o.SendHWM = hwm }))
+					pub, sub := pair(t, endpoint, sockets.Options{}, sockets.Options{})
+					must(t, pub.SetOptions(func(o *sockets.Options) { o.SendHWM = hwm }))
 					exchange(t, pub, sub, hwm)
 				})
 			}
 			t.Run("again", func(t *testing.T) {
 				const hwm = 11024
-				pub, sub := pair(t, endpoint, Options{SendHWM: hwm}, Options{RecvHWM: hwm})
+				pub, sub := pair(t, endpoint, sockets.Options{SendHWM: hwm}, sockets.Options{RecvHWM: hwm})
 				exchange(t, pub, sub, 9999)
 				exchange(t, pub, sub, 1100) // more than the mark with those before
 			})
 			t.Run("waits", func(t *testing.T) {
 				ctx := testContext(t)
-				pub, sub := pair(t, endpoint, Options{}, Options{})
-				must(t, pub.SetOptions(func(o *Options) { o.SendHWM, o.FullPolicy = 2000, PolicyBlock }))
+				pub, sub := pair(t, endpoint, sockets.Options{}, sockets.Options{})
+				must(t, pub.SetOptions(func(o *sockets.Options) { o.SendHWM, o.FullPolicy = 2000, sockets.PolicyBlock }))
 				body := make([]byte, 4096) // so that the system's buffers do not hold too many
 				sent, received, full := uint32(0), uint32(0), 0
 				receive := func() {
@@ -651,7 +657,7 @@ func TestLibzmq_hwm_pubsub(t *testing.T) {
 				for sent < 6000 || full == 0 {
 					binary.BigEndian.PutUint32(body, sent)
 					err := pub.TrySend(body)
-					if errors.Is(err, ErrWouldBlock) {
+					if errors.Is(err, sockets.ErrWouldBlock) {
 						full++
 						receive()
 						continue
@@ -670,8 +676,11 @@ func TestLibzmq_hwm_pubsub(t *testing.T) {
 	t.Run("beyond", func(t *testing.T) {
 		t.Parallel()
 		const hwm = 10
-		pub := bind(t, NewPub, Options{SendHWM: hwm, Linger: LingerNone})
-		stuck(t, pub)
+		pub := bind(t, sockets.NewPub, sockets.Options{SendHWM: hwm, Linger: sockets.LingerNone})
+		attached(t, pub.LastEndpoint(), "SUB", "").Send(zmtp.AppendSubscribe(nil, nil))
+		must(t, pub.WaitSubscribers(testContext(t), "", 1))
+		must(t, pub.Send(testContext(t), plug))
+		eventually(t, "the writer is stuck", func() bool { return pub.Peers()[0].QueuedMessages == 0 })
 		before := pub.Peers()[0]
 		for range 3 * hwm {
 			says(t, pub, "x")
@@ -681,36 +690,4 @@ func TestLibzmq_hwm_pubsub(t *testing.T) {
 			t.Errorf("%+v, then %+v", before, after)
 		}
 	})
-}
-
-// TestLibzmq_disconnect_inproc: the end of a subscriber's connection is the end
-// of its subscription, and nothing that is published later comes.
-func TestLibzmq_disconnect_inproc(t *testing.T) {
-	t.Parallel()
-	for _, endpoint := range []string{anyPort, "inproc://" + t.Name()} {
-		pub := open(t, NewXPub, Options{})
-		must(t, pub.Bind(testContext(t), endpoint))
-		sub := open(t, NewSub, Options{})
-		must(t, sub.Subscribe("foo"))
-		for range 3 {
-			must(t, sub.Connect(pub.LastEndpoint()))
-			wants(t, pub, "\x01foo")
-			says(t, pub, "foo says this is a message")
-			wants(t, sub, "foo says this is a message")
-			must(t, sub.Disconnect(pub.LastEndpoint()))
-			if endpoint != anyPort { // done when the call returns
-				if m, err := pub.TryRecv(); err != nil || string(m[0]) != "\x00foo" {
-					t.Errorf("after Disconnect the XPUB is told %q, %v", m, err)
-				}
-			} else {
-				wants(t, pub, "\x00foo")
-			}
-			for range 10 {
-				says(t, pub, "foo says what nobody hears")
-			}
-			if m, err := sub.TryRecv(); !errors.Is(err, ErrWouldBlock) {
-				t.Errorf("after Disconnect %q came, %v", m, err)
-			}
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package sockets
+package libzmq
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/sockets"
 	"clustermap/zmtp"
 )
 
@@ -21,23 +22,23 @@ import (
 // not get a message past any of them.
 func TestLibzmq_security_unauthenticated(t *testing.T) {
 	t.Parallel()
-	for name, p := range authenticatedByHandler() {
+	for name, p := range mechanisms() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			names := new(Inproc)
+			names := new(sockets.Inproc)
 			zapHandler(t, names, func(r []string) []string {
 				t.Errorf("the handler is asked: %q", r)
 				return []string{"", "1.0", r[2], "400", "", "", ""}
 			})
 			seen := newEvents()
-			server := bind(t, NewDealer, Options{Security: in("WRONG", false, p.server), Inproc: names, Monitor: seen.Tell})
+			server := bind(t, sockets.NewDealer, sockets.Options{Security: in("WRONG", false, p.server), Inproc: names, Monitor: seen.Tell})
 			r := dialRaw(t, server.LastEndpoint())
 			_, _ = r.Conn.Write([]byte("\x01\x00")) // it may be refused already
 			_, _ = r.Conn.Write([]byte("\x08\x00sneaky\x00"))
-			seen.Await(t, EventHandshakeFailed)
+			seen.Await(t, sockets.EventHandshakeFailed)
 			r.Ended()
 			wantQueued(t, server)
-			if n := seen.Count(EventHandshakeSucceeded); n > 0 {
+			if n := seen.Count(sockets.EventHandshakeSucceeded); n > 0 {
 				t.Errorf("%d were let in", n)
 			}
 		})
@@ -49,24 +50,24 @@ func TestLibzmq_security_unauthenticated(t *testing.T) {
 // itself for a server is not let in, and not one that the handler hears of.
 func TestLibzmq_security_plain_credentials(t *testing.T) {
 	t.Parallel()
-	client := func(user, password string) Security {
-		return Security{PlainUsername: user, PlainPassword: password, ZAPDomain: "test"}
+	client := func(user, password string) sockets.Security {
+		return sockets.Security{PlainUsername: user, PlainPassword: password, ZAPDomain: "test"}
 	}
 	for name, c := range map[string]struct {
-		client Security
+		client sockets.Security
 		asked  bool
 		number uint16
 	}{
 		"admin":         {client("admin", "password"), true, libzmqSucceeded},
 		"wrong":         {client("wronguser", "wrongpass"), true, libzmqAuth},
 		"wrong user":    {client("wronguser", "password"), true, libzmqAuth},
-		"as a server":   {Security{PlainServer: true, ZAPDomain: "test"}, false, libzmqNoDetail},
-		"without any":   {Security{}, false, libzmqProtocol},
+		"as a server":   {sockets.Security{PlainServer: true, ZAPDomain: "test"}, false, libzmqNoDetail},
+		"without any":   {sockets.Security{}, false, libzmqProtocol},
 		"with no words": {client("admin", ""), true, libzmqAuth},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			names := new(Inproc)
+			names := new(sockets.Inproc)
 			var asked atomic.Int32
 			zapHandler(t, names, func(r []string) []string {
 				asked.Add(1)
@@ -80,15 +81,15 @@ func TestLibzmq_security_plain_credentials(t *testing.T) {
 				return []string{"", r[1], r[2], status, "", "anonymous", ""}
 			})
 			seen := newEvents()
-			o := Options{
-				Security: Security{PlainServer: true, ZAPDomain: "test"}, Identity: []byte("IDENT\x00"),
-				Inproc: names, Monitor: seen.Tell, Linger: LingerNone,
+			o := sockets.Options{
+				Security: sockets.Security{PlainServer: true, ZAPDomain: "test"}, Identity: []byte("IDENT\x00"),
+				Inproc: names, Monitor: seen.Tell, Linger: sockets.LingerNone,
 			}
 			if c.number == libzmqNoDetail {
 				o.HandshakeTimeout = 50 * time.Millisecond // both sides wait for the other's HELLO
 			}
-			server := bind(t, NewDealer, o)
-			client := open(t, NewDealer, Options{Security: c.client, Linger: LingerNone})
+			server := bind(t, sockets.NewDealer, o)
+			client := open(t, sockets.NewDealer, sockets.Options{Security: c.client, Linger: sockets.LingerNone})
 			must(t, client.Connect(server.LastEndpoint()))
 			must(t, client.Send(testContext(t), []byte("bounce")))
 			if c.number == libzmqSucceeded {
@@ -96,11 +97,11 @@ func TestLibzmq_security_plain_credentials(t *testing.T) {
 				says(t, server, "back")
 				wants(t, client, "back")
 			} else {
-				if number, _ := seen.Await(t, EventHandshakeFailed).Code(); number != c.number {
+				if number, _ := seen.Await(t, sockets.EventHandshakeFailed).Code(); number != c.number {
 					t.Errorf("the event is %#x, want %#x", number, c.number)
 				}
 				wantQueued(t, server)
-				if n := seen.Count(EventHandshakeSucceeded); n > 0 {
+				if n := seen.Count(sockets.EventHandshakeSucceeded); n > 0 {
 					t.Errorf("%d were let in", n)
 				}
 			}
@@ -161,7 +162,7 @@ func changed(frame []byte, at int) []byte {
 // hears of it.
 func TestLibzmq_security_curve_intruder(t *testing.T) {
 	t.Parallel()
-	p := authenticatedByHandler()["CURVE"]
+	p := mechanisms()["CURVE"]
 	good := zmtp.KeyPair{Public: p.client.CurveSecretKey.Public(), Secret: p.client.CurveSecretKey}
 	// A client does not start with keys of zeros. X25519 (RFC 7748, section 5) takes these
 	// for the same, because it ignores the last bit of the one and the first of the other.
@@ -184,26 +185,26 @@ func TestLibzmq_security_curve_intruder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			names := new(Inproc)
+			names := new(sockets.Inproc)
 			zapHandler(t, names, func(r []string) []string {
 				t.Errorf("the handler is asked: %q", r)
 				return []string{"", "1.0", r[2], "200", "", "", ""}
 			})
 			seen := newEvents()
-			server := bind(t, NewDealer, Options{Security: in("ZAPTEST", true, p.server), Inproc: names, Monitor: seen.Tell})
+			server := bind(t, sockets.NewDealer, sockets.Options{Security: in("ZAPTEST", true, p.server), Inproc: names, Monitor: seen.Tell})
 			r := newCurveIntruder(t, server.LastEndpoint(), c.keys, p.client.CurveServerKey, c.hello)
 			if c.initiate != nil {
-				if n := seen.Count(EventHandshakeFailed); n > 0 {
+				if n := seen.Count(sockets.EventHandshakeFailed); n > 0 {
 					t.Errorf("%d handshakes failed by WELCOME", n)
 				}
 				r.Send(c.initiate(r.initiate))
 			}
-			if number, value := seen.Await(t, EventHandshakeFailed).Code(); number != libzmqProtocol || value != c.code {
+			if number, value := seen.Await(t, sockets.EventHandshakeFailed).Code(); number != libzmqProtocol || value != c.code {
 				t.Errorf("the event is %#x %#x, want the code %#x", number, value, c.code)
 			}
 			r.Ended()
 			wantQueued(t, server)
-			if n := seen.Count(EventHandshakeSucceeded); n > 0 {
+			if n := seen.Count(sockets.EventHandshakeSucceeded); n > 0 {
 				t.Errorf("%d were let in", n)
 			}
 		})
@@ -216,12 +217,12 @@ func TestLibzmq_security_curve_intruder(t *testing.T) {
 // are none are refused.
 func TestLibzmq_security_curve_keys(t *testing.T) {
 	t.Parallel()
-	p := authenticatedByHandler()["CURVE"]
+	p := mechanisms()["CURVE"]
 	bogus := p.client
 	bogus.CurveSecretKey = zmtp.GenerateKeyPair().Secret
 	long := strings.Repeat("0123456789", 26)[:255]
 	for name, c := range map[string]struct {
-		client   Security
+		client   sockets.Security
 		identity string
 		number   uint16
 		asked    int32
@@ -229,12 +230,12 @@ func TestLibzmq_security_curve_keys(t *testing.T) {
 		"its keys":      {p.client, "IDENT", libzmqSucceeded, 1},
 		"long identity": {p.client, long, libzmqSucceeded, 1},
 		"other keys":    {bogus, "IDENT", libzmqAuth, 1},
-		"NULL":          {Security{}, "IDENT", libzmqProtocol, 0},
-		"PLAIN":         {Security{PlainUsername: "admin", PlainPassword: "password"}, "IDENT", libzmqProtocol, 0},
+		"NULL":          {sockets.Security{}, "IDENT", libzmqProtocol, 0},
+		"PLAIN":         {sockets.Security{PlainUsername: "admin", PlainPassword: "password"}, "IDENT", libzmqProtocol, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			names := new(Inproc)
+			names := new(sockets.Inproc)
 			valid := p.client.CurveSecretKey.Public()
 			var asked atomic.Int32
 			zapHandler(t, names, func(r []string) []string {
@@ -249,17 +250,17 @@ func TestLibzmq_security_curve_keys(t *testing.T) {
 				return []string{"", r[1], r[2], status, "OK", "anonymous", ""}
 			})
 			atServer, atClient := newEvents(), newEvents()
-			server := bind(t, NewDealer, Options{
-				Security: in("ZAPTEST", true, p.server), Identity: []byte(c.identity), Inproc: names, Monitor: atServer.Tell, Linger: LingerNone,
+			server := bind(t, sockets.NewDealer, sockets.Options{
+				Security: in("ZAPTEST", true, p.server), Identity: []byte(c.identity), Inproc: names, Monitor: atServer.Tell, Linger: sockets.LingerNone,
 			})
-			client := open(t, NewDealer, Options{Security: c.client, Linger: LingerNone, Monitor: atClient.Tell})
+			client := open(t, sockets.NewDealer, sockets.Options{Security: c.client, Linger: sockets.LingerNone, Monitor: atClient.Tell})
 			must(t, client.Connect(server.LastEndpoint()))
 			must(t, client.Send(testContext(t), []byte("bounce")))
 			if c.number != libzmqSucceeded {
-				if number, _ := atServer.Await(t, EventHandshakeFailed).Code(); number != c.number {
+				if number, _ := atServer.Await(t, sockets.EventHandshakeFailed).Code(); number != c.number {
 					t.Errorf("the event is %#x, want %#x", number, c.number)
 				}
-				if number, _ := atClient.Await(t, EventHandshakeFailed).Code(); number != c.number {
+				if number, _ := atClient.Await(t, sockets.EventHandshakeFailed).Code(); number != c.number {
 					t.Errorf("the client's event is %#x, want %#x", number, c.number)
 				}
 				wantQueued(t, server)
@@ -268,9 +269,9 @@ func TestLibzmq_security_curve_keys(t *testing.T) {
 				says(t, server, "back")
 				wants(t, client, "back")
 				must(t, client.Close())
-				atServer.Await(t, EventDisconnected)
+				atServer.Await(t, sockets.EventDisconnected)
 				for _, seen := range []*events{atServer, atClient} {
-					if n, failed := seen.Count(EventHandshakeSucceeded), seen.Count(EventHandshakeFailed); n != 1 || failed != 0 {
+					if n, failed := seen.Count(sockets.EventHandshakeSucceeded), seen.Count(sockets.EventHandshakeFailed); n != 1 || failed != 0 {
 						t.Errorf("%d handshakes succeeded and %d failed", n, failed)
 					}
 				}
@@ -282,9 +283,9 @@ func TestLibzmq_security_curve_keys(t *testing.T) {
 	}
 	noServer, noSecret := p.client, p.client
 	noServer.CurveServerKey, noSecret.CurveSecretKey = zmtp.PublicKey{}, zmtp.SecretKey{}
-	for _, s := range []Security{noServer, noSecret} {
-		var fault *OptionError
-		if _, err := NewDealer(Options{Security: s}); !errors.As(err, &fault) {
+	for _, s := range []sockets.Security{noServer, noSecret} {
+		var fault *sockets.OptionError
+		if _, err := sockets.NewDealer(sockets.Options{Security: s}); !errors.As(err, &fault) {
 			t.Errorf("%v: %v", s, err)
 		}
 	}
@@ -303,20 +304,20 @@ func TestLibzmq_security_curve_keys(t *testing.T) {
 // event, and no other client comes in.
 func TestLibzmq_security_zap_idle(t *testing.T) {
 	t.Parallel()
-	for name, p := range authenticatedByHandler() {
+	for name, p := range mechanisms() {
 		for _, does := range []string{"does not receive", "does not send", "goes"} {
 			t.Run(fmt.Sprint(name, " ", does), func(t *testing.T) {
 				t.Parallel()
 				ctx := testContext(t)
-				names := new(Inproc)
-				handler := open(t, NewRep, Options{Inproc: names, Linger: LingerNone})
-				must(t, handler.Bind(ctx, zapEndpoint))
+				names := new(sockets.Inproc)
+				handler := open(t, sockets.NewRep, sockets.Options{Inproc: names, Linger: sockets.LingerNone})
+				must(t, handler.Bind(ctx, "inproc://zeromq.zap.01"))
 				seen := newEvents()
-				server := bind(t, NewDealer, Options{Security: in("ZAPTEST", false, p.server), Inproc: names, Monitor: seen.Tell, Linger: LingerNone})
-				client := open(t, NewDealer, Options{Security: p.client, Linger: LingerNone})
+				server := bind(t, sockets.NewDealer, sockets.Options{Security: in("ZAPTEST", false, p.server), Inproc: names, Monitor: seen.Tell, Linger: sockets.LingerNone})
+				client := open(t, sockets.NewDealer, sockets.Options{Security: p.client, Linger: sockets.LingerNone})
 				must(t, client.Connect(server.LastEndpoint()))
 				must(t, client.Send(ctx, []byte("bounce")))
-				eventually(t, "the handler is asked", handler.core.In.Waiting)
+				readable(t, handler)
 				if does != "does not receive" {
 					_, err := handler.Recv(ctx)
 					must(t, err)
@@ -327,7 +328,7 @@ func TestLibzmq_security_zap_idle(t *testing.T) {
 					must(t, client.Close())
 				}
 				for range 2 {
-					e := seen.Await(t, EventHandshakeFailed)
+					e := seen.Await(t, sockets.EventHandshakeFailed)
 					if number, value := e.Code(); number != libzmqNoDetail || !isEnd(value) {
 						t.Errorf("the event is %#x %#x: %v", number, value, e.Err)
 					}
@@ -336,7 +337,7 @@ func TestLibzmq_security_zap_idle(t *testing.T) {
 					}
 				}
 				wantQueued(t, server)
-				if n := seen.Count(EventHandshakeSucceeded); n > 0 {
+				if n := seen.Count(sockets.EventHandshakeSucceeded); n > 0 {
 					t.Errorf("%d were let in", n)
 				}
 			})

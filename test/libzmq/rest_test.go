@@ -1,4 +1,4 @@
-package sockets
+package libzmq
 
 import (
 	"encoding/binary"
@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/sockettest"
+	"clustermap/sockets"
 	"clustermap/zmtp"
 )
 
@@ -22,7 +24,7 @@ func TestLibzmq_inproc_pairs(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	o := inprocOptions()
-	pair := func() *Pair { return open(t, NewPair, o) }
+	pair := func() *sockets.Pair { return open(t, sockets.NewPair, o) }
 	first := pair()
 	must(t, first.Bind(ctx, "inproc://unbind"))
 	must(t, first.Unbind("inproc://unbind"))
@@ -56,9 +58,9 @@ func TestLibzmq_inproc_pairs(t *testing.T) {
 			}
 		})
 	}
-	pull := open(t, NewPull, o)
+	pull := open(t, sockets.NewPull, o)
 	for range 30 {
-		push := open(t, NewPush, o)
+		push := open(t, sockets.NewPush, o)
 		wg.Go(func() {
 			if err := errors.Join(push.Connect("inproc://sink"), push.Send(ctx, []byte("foobar")), push.Close()); err != nil {
 				t.Error(err)
@@ -71,11 +73,11 @@ func TestLibzmq_inproc_pairs(t *testing.T) {
 	}
 	wg.Wait()
 	for i := range 20 { // which nobody ever binds
-		router := open(t, NewRouter, o)
+		router := open(t, sockets.NewRouter, o)
 		must(t, router.Connect(fmt.Sprint("inproc://nobody", i)))
 		must(t, router.Close())
 	}
-	pub, sub := open(t, NewPub, o), open(t, NewSub, o)
+	pub, sub := open(t, sockets.NewPub, o), open(t, sockets.NewSub, o)
 	must(t, pub.Connect("inproc://pubsub"))
 	says(t, pub, "before")
 	must(t, sub.Subscribe(""))
@@ -91,19 +93,19 @@ func TestLibzmq_hwm_closed(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	o := inprocOptions()
-	push := open(t, NewPush, Options{Inproc: o.Inproc, SendHWM: 1})
+	push := open(t, sockets.NewPush, sockets.Options{Inproc: o.Inproc, SendHWM: 1})
 	must(t, push.Connect("inproc://a"))
 	if n := fill(t, push.TrySend, nil); n != 1 {
 		t.Errorf("%d messages are sent with a mark of 1", n)
 	}
 	closed := make(chan error, 1)
 	go func() { closed <- push.Close() }()
-	pull := open(t, NewPull, Options{Inproc: o.Inproc, RecvHWM: -1})
+	pull := open(t, sockets.NewPull, sockets.Options{Inproc: o.Inproc, RecvHWM: -1})
 	must(t, pull.Bind(ctx, "inproc://a"))
 	wants(t, pull, "")
 	must(t, <-closed)
 	wantQueued(t, pull)
-	alone := open(t, NewPush, Options{Inproc: o.Inproc, SendHWM: 1})
+	alone := open(t, sockets.NewPush, sockets.Options{Inproc: o.Inproc, SendHWM: 1})
 	must(t, alone.Bind(ctx, "inproc://b"))
 	if n := fill(t, alone.TrySend, nil); n != 0 {
 		t.Errorf("%d messages are sent to nobody", n)
@@ -121,22 +123,22 @@ func TestLibzmq_reconnect_ivl_pair(t *testing.T) {
 			at := endpoint
 			switch endpoint {
 			case "ipc":
-				at = "ipc://" + socketPath(t)
+				at = "ipc://" + sockettest.SocketPath(t)
 			case "tcp://[::1]:*":
 				hasIPv6(t)
 			}
-			bound := open(t, NewPair, Options{IPv6: true, Linger: LingerNone})
+			bound := open(t, sockets.NewPair, sockets.Options{IPv6: true, Linger: sockets.LingerNone})
 			must(t, bound.Bind(ctx, at))
 			at = bound.LastEndpoint()
-			connected := open(t, NewPair, Options{IPv6: true, ReconnectInterval: -1, Linger: LingerNone})
+			connected := open(t, sockets.NewPair, sockets.Options{IPv6: true, ReconnectInterval: -1, Linger: sockets.LingerNone})
 			must(t, connected.Connect(at))
 			bounced(t, bound, connected)
 			must(t, bound.Unbind(at))
 			apart := func() {
 				t.Helper()
 				eventually(t, "they are apart", func() bool { return len(bound.Peers())+len(connected.Peers()) == 0 })
-				for _, s := range []*Pair{bound, connected} {
-					if err := s.TrySend([]byte("nobody")); !errors.Is(err, ErrWouldBlock) {
+				for _, s := range []*sockets.Pair{bound, connected} {
+					if err := s.TrySend([]byte("nobody")); !errors.Is(err, sockets.ErrWouldBlock) {
 						t.Errorf("%v", err)
 					}
 					wantQueued(t, s)
@@ -157,20 +159,20 @@ func TestLibzmq_reconnect_events(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	endpoint := freePort(t)
-	pub := open(t, NewPub, Options{Linger: LingerNone})
+	pub := open(t, sockets.NewPub, sockets.Options{Linger: sockets.LingerNone})
 	must(t, pub.Bind(ctx, endpoint))
 	seen := newEvents()
-	sub := open(t, NewSub, Options{ReconnectInterval: 500 * time.Millisecond, Monitor: seen.Tell})
+	sub := open(t, sockets.NewSub, sockets.Options{ReconnectInterval: 500 * time.Millisecond, Monitor: seen.Tell})
 	must(t, sub.Connect(endpoint))
-	seen.Await(t, EventHandshakeSucceeded)
+	seen.Await(t, sockets.EventHandshakeSucceeded)
 	must(t, pub.Close())
-	seen.Await(t, EventConnectRetried)
-	again := open(t, NewPub, Options{})
+	seen.Await(t, sockets.EventConnectRetried)
+	again := open(t, sockets.NewPub, sockets.Options{})
 	must(t, again.Bind(ctx, endpoint))
-	seen.Await(t, EventHandshakeSucceeded)
-	want := []EventKind{EventConnectDelayed, EventConnected, EventHandshakeSucceeded, EventDisconnected, EventConnectRetried,
-		EventConnectDelayed, EventConnected, EventHandshakeSucceeded}
-	if got := seen.Kinds(); fmt.Sprint(got) != fmt.Sprint(want) && seen.Count(EventConnectFailed) == 0 { // the machine may be slow
+	seen.Await(t, sockets.EventHandshakeSucceeded)
+	want := []sockets.EventKind{sockets.EventConnectDelayed, sockets.EventConnected, sockets.EventHandshakeSucceeded, sockets.EventDisconnected, sockets.EventConnectRetried,
+		sockets.EventConnectDelayed, sockets.EventConnected, sockets.EventHandshakeSucceeded}
+	if got := seen.Kinds(); fmt.Sprint(got) != fmt.Sprint(want) && seen.Count(sockets.EventConnectFailed) == 0 { // the machine may be slow
 		t.Errorf("%v, want %v", got, want)
 	}
 }
@@ -181,20 +183,20 @@ func TestLibzmq_immediate_again(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	endpoint := freePort(t)
-	backend := open(t, NewDealer, Options{Linger: LingerNone})
+	backend := open(t, sockets.NewDealer, sockets.Options{Linger: sockets.LingerNone})
 	must(t, backend.Bind(ctx, endpoint))
 	seen := newEvents()
-	frontend := open(t, NewDealer, quick(Options{Immediate: true, Linger: LingerNone, Monitor: seen.Tell}))
+	frontend := open(t, sockets.NewDealer, quick(sockets.Options{Immediate: true, Linger: sockets.LingerNone, Monitor: seen.Tell}))
 	must(t, frontend.Connect(endpoint))
 	says(t, backend, "Hello")
 	wants(t, frontend, "Hello")
 	must(t, frontend.TrySend([]byte("Hello")))
 	must(t, backend.Close())
-	seen.Await(t, EventDisconnected)
-	if err := frontend.TrySend([]byte("Hello")); !errors.Is(err, ErrWouldBlock) {
+	seen.Await(t, sockets.EventDisconnected)
+	if err := frontend.TrySend([]byte("Hello")); !errors.Is(err, sockets.ErrWouldBlock) {
 		t.Errorf("while nobody is there: %v", err)
 	}
-	backend = open(t, NewDealer, Options{Linger: LingerNone})
+	backend = open(t, sockets.NewDealer, sockets.Options{Linger: sockets.LingerNone})
 	must(t, backend.Bind(ctx, endpoint))
 	says(t, backend, "Hello")
 	wants(t, frontend, "Hello")
@@ -207,18 +209,18 @@ func TestLibzmq_timeo_inproc(t *testing.T) {
 	ctx := testContext(t)
 	o := inprocOptions()
 	const timeout = 50 * time.Millisecond
-	frontend := open(t, NewDealer, o)
+	frontend := open(t, sockets.NewDealer, o)
 	must(t, frontend.Bind(ctx, "inproc://timeout"))
 	wantQueued(t, frontend)
-	must(t, frontend.SetOptions(func(o *Options) { o.RecvTimeout = timeout }))
+	must(t, frontend.SetOptions(func(o *sockets.Options) { o.RecvTimeout = timeout }))
 	start := time.Now()
-	if _, err := frontend.Recv(ctx); !errors.Is(err, ErrTimeout) || time.Since(start) < timeout {
+	if _, err := frontend.Recv(ctx); !errors.Is(err, sockets.ErrTimeout) || time.Since(start) < timeout {
 		t.Errorf("%v after %v", err, time.Since(start))
 	}
-	backend := dialled(t, NewDealer, o, frontend.LastEndpoint())
-	must(t, backend.SetOptions(func(o *Options) { o.SendTimeout = timeout }))
+	backend := dialled(t, sockets.NewDealer, o, frontend.LastEndpoint())
+	must(t, backend.SetOptions(func(o *sockets.Options) { o.SendTimeout = timeout }))
 	says(t, backend, "Hello")
-	must(t, frontend.SetOptions(func(o *Options) { o.RecvTimeout = 0 }))
+	must(t, frontend.SetOptions(func(o *sockets.Options) { o.RecvTimeout = 0 }))
 	wants(t, frontend, "Hello")
 }
 
@@ -227,24 +229,24 @@ func TestLibzmq_timeo_inproc(t *testing.T) {
 func TestLibzmq_endpoints(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	push := open(t, NewPush, Options{Linger: LingerNone})
+	push := open(t, sockets.NewPush, sockets.Options{Linger: sockets.LingerNone})
 	for range 2 {
 		endpoint := freePort(t)
 		must(t, push.Bind(ctx, endpoint))
 		if got := push.LastEndpoint(); got != endpoint {
 			t.Errorf("%s is bound as %s", endpoint, got)
 		}
-		pull := dialled(t, NewPull, Options{ReconnectInterval: -1}, push.LastEndpoint())
+		pull := dialled(t, sockets.NewPull, sockets.Options{ReconnectInterval: -1}, push.LastEndpoint())
 		says(t, push, "ABC")
 		wants(t, pull, "ABC")
 		must(t, push.Unbind(endpoint))
 		eventually(t, "it has no peer", func() bool { return len(push.Peers()) == 0 })
-		if err := push.TrySend([]byte("ABC")); !errors.Is(err, ErrWouldBlock) {
+		if err := push.TrySend([]byte("ABC")); !errors.Is(err, sockets.ErrWouldBlock) {
 			t.Errorf("after Unbind: %v", err)
 		}
 	}
 	for _, bad := range []string{"tcp://", "tcp://192.168.0.200:*", "invalid://localhost:1234"} {
-		var typed *EndpointError
+		var typed *sockets.EndpointError
 		if err := push.Connect(bad); !errors.As(err, &typed) || strings.HasPrefix(bad, "invalid") && !errors.Is(err, syscall.EPROTONOSUPPORT) {
 			t.Errorf("%s: %v", bad, err)
 		}
@@ -257,35 +259,36 @@ func TestLibzmq_endpoints(t *testing.T) {
 func TestLibzmq_router_notify_none(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
-	router := bind(t, NewRouter, Options{Notify: NotifyConnect | NotifyDisconnect, Monitor: seen.Tell})
+	router := bind(t, sockets.NewRouter, sockets.Options{Notify: sockets.NotifyConnect | sockets.NotifyDisconnect, Monitor: seen.Tell})
 	r := dialRaw(t, router.LastEndpoint())
 	r.Send([]byte("not-a-handshake"))
 	r.Conn.Close()
-	seen.Await(t, EventHandshakeFailed)
+	seen.Await(t, sockets.EventHandshakeFailed)
 	wantQueued(t, router)
 
-	router = bind(t, NewRouter, Options{Notify: NotifyDisconnect, MaxMessageSize: 64, Monitor: seen.Tell})
+	router = bind(t, sockets.NewRouter, sockets.Options{Notify: sockets.NotifyDisconnect, MaxMessageSize: 64, Monitor: seen.Tell})
 	r = dialRaw(t, router.LastEndpoint()).Greet("DEALER", []byte("X"))
 	r.Send(wire("Hello2", strings.Repeat("*", 127)))
 	wants(t, router, "X ")
 	wantQueued(t, router)
 
-	router = open(t, NewRouter, Options{})
+	router = open(t, sockets.NewRouter, sockets.Options{})
 	if n := router.Options().Notify; n != 0 {
 		t.Errorf("%v at first", n)
 	}
-	for _, n := range []Notify{NotifyConnect, NotifyDisconnect, 0, NotifyConnect | NotifyDisconnect} {
-		must(t, router.SetOptions(func(o *Options) { o.Notify = n }))
+	for _, n := range []sockets.Notify{sockets.NotifyConnect, sockets.NotifyDisconnect, 0, sockets.NotifyConnect | sockets.NotifyDisconnect} {
+		must(t, router.SetOptions(func(o *sockets.Options) { o.Notify = n }))
 		if got := router.Options().Notify; got != n {
 			t.Errorf("%v, not %v", got, n)
 		}
 	}
-	for _, bad := range []Notify{0xff, notifyBoth + 4} {
-		if router.SetOptions(func(o *Options) { o.Notify = bad }) == nil || router.Options().Notify != notifyBoth {
+	const both = sockets.NotifyConnect | sockets.NotifyDisconnect
+	for _, bad := range []sockets.Notify{0xff, both + 4} {
+		if router.SetOptions(func(o *sockets.Options) { o.Notify = bad }) == nil || router.Options().Notify != both {
 			t.Errorf("%v is taken: %v", bad, router.Options().Notify)
 		}
 	}
-	if _, err := NewDealer(Options{Notify: NotifyConnect}); err == nil {
+	if _, err := sockets.NewDealer(sockets.Options{Notify: sockets.NotifyConnect}); err == nil {
 		t.Error("a DEALER takes it")
 	}
 }
@@ -296,13 +299,13 @@ func TestLibzmq_router_notify_none(t *testing.T) {
 func TestLibzmq_router_speaks_first(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	router := bind(t, NewRouter, Options{Mandatory: true})
+	router := bind(t, sockets.NewRouter, sockets.Options{Mandatory: true})
 	for i := range 100 {
 		name := fmt.Appendf(nil, "%09d\x00", i)
-		dealer := dialled(t, NewDealer, Options{Identity: name}, router.LastEndpoint())
+		dealer := dialled(t, sockets.NewDealer, sockets.Options{Identity: name}, router.LastEndpoint())
 		eventually(t, "it is routable", func() bool {
 			err := router.TrySend(name, []byte("HELLO"))
-			if err != nil && !errors.Is(err, ErrUnroutable) {
+			if err != nil && !errors.Is(err, sockets.ErrUnroutable) {
 				t.Fatal(err)
 			}
 			return err == nil
@@ -311,8 +314,8 @@ func TestLibzmq_router_speaks_first(t *testing.T) {
 		must(t, dealer.Close())
 	}
 
-	x, z := bind(t, NewRouter, Options{Identity: []byte("X")}), bind(t, NewRouter, Options{Identity: []byte("Z")})
-	y := open(t, NewRouter, Options{Identity: []byte("Y")})
+	x, z := bind(t, sockets.NewRouter, sockets.Options{Identity: []byte("X")}), bind(t, sockets.NewRouter, sockets.Options{Identity: []byte("Z")})
+	y := open(t, sockets.NewRouter, sockets.Options{Identity: []byte("Y")})
 	must(t, y.ConnectAs(x.LastEndpoint(), []byte("X")))
 	must(t, y.Send(ctx, []byte("X"), []byte("hi 1")))
 	eventually(t, "the message waits", func() bool { return pending(x.Peers()) == 1 })
@@ -323,7 +326,7 @@ func TestLibzmq_router_speaks_first(t *testing.T) {
 
 	// A STREAM names the other side too, and a probing ROUTER is answered by a name of
 	// five bytes.
-	server, client := bind(t, NewStream, Options{Notify: NotifyNone}), open(t, NewStream, Options{})
+	server, client := bind(t, sockets.NewStream, sockets.Options{Notify: sockets.NotifyNone}), open(t, sockets.NewStream, sockets.Options{})
 	must(t, client.ConnectAs(server.LastEndpoint(), []byte("conn1")))
 	must(t, client.Send(ctx, []byte("conn1"), []byte("hi 1")))
 	m, err := server.Recv(ctx)
@@ -331,7 +334,7 @@ func TestLibzmq_router_speaks_first(t *testing.T) {
 	if len(m) != 2 || m[0][0] != 0 || string(m[1]) != "hi 1" {
 		t.Errorf("%q", m)
 	}
-	probe := dialled(t, NewRouter, Options{ProbeRouter: true, Identity: []byte("P")}, z.LastEndpoint())
+	probe := dialled(t, sockets.NewRouter, sockets.Options{ProbeRouter: true, Identity: []byte("P")}, z.LastEndpoint())
 	wants(t, z, "P ")
 	must(t, z.Send(ctx, []byte("P"), []byte("Hello")))
 	if m, err = probe.Recv(ctx); err != nil || string(m[0]) != "Z" || string(m[1]) != "Hello" {
@@ -343,8 +346,8 @@ func TestLibzmq_router_speaks_first(t *testing.T) {
 func TestLibzmq_app_meta_reply(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	rep := bind(t, NewRep, Options{Metadata: map[string]string{"X-hello": "world", "X-connection": "backup"}})
-	req := dialled(t, NewReq, Options{Metadata: map[string]string{"X-hello": "hello", "X-bin": "009c6"}}, rep.LastEndpoint())
+	rep := bind(t, sockets.NewRep, sockets.Options{Metadata: map[string]string{"X-hello": "world", "X-connection": "backup"}})
+	req := dialled(t, sockets.NewReq, sockets.Options{Metadata: map[string]string{"X-hello": "hello", "X-bin": "009c6"}}, rep.LastEndpoint())
 	says(t, req, "\x01")
 	_, from, err := rep.RecvFrom(ctx)
 	must(t, err)
@@ -352,7 +355,7 @@ func TestLibzmq_app_meta_reply(t *testing.T) {
 	_, to, err := req.RecvFrom(ctx)
 	must(t, err)
 	for _, c := range []struct {
-		peer       *Peer
+		peer       *sockets.Peer
 		name, want string
 	}{{from, "X-hello", "hello"}, {from, "X-bin", "009c6"}, {to, "X-hello", "world"}, {to, "X-connection", "backup"}} {
 		if got, _ := c.peer.Property(c.name); got != c.want {
@@ -366,7 +369,7 @@ func TestLibzmq_app_meta_reply(t *testing.T) {
 func TestLibzmq_pubsub_counts(t *testing.T) {
 	t.Parallel()
 	o := inprocOptions()
-	pub, sub := open(t, NewPub, o), open(t, NewSub, o)
+	pub, sub := open(t, sockets.NewPub, o), open(t, sockets.NewSub, o)
 	must(t, pub.Bind(testContext(t), "inproc://a"))
 	must(t, sub.Connect("inproc://a"))
 	n := 0
@@ -391,10 +394,10 @@ func TestLibzmq_xpub_inproc(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	o := inprocOptions()
-	pub := open(t, NewXPub, Options{Inproc: o.Inproc, SendHWM: 2000})
+	pub := open(t, sockets.NewXPub, sockets.Options{Inproc: o.Inproc, SendHWM: 2000})
 	must(t, pub.Bind(ctx, "inproc://a"))
-	must(t, pub.SetOptions(func(o *Options) { o.FullPolicy = PolicyBlock }))
-	sub := dialled(t, NewSub, o, pub.LastEndpoint())
+	must(t, pub.SetOptions(func(o *sockets.Options) { o.FullPolicy = sockets.PolicyBlock }))
+	sub := dialled(t, sockets.NewSub, o, pub.LastEndpoint())
 	must(t, sub.Subscribe(""))
 	wants(t, pub, "\x01")
 	for range 1999 {
@@ -408,10 +411,10 @@ func TestLibzmq_xpub_inproc(t *testing.T) {
 		t.Errorf("%d of %d messages came", n, sent)
 	}
 
-	pub = open(t, NewXPub, o)
+	pub = open(t, sockets.NewXPub, o)
 	must(t, pub.Bind(ctx, "inproc://b"))
-	must(t, pub.SetOptions(func(o *Options) { o.WelcomeMessage = []byte("W") }))
-	sub = open(t, NewSub, o)
+	must(t, pub.SetOptions(func(o *sockets.Options) { o.WelcomeMessage = []byte("W") }))
+	sub = open(t, sockets.NewSub, o)
 	must(t, sub.Subscribe("W"))
 	must(t, sub.Connect("inproc://b"))
 	wants(t, pub, "\x01W")
@@ -427,12 +430,12 @@ func TestLibzmq_xpub_manual_device(t *testing.T) {
 		t.Run(fmt.Sprint("last value ", last), func(t *testing.T) {
 			t.Parallel()
 			ctx := testContext(t)
-			xpub := bind(t, NewXPub, Options{XPubManual: !last, XPubManualLastValue: last})
-			xsub := bind(t, NewXSub, Options{})
-			pub := dialled(t, NewPub, Options{}, xsub.LastEndpoint())
-			var subs []*Sub
+			xpub := bind(t, sockets.NewXPub, sockets.Options{XPubManual: !last, XPubManualLastValue: last})
+			xsub := bind(t, sockets.NewXSub, sockets.Options{})
+			pub := dialled(t, sockets.NewPub, sockets.Options{}, xsub.LastEndpoint())
+			var subs []*sockets.Sub
 			for range 2 {
-				sub := dialled(t, NewSub, Options{}, xpub.LastEndpoint())
+				sub := dialled(t, sockets.NewSub, sockets.Options{}, xpub.LastEndpoint())
 				must(t, sub.Subscribe("1"))
 				wants(t, xpub, "\x011")
 				must(t, xpub.Subscribe("1"))
@@ -453,7 +456,7 @@ func TestLibzmq_xpub_manual_device(t *testing.T) {
 			for _, sub := range subs {
 				must(t, sub.Close())
 				wants(t, xpub, "\x001")
-				if err := xpub.Unsubscribe("1"); !errors.Is(err, ErrUnroutable) { // libzmq: no error
+				if err := xpub.Unsubscribe("1"); !errors.Is(err, sockets.ErrUnroutable) { // libzmq: no error
 					t.Errorf("Unsubscribe for who has gone: %v", err)
 				}
 				says(t, xsub, "\x001")
@@ -463,7 +466,7 @@ func TestLibzmq_xpub_manual_device(t *testing.T) {
 			wantQueued(t, xsub)
 
 			for _, topic := range []string{"A", "B"} {
-				sub := dialled(t, NewXSub, Options{}, xpub.LastEndpoint())
+				sub := dialled(t, sockets.NewXSub, sockets.Options{}, xpub.LastEndpoint())
 				says(t, sub, "\x01"+topic)
 				wants(t, xpub, "\x01"+topic)
 				must(t, xpub.Subscribe("X"+topic))
@@ -487,27 +490,28 @@ func TestLibzmq_xpub_manual_device(t *testing.T) {
 func TestLibzmq_heartbeats_answered(t *testing.T) {
 	t.Parallel()
 	ours, theirs := zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair()
-	for name, pair := range map[string][2]func(testing.TB, Options) Socket{
-		"DEALER ROUTER": {maker(NewDealer), maker(NewRouter)},
-		"REQ REP":       {maker(NewReq), maker(NewRep)},
-		"PAIR PAIR":     {maker(NewPair), maker(NewPair)},
-		"PULL PUSH":     {maker(NewPull), maker(NewPush)},
-		"SUB PUB":       {maker(NewSub), maker(NewPub)},
+	for name, pair := range map[string][2]func(testing.TB, sockets.Options) sockets.Socket{
+		"DEALER ROUTER": {maker(sockets.NewDealer), maker(sockets.NewRouter)},
+		"REQ REP":       {maker(sockets.NewReq), maker(sockets.NewRep)},
+		"PAIR PAIR":     {maker(sockets.NewPair), maker(sockets.NewPair)},
+		"PULL PUSH":     {maker(sockets.NewPull), maker(sockets.NewPush)},
+		"SUB PUB":       {maker(sockets.NewSub), maker(sockets.NewPub)},
 	} {
-		for mechanism, s := range map[string][2]Security{
+		for mechanism, s := range map[string][2]sockets.Security{
 			"NULL":  {},
 			"CURVE": {{CurveSecretKey: theirs.Secret, CurveServerKey: ours.Public}, {CurveServer: true, CurveSecretKey: ours.Secret}},
 		} {
 			t.Run(name+" "+mechanism, func(t *testing.T) {
 				t.Parallel()
 				seen := newEvents()
-				server := pair[1](t, Options{HeartbeatInterval: time.Millisecond, HeartbeatTimeout: hang, Monitor: seen.Tell, Security: s[1]})
+				server := pair[1](t, sockets.Options{HeartbeatInterval: time.Millisecond, HeartbeatTimeout: hang, Monitor: seen.Tell, Security: s[1]})
 				must(t, server.Bind(testContext(t), anyPort))
-				must(t, pair[0](t, Options{Security: s[0]}).Connect(server.LastEndpoint()))
-				peer := seen.Await(t, EventHandshakeSucceeded).Peer
-				from := peer.engine().Reads()
-				eventually(t, "20 answers", func() bool { return peer.engine().Reads() >= from+20 })
-				if n := seen.Count(EventDisconnected); n > 0 {
+				must(t, pair[0](t, sockets.Options{Security: s[0]}).Connect(server.LastEndpoint()))
+				seen.Await(t, sockets.EventHandshakeSucceeded)
+				reads := server.(interface{ Reads() uint64 }).Reads
+				from := reads()
+				eventually(t, "20 answers", func() bool { return reads() >= from+20 })
+				if n := seen.Count(sockets.EventDisconnected); n > 0 {
 					t.Errorf("%d connections ended", n)
 				}
 			})
@@ -520,33 +524,33 @@ func TestLibzmq_heartbeats_answered(t *testing.T) {
 func TestLibzmq_proxies(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	rep := bind(t, NewRep, Options{})
-	running(t, newProxy(t, rep, rep, ProxyOptions{}))
-	req := dialled(t, NewReq, Options{}, rep.LastEndpoint())
+	rep := bind(t, sockets.NewRep, sockets.Options{})
+	sockettest.Running(t, newProxy(t, rep, rep, sockets.ProxyOptions{}))
+	req := dialled(t, sockets.NewReq, sockets.Options{}, rep.LastEndpoint())
 	for _, m := range []string{"msg1", "msg22"} {
 		says(t, req, m)
 		wants(t, req, m)
 	}
 
-	front, back := bind(t, NewSub, Options{}), bind(t, NewPush, Options{Linger: LingerNone})
+	front, back := bind(t, sockets.NewSub, sockets.Options{}), bind(t, sockets.NewPush, sockets.Options{Linger: sockets.LingerNone})
 	must(t, front.Subscribe(""))
-	p := newProxy(t, front, back, ProxyOptions{})
+	p := newProxy(t, front, back, sockets.ProxyOptions{})
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
-	pub := dialled(t, NewPub, Options{}, front.LastEndpoint())
+	pub := dialled(t, sockets.NewPub, sockets.Options{}, front.LastEndpoint())
 	must(t, pub.WaitSubscribers(ctx, "", 1))
 	says(t, pub, "This is a test", "This is a test", "This is a test")
 	must(t, front.Close())
 	must(t, back.Close())
-	if err := <-done; !errors.Is(err, ErrClosed) {
+	if err := <-done; !errors.Is(err, sockets.ErrClosed) {
 		t.Errorf("the proxy ends with %v", err)
 	}
 
 	// PAIR controls a proxy: nothing is forwarded before there is traffic, nor during a
 	// pause.
-	in, out, control := bind(t, NewPull, Options{}), bind(t, NewPush, Options{}), bind(t, NewPair, Options{})
-	push, pull, operator := dialled(t, NewPush, Options{}, in.LastEndpoint()), dialled(t, NewPull, Options{}, out.LastEndpoint()), dialled(t, NewPair, Options{}, control.LastEndpoint())
-	p = newProxy(t, in, out, ProxyOptions{Control: control})
+	in, out, control := bind(t, sockets.NewPull, sockets.Options{}), bind(t, sockets.NewPush, sockets.Options{}), bind(t, sockets.NewPair, sockets.Options{})
+	push, pull, operator := dialled(t, sockets.NewPush, sockets.Options{}, in.LastEndpoint()), dialled(t, sockets.NewPull, sockets.Options{}, out.LastEndpoint()), dialled(t, sockets.NewPair, sockets.Options{}, control.LastEndpoint())
+	p = newProxy(t, in, out, sockets.ProxyOptions{Control: control})
 	go func() { done <- p.Run(ctx) }()
 	forwarded := func() uint64 {
 		t.Helper()
@@ -567,7 +571,7 @@ func TestLibzmq_proxies(t *testing.T) {
 	says(t, operator, "PAUSE")
 	forwarded() // it was obeyed
 	says(t, push, "second")
-	eventually(t, "the message waits", in.core.In.Waiting)
+	readable(t, in)
 	if n := forwarded(); n != 5 {
 		t.Errorf("%d bytes during a pause", n)
 	}

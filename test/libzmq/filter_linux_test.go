@@ -1,4 +1,4 @@
-package sockets
+package libzmq
 
 import (
 	"fmt"
@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"clustermap/sockets"
 )
 
 // credentials returns what the system knows of the process at the other end.
@@ -74,7 +76,7 @@ func TestLibzmq_filter_ipc(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var o Options
+			var o sockets.Options
 			if c.admits != nil {
 				o = filter(func(nc net.Conn) bool {
 					p := credentials(t, nc)
@@ -82,7 +84,7 @@ func TestLibzmq_filter_ipc(t *testing.T) {
 				})
 			}
 			endpoint := "ipc://" + filepath.Join(t.TempDir(), "s")
-			checkFilter(t, open(t, NewPair, o), endpoint, Options{ReconnectInterval: ReconnectNever}, c.works)
+			checkFilter(t, open(t, sockets.NewPair, o), endpoint, sockets.Options{ReconnectInterval: sockets.ReconnectNever}, c.works)
 		})
 	}
 }
