@@ -51,6 +51,10 @@ func (c *Checker) Valid(field string, err error) {
 // Err returns the errors of all fields, joined by errors.Join, or nil.
 func (c *Checker) Err() error { return errors.Join(c.errs...) }
 
+// Forever is the longest time that an option needs. Unlike the longest time.Duration, it can
+// be added to the time that a process has run, and doubled.
+const Forever = 100 * 365 * 24 * time.Hour
+
 // Default sets the default of a number, which must not be negative.
 func Default[T int | int64 | time.Duration](c *Checker, field string, v *T, standard T) {
 	c.If(*v < 0, field, "is negative")

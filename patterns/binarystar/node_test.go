@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"strings"
 	"sync"
@@ -17,6 +18,19 @@ import (
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
+
+// TestTimeoutForever: a time-out as long as can be is never over.
+func TestTimeoutForever(t *testing.T) {
+	t.Parallel()
+	o, err := Options{Role: RolePrimary, Bind: "x", Peer: "y", Timeout: math.MaxInt64}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := election.NewMachine(o.Role, o.Timeout, 0, 0).Hear(time.Hour, election.Candidate{Role: RoleBackup, State: StateBackup})
+	if m.Silent(2 * time.Hour) {
+		t.Error("the peer is silent")
+	}
+}
 
 // TestStart: if two nodes start, in either order and without votes, the primary becomes
 // active.

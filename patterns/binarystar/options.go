@@ -94,7 +94,7 @@ func (o Options) withDefaults() (Options, error) {
 	c.If(o.Bind == "", "Bind", "is empty")
 	c.If(o.Peer == "", "Peer", "is empty")
 	option.Default(&c, "Interval", &o.Interval, DefaultInterval)
-	o.Timeout = cmp.Or(o.Timeout, 2*o.Interval)
+	o.Timeout = min(cmp.Or(o.Timeout, 2*o.Interval), option.Forever)
 	c.If(o.Timeout <= o.Interval, "Timeout", "is not longer than Interval")
 	if o.Valid == nil {
 		o.Valid = func([]byte) bool { return true }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"clustermap/sockets"
 )
 
 // TestOptionEdges: too large numbers, and durations whose product overflows, are invalid.
@@ -21,6 +23,21 @@ func TestOptionEdges(t *testing.T) {
 	}
 	if _, err := (BrokerOptions{Heartbeat: math.MaxInt64 / 2}).withDefaults(); !isOptionError(err) {
 		t.Errorf("broker: %v", err)
+	}
+}
+
+// TestExpiryForever: a request may wait for as long as can be.
+func TestExpiryForever(t *testing.T) {
+	t.Parallel()
+	b, endpoint := startBroker(t, BrokerOptions{Expiry: math.MaxInt64})
+	newRaw(t, endpoint, sockets.Options{}).send("", client01, "nobody", "x")
+	eventually(t, "it waits", func() bool { return b.Stats().Requests == 1 })
+	b.mu.Lock()
+	b.now = int64(time.Since(b.began))
+	b.expire()
+	b.mu.Unlock()
+	if n := b.Stats().Expired; n != 0 {
+		t.Errorf("%d expired", n)
 	}
 }
 

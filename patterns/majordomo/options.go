@@ -118,7 +118,7 @@ func (c *checker) connecting(broker string, v Version, reconnect, most *time.Dur
 func (o BrokerOptions) withDefaults() (BrokerOptions, error) {
 	c := newChecker()
 	c.beats(&o.Heartbeat, &o.Liveness)
-	o.Expiry = cmp.Or(o.Expiry, DefaultExpiry)
+	o.Expiry = min(cmp.Or(o.Expiry, DefaultExpiry), option.Forever)
 	option.Default(&c.Checker, "MaxDeliveries", &o.MaxDeliveries, DefaultMaxDeliveries)
 	option.Default(&c.Checker, "MaxServices", &o.MaxServices, DefaultMaxServices)
 	option.Default(&c.Checker, "MaxWorkers", &o.MaxWorkers, DefaultMaxWorkers)

@@ -3,6 +3,7 @@ package snail
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -79,6 +80,9 @@ func (g *gauge) measure(number, stamp []byte, now time.Time, s *Stats) (lag Lag,
 	lag.Delay = offset
 	if g.opts.Clocks == ClocksUnsynchronised {
 		lag.Delay = offset - g.updateBase(offset, now.Sub(g.started))
+		if lag.Delay < 0 { // more than 292 years
+			lag.Delay = math.MaxInt64
+		}
 	}
 	s.Delay = lag.Delay
 	if s.Messages == 0 || lag.Delay > s.LargestDelay {

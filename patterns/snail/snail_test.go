@@ -238,6 +238,22 @@ func TestUnsynchronised(t *testing.T) {
 	}
 }
 
+// TestStampOfAnotherAge: after a stamp that is centuries ahead, delays are found, and not too
+// large for a number that then is negative.
+func TestStampOfAnotherAge(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{Clocks: ClocksUnsynchronised, MaxDelay: time.Second})
+	must(t, r.pub.Send(r.ctx, []byte("a"), []byte("999999999999999999")))
+	if _, err := r.sub.Recv(r.ctx); err != nil {
+		t.Fatal(err)
+	}
+	r.here.add(30 * time.Millisecond)
+	r.send("b")
+	if m, lag, err := r.sub.Next(r.ctx); !errors.Is(err, ErrLagged) {
+		t.Errorf("%q with a delay of %v, %v", m, lag.Delay, err)
+	}
+}
+
 // TestDrift: for a day, one clock is faster by MaxDrift. An additional delay is detected.
 func TestDrift(t *testing.T) {
 	t.Parallel()
