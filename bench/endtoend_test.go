@@ -3,19 +3,17 @@
 package bench
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
 
+	"clustermap/internal/bench/worker"
 	"clustermap/sockets"
 )
 
@@ -67,10 +65,6 @@ func BenchmarkEndToEnd(b *testing.B) {
 		})
 	}
 }
-
-// otherEnd is the variable of the environment that has a process of this test program be
-// the other end of BenchmarkProcesses: an otherProcess in JSON.
-const otherEnd = "CLUSTERMAP_BENCH_OTHER_END"
 
 // otherProcess is the task of the process at the other end.
 type otherProcess struct {
@@ -135,50 +129,19 @@ func processes(b *testing.B, o otherProcess) {
 // connected. The function returned lets it begin.
 func (o otherProcess) start(b *testing.B) sending {
 	b.Helper()
-	text, err := json.Marshal(o)
+	w, err := worker.Start(b.Context(), "other", o)
 	if err != nil {
 		b.Fatal(err)
 	}
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), otherEnd+"="+string(text))
-	cmd.Stderr = os.Stderr
-	in, e1 := cmd.StdinPipe()
-	out, e2 := cmd.StdoutPipe()
-	if err := errors.Join(e1, e2, cmd.Start()); err != nil {
+	b.Cleanup(w.Stop)
+	if err := w.Next(new(string)); err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() {
-		_ = in.Close() // it ends at the end of its input
-		if err := cmd.Wait(); err != nil {
-			b.Errorf("the other process: %v", err)
-		}
-	})
-	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		b.Fatalf("the other process says %q: %v", line, err)
-	}
-	return func(context.Context, int) error {
-		_, err := fmt.Fprintln(in, "begin")
-		return err
-	}
+	return func(context.Context, int) error { return w.Tell() }
 }
 
-// runOtherEnd is the whole of the other process. It returns the exit code.
-func runOtherEnd(text string) int {
-	var o otherProcess
-	err := json.Unmarshal([]byte(text), &o)
-	if err == nil {
-		err = o.run()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
-
-// run connects, says so, waits for a line, and sends all messages or answers requests
-// until the end of its input.
-func (o otherProcess) run() (err error) {
+// run connects, says so, waits, and sends all messages or answers requests until it is killed.
+func (o otherProcess) run(say func(any)) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	var s sockets.Socket
@@ -201,18 +164,12 @@ func (o otherProcess) run() (err error) {
 		if e != nil {
 			return e
 		}
-		s = rep
-		answered := make(chan struct{})
-		defer func() { <-answered }()
-		go func() {
-			defer close(answered)
-			_ = answer(ctx, rep) // it ends when the socket is closed
-		}()
+		s, begin = rep, func(ctx context.Context) error { return answer(ctx, rep) }
 	default:
 		return fmt.Errorf("there is no pair %q", o.Pair)
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	if err := s.Connect(o.Endpoint); err != nil {
+	err := s.Connect(o.Endpoint)
+	if err != nil {
 		return err
 	}
 	if pub, ok := s.(*sockets.Pub); ok {
@@ -225,14 +182,10 @@ func (o otherProcess) run() (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Println("connected")
-	in := bufio.NewReader(os.Stdin)
-	if _, err := in.ReadString('\n'); err != nil {
-		return nil // the benchmark has failed, and says why
-	}
+	say("connected")
+	worker.Told()
 	if err := begin(ctx); err != nil {
 		return err
 	}
-	_, err = io.Copy(io.Discard, in)
-	return err
+	select {} // what was sent may not have arrived
 }

@@ -3,17 +3,13 @@
 package bench
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"sync"
@@ -22,6 +18,7 @@ import (
 	"time"
 
 	"clustermap/internal/bench/figures"
+	"clustermap/internal/bench/worker"
 	"clustermap/internal/hooks"
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -175,11 +172,11 @@ func (f fan) run(b *testing.B) cost {
 	}
 	f.Role, f.Endpoint = "receive", replicas
 	receivers := f.start(ctx, b)
-	defer receivers.stop()
+	defer receivers.Stop()
 	receivers.wait("ready")
 	f.Role, f.Endpoint = "publish", publisher
 	publishers := f.start(ctx, b)
-	defer publishers.stop()
+	defer publishers.Stop()
 	publishers.wait("ready")
 	if err := attached(); err != nil {
 		b.Fatal(err)
@@ -299,82 +296,46 @@ func (f *fan) loop(in, out net.Listener, ready chan<- struct{}) error {
 
 // fanProcess is another process of a run.
 type fanProcess struct {
+	*worker.Worker
 	b    *testing.B
 	role string
-	in   io.WriteCloser
-	out  *bufio.Reader
-	cmd  *exec.Cmd
 }
-
-// fanRole is the variable of the environment that has a process of this test program be a
-// part of a run: a fan in JSON.
-const fanRole = "CLUSTERMAP_BENCH_FAN"
 
 func (f *fan) start(ctx context.Context, b *testing.B) *fanProcess {
 	b.Helper()
-	text, err := json.Marshal(f)
+	w, err := worker.Start(ctx, "fan", f)
 	if err != nil {
 		b.Fatal(err)
 	}
-	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Env = append(os.Environ(), fanRole+"="+string(text))
-	cmd.Stderr = os.Stderr
-	in, e1 := cmd.StdinPipe()
-	out, e2 := cmd.StdoutPipe()
-	if err := errors.Join(e1, e2, cmd.Start()); err != nil {
-		b.Fatal(err)
-	}
-	return &fanProcess{b, f.Role, in, bufio.NewReader(out), cmd}
+	return &fanProcess{w, b, f.Role}
 }
 
-// wait waits for a line.
-func (p *fanProcess) wait(line string) {
+// wait waits for a word.
+func (p *fanProcess) wait(word string) {
 	p.b.Helper()
-	if got, err := p.out.ReadString('\n'); err != nil || got != line+"\n" {
-		p.b.Fatalf("%s: %q, not %s: %v", p.role, got, line, err)
+	var got string
+	if err := p.Next(&got); err != nil || got != word {
+		p.b.Fatalf("%s: %q, not %s: %v", p.role, got, word, err)
 	}
 }
 
 // tell lets the process go on.
 func (p *fanProcess) tell() {
-	if _, err := fmt.Fprintln(p.in); err != nil {
+	if err := p.Tell(); err != nil {
 		p.b.Fatal(err)
 	}
 }
 
-// stop ends the process by the end of its input.
-func (p *fanProcess) stop() {
-	p.in.Close()
-	if err := p.cmd.Wait(); err != nil {
-		p.b.Errorf("%s: %v", p.role, err)
+// runFan is the work of such a process.
+func runFan(f fan, say func(any)) error {
+	if f.Role == "publish" {
+		return f.publish(say)
 	}
+	return f.receive(say)
 }
 
-// runFan is the whole of such a process. It returns the exit code.
-func runFan(text string) int {
-	var f fan
-	err := json.Unmarshal([]byte(text), &f)
-	if err == nil {
-		in := bufio.NewReader(os.Stdin)
-		if f.Role == "publish" {
-			err = f.publish(in)
-		} else {
-			go func() {
-				_, _ = io.Copy(io.Discard, in)
-				os.Exit(0)
-			}()
-			err = f.receive()
-		}
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, f.Role, err)
-		return 1
-	}
-	return 0
-}
-
-// publish sends the updates of the warm-up, and the others, each after a line.
-func (f *fan) publish(in *bufio.Reader) error {
+// publish sends the updates of the warm-up, and the others, each when it is told.
+func (f *fan) publish(say func(any)) error {
 	const perCall = 100
 	var send func(wire []byte, count int) error
 	ctx := context.Background()
@@ -406,13 +367,11 @@ func (f *fan) publish(in *bufio.Reader) error {
 		}
 		send = func(wire []byte, count int) error { return hooks.SendWire(ctx, pub, wire, count, nil) }
 	}
-	fmt.Println("ready")
+	say("ready")
 	var wire []byte
 	i, end := 0, 0
 	for _, n := range []int{f.warmup(), f.Updates} {
-		if _, err := in.ReadString('\n'); err != nil {
-			return nil // the benchmark has failed, and says why
-		}
+		worker.Told()
 		end += n
 		for i < end {
 			wire = wire[:0]
@@ -430,15 +389,14 @@ func (f *fan) publish(in *bufio.Reader) error {
 				return err
 			}
 		}
-		fmt.Println("sent")
+		say("sent")
 	}
-	_, err := io.Copy(io.Discard, in)
-	return err
+	select {} // what was sent may not have arrived
 }
 
 // receive connects the replicas, and says when each of them is ready, has the warm-up,
 // and has all.
-func (f *fan) receive() error {
+func (f *fan) receive(say func(any)) error {
 	failed := make(chan error, f.Connections)
 	var ready, warm, done sync.WaitGroup
 	for i := range f.Connections {
@@ -466,12 +424,12 @@ func (f *fan) receive() error {
 		}()
 		select {
 		case <-ended:
-			fmt.Println(phase.name)
+			say(phase.name)
 		case err := <-failed:
 			return err
 		}
 	}
-	return <-failed // the end of the input ends the process
+	return <-failed // until it is killed
 }
 
 // fanReplica is one connection. With a server it is a SUB of ZMTP 3.0 (RFC 23), which

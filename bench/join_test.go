@@ -7,15 +7,13 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"clustermap/chp"
 	"clustermap/internal/bench/figures"
+	"clustermap/internal/bench/worker"
 	"clustermap/internal/loopback"
 	"clustermap/sockets"
 )
@@ -25,23 +23,23 @@ var (
 	joinPasses = flag.Int("join.passes", 3, "how often BenchmarkJoin then overwrites every key")
 )
 
-// joinServer is the variable of the environment that has a process of this test program
-// be the replica of BenchmarkJoin: the endpoint of the server.
-const joinServer = "CLUSTERMAP_BENCH_JOIN"
+// joined is what the replica of BenchmarkJoin says.
+type joined struct {
+	Took time.Duration
+	Keys int
+}
 
-// runJoiner fetches the map, and prints for how many nanoseconds and how many keys.
-func runJoiner(endpoint string) int {
+// runJoiner fetches the map.
+func runJoiner(endpoint string, say func(any)) error {
 	begun := time.Now()
 	client, err := chp.NewClient(chp.ClientOptions{Servers: []string{endpoint}})
 	if err == nil {
 		err = client.WaitActive(context.Background())
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+	if err == nil {
+		say(joined{time.Since(begun), client.Len()})
 	}
-	fmt.Println(time.Since(begun).Nanoseconds(), client.Len())
-	return 0
+	return err
 }
 
 // BenchmarkJoin loads a map into a server that is a process of its own, and measures
@@ -137,19 +135,16 @@ func joinOnce(b *testing.B, command string) {
 // fetchMap has a process fetch the map, and returns the seconds that it took.
 func fetchMap(b *testing.B, endpoint string) float64 {
 	b.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), joinServer+"="+endpoint)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	var nanoseconds int64
-	var keys int
-	if err == nil {
-		_, err = fmt.Fscan(strings.NewReader(string(out)), &nanoseconds, &keys)
+	w, err := worker.Start(b.Context(), "replica", endpoint)
+	if err != nil {
+		b.Fatal(err)
 	}
-	if err != nil || keys < *joinKeys {
-		b.Fatalf("a replica: %v: %s", err, out)
+	defer w.Stop()
+	var r joined
+	if err := w.Next(&r); err != nil || r.Keys < *joinKeys {
+		b.Fatalf("%v: %d keys", err, r.Keys)
 	}
-	return time.Duration(nanoseconds).Seconds()
+	return r.Took.Seconds()
 }
 
 // underLoad calls pass again and again until stop is called.

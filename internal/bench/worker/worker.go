@@ -4,6 +4,7 @@
 package worker
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,9 +58,10 @@ func Main(roles map[string]Role) {
 		return
 	}
 	go func() {
-		// The parent holds the other end until it is done with this process, or gone.
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(1)
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+			told <- struct{}{}
+		}
+		os.Exit(1) // the parent is done with this process, or gone
 	}()
 	out := json.NewEncoder(os.Stdout)
 	say := func(l line) {
@@ -82,6 +84,12 @@ func Main(roles map[string]Role) {
 	// What is open is left to the system: others may be waiting for a figure.
 	os.Exit(0)
 }
+
+// told has what Tell has sent.
+var told = make(chan struct{}, 1)
+
+// Told waits, in a worker, for a call of Tell.
+func Told() { <-told }
 
 // Run is the main function of a command whose work is run: it ends early when it is
 // interrupted, and fails with the error.
@@ -125,6 +133,7 @@ func Profile(file string) (stop func() error, err error) {
 type Worker struct {
 	role string
 	cmd  *exec.Cmd
+	in   io.Writer
 	out  *json.Decoder
 }
 
@@ -147,13 +156,14 @@ func Start(ctx context.Context, role string, task any, wrap ...string) (*Worker,
 	if err != nil {
 		return nil, err
 	}
-	if _, err := cmd.StdinPipe(); err != nil {
+	in, err := cmd.StdinPipe()
+	if err != nil {
 		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	return &Worker{role, cmd, json.NewDecoder(out)}, nil
+	return &Worker{role, cmd, in, json.NewDecoder(out)}, nil
 }
 
 // Next reads the next value into v. It returns the error of the role, if that is next.
@@ -166,6 +176,12 @@ func (w *Worker) Next(v any) error {
 		return Failed(w.role, l.Error, l.Missing)
 	}
 	return json.Unmarshal(l.Value, v)
+}
+
+// Tell lets the worker go on that waits in Told, or will.
+func (w *Worker) Tell() error {
+	_, err := fmt.Fprintln(w.in)
+	return err
 }
 
 // Wait waits until the worker ends by itself.

@@ -14,6 +14,7 @@ func TestMain(m *testing.M) {
 	Main(map[string]Role{
 		"doubler": For(func(n int, say func(any)) error {
 			say(n)
+			Told()
 			say(2 * n)
 			return nil
 		}),
@@ -41,6 +42,9 @@ func TestWorkerSaysItsValues(t *testing.T) {
 		var n int
 		if err := w.Next(&n); err != nil || n != want {
 			t.Errorf("%d, %v, want %d", n, err, want)
+		}
+		if err := w.Tell(); err != nil && want == 21 {
+			t.Error(err)
 		}
 	}
 	var n int
