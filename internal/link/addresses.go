@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -239,16 +240,26 @@ func addressOf(nc net.Conn) (netip.Addr, bool) {
 // to the same server. Its methods are safe for concurrent use.
 type Host struct {
 	names   *names
-	skip    int
-	turn    chan struct{} // has an element while a call looks for the address; guards address
-	address netip.Addr    // invalid until it is known
-	all     []netip.Addr  // of the name, if it has several; guarded by turn
+	avoid   []netip.Addr
+	begun   atomic.Pointer[netip.Addr] // see At
+	turn    chan struct{}              // has an element while a call looks for the address; guards address
+	address netip.Addr                 // invalid until it is known
+	all     []netip.Addr               // of the name, if it has several; guarded by turn
 }
 
-// NewHost returns a Host. Its attempt does not begin with the first skip addresses of the
-// name, with which attempts that are still under way have begun.
-func NewHost(skip int) *Host {
-	return &Host{names: &system, skip: skip, turn: make(chan struct{}, 1)}
+// NewHost returns a Host. It begins with other addresses of the name, if there are some, than
+// those in avoid, at which attempts are still under way.
+func NewHost(avoid []netip.Addr) *Host {
+	return &Host{names: &system, avoid: avoid, turn: make(chan struct{}, 1)}
+}
+
+// At returns the address of the connections or, until there is one, that with which the
+// attempt has begun. It is not valid before the name is resolved.
+func (h *Host) At() (a netip.Addr) {
+	if at := h.begun.Load(); at != nil {
+		a = *at
+	}
+	return a
 }
 
 // Dial makes one attempt to connect, like net.Dialer.DialContext. It waits while another
@@ -295,20 +306,31 @@ func (h *Host) look(ctx context.Context, dial dialFunc, network, address string)
 	if err != nil {
 		return nil, err
 	}
+	slices.SortStableFunc(all, func(a, b netip.AddrPort) int { return cmp.Compare(h.avoided(a), h.avoided(b)) })
+	at := all[0].Addr()
+	h.begun.Store(&at)
 	if len(all) == 1 && more == nil {
-		h.address = all[0].Addr() // the other calls need not wait for the connection
+		h.address = at // the other calls need not wait for the connection
 		return nil, nil
 	}
 	h.all = h.all[:0]
 	for _, a := range all {
 		h.all = append(h.all, a.Addr())
 	}
-	skip := h.skip % len(all)
-	nc, at, err := h.names.race(ctx, dial, network, slices.Concat(all[skip:], all[:skip]), more)
+	nc, won, err := h.names.race(ctx, dial, network, all, more)
 	if err == nil {
-		h.address = at
+		h.address = won
+		h.begun.Store(&won)
 	}
 	return nc, err
+}
+
+// avoided returns 1 for an address that others are at, else 0.
+func (h *Host) avoided(a netip.AddrPort) int {
+	if slices.Contains(h.avoid, a.Addr()) {
+		return 1
+	}
+	return 0
 }
 
 // Failed notes that the server at the address was of no use. If the name has several, the

@@ -262,7 +262,7 @@ func TestHostHasOneAddress(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeNet("10.9.0.1", "10.1.0.1", "10.1.0.2")
-		h := NewHost(0)
+		h := NewHost(nil)
 		h.names = &f.names
 		var all sync.WaitGroup
 		for _, address := range []string{"name:1", "name:2", "name:3"} {
@@ -277,7 +277,7 @@ func TestHostHasOneAddress(t *testing.T) {
 		}
 		// Another one, while this one is under way, begins elsewhere.
 		f.triedSince()
-		h = NewHost(1)
+		h = NewHost([]netip.Addr{h.At()})
 		h.names = &f.names
 		_, err := h.dial(t.Context(), f.dial, "tcp", "name:1")
 		must(t, err)
@@ -285,13 +285,43 @@ func TestHostHasOneAddress(t *testing.T) {
 			t.Errorf("tried %v", f.tried)
 		}
 		h.Failed()
-		h = NewHost(0)
+		h = NewHost(nil)
 		h.names = &f.names
 		f.triedSince()
 		_, err = h.dial(t.Context(), f.dial, "tcp", "name:1")
 		must(t, err)
 		if want := []string{"10.1.0.1"}; !slices.Equal(f.tried, want) {
 			t.Errorf("tried %v", f.tried)
+		}
+	})
+}
+
+// TestAddressThatIsAddedIsTried: a name gets another address while an attempt is under way at
+// the first one, which is of no use. The next attempt begins with the new one, although it
+// comes first now.
+func TestAddressThatIsAddedIsTried(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeNet("10.1.0.1")
+		dial := func(avoid ...netip.Addr) *Host {
+			t.Helper()
+			f.triedSince()
+			h := NewHost(avoid)
+			h.names = &f.names
+			_, err := h.dial(t.Context(), f.dial, "tcp", "name:1")
+			must(t, err)
+			return h
+		}
+		first := dial()
+		first.Failed() // it does not complete the handshake
+		second := dial(first.At())
+		if want := []string{"10.1.0.1"}; !slices.Equal(f.tried, want) {
+			t.Errorf("tried %v", f.tried)
+		}
+		f.names.resolve = newFakeNet("10.1.0.1", "10.1.0.2").names.resolve
+		third := dial(second.At())
+		if want := []string{"10.1.0.2"}; !slices.Equal(f.tried, want) || third.At().String() != want[0] {
+			t.Errorf("tried %v, at %v", f.tried, third.At())
 		}
 	})
 }

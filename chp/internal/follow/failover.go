@@ -3,6 +3,7 @@ package follow
 import (
 	"errors"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -128,10 +129,10 @@ type attempts struct {
 
 func (a *attempts) start() {
 	f := a.owner
-	others := 0
+	var others []netip.Addr
 	for _, running := range a.running {
-		if running.index == a.next {
-			others++
+		if running.index == a.next && running.host != nil {
+			others = append(others, running.host.At())
 		}
 	}
 	s := f.newSession(a.next, others)

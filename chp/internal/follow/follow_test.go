@@ -81,7 +81,7 @@ func TestAttemptGivenUp(t *testing.T) {
 	f := &Follower{ctx: t.Context(), opts: Options{Servers: make([]Address, 1)}}
 	a := attempts{owner: f}
 	for i := range maxAttempts {
-		s := f.newSession(0, 0)
+		s := f.newSession(0, nil)
 		s.answered.Store(i == 1)
 		a.running = append(a.running, s)
 	}

@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -76,9 +77,9 @@ const (
 	fromSnapshot
 )
 
-// newSession returns a session that has not begun. Others at the same server are under
-// way.
-func (f *Follower) newSession(index, others int) *Session {
+// newSession returns a session that has not begun. Others with the same server are under way
+// at addresses of its name.
+func (f *Follower) newSession(index int, others []netip.Addr) *Session {
 	f.generation++
 	s := &Session{
 		owner: f, index: index, over: make(chan struct{}), watchdog: newWatchdog(), deadlines: new(timer.Deadlines),
