@@ -204,7 +204,7 @@ func backup(ctx context.Context, dir, path string, disk file.Disk) (BackupInfo, 
 		return BackupInfo{}, file.Classify(err)
 	}
 	defer b.Abort()
-	err = s.read(func(e commit.Entry) error {
+	_, err = s.read(func(e commit.Entry) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}

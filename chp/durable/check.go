@@ -153,8 +153,9 @@ func isDefect(err error) bool {
 }
 
 func (r *Report) checkLog(s *source, fn func(commit.Entry) error) error {
-	if err := s.list(); err != nil {
-		return err
+	late := s.list()
+	if len(s.walk.Segments) == 0 {
+		return late
 	}
 	err := s.entries(func(e commit.Entry) error {
 		if err := fn(e); err != nil {
@@ -174,7 +175,7 @@ func (r *Report) checkLog(s *source, fn func(commit.Entry) error) error {
 	}
 	r.Unread = len(w.Segments) - len(w.Sums)
 	r.First, r.Last, r.Entries, r.Records, r.Committed = w.Segments[0].First(), w.Last, w.Entries, w.Records, w.Vouched
-	if err = cmp.Or(err, s.late()); err != nil {
+	if err = cmp.Or(err, late); err != nil {
 		return err
 	}
 	torn, err := s.judge()

@@ -79,38 +79,25 @@ func (l *Log) CheckpointInfo() CheckpointInfo {
 }
 
 // First returns the index of the first entry that Read can return.
-func (l *Log) First() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.first
-}
+func (l *Log) First() uint64 { return l.locked(&l.first) }
 
 // Last returns the index of the last entry.
-func (l *Log) Last() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.last
-}
+func (l *Log) Last() uint64 { return l.locked(&l.last) }
 
 // Synced returns the index of the last flushed entry.
-func (l *Log) Synced() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.synced
-}
+func (l *Log) Synced() uint64 { return l.locked(&l.synced) }
 
 // Committed returns the index of the last committed entry.
-func (l *Log) Committed() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.committed
-}
+func (l *Log) Committed() uint64 { return l.locked(&l.committed) }
 
 // Epoch returns the stored epoch.
-func (l *Log) Epoch() uint64 {
+func (l *Log) Epoch() uint64 { return l.locked(&l.meta.Epoch) }
+
+// locked returns a field that l.mu guards.
+func (l *Log) locked(field *uint64) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.meta.Epoch
+	return *field
 }
 
 // SetEpoch stores a higher epoch; see [commit.Log].

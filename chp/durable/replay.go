@@ -37,27 +37,15 @@ func (l *Log) replay(fn func(commit.Entry) error) (r commit.Replayed, err error)
 	}
 	l.found = nil
 	defer s.close()
-	if c := s.checkpoint; c != nil {
-		r.Checkpoint, r.Sequence = c.Info.Index, c.Info.Sequence
-		err = c.State(fn)
-		r.Entries, r.Records = c.Entries, c.Records
+	r.Checkpoint, r.Sequence = s.start, l.checkpoint.Sequence
+	if err := s.list(); err != nil {
+		return r, err
 	}
-	if err == nil {
-		err = s.list()
-	}
-	if err == nil {
-		err = s.late()
-	}
-	if err == nil {
-		err = s.entries(func(e commit.Entry) error {
-			r.Entries++
-			r.Records += uint64(e.Count)
-			return fn(e)
-		})
-	}
-	if err == nil {
-		r.Torn, err = s.judge()
-	}
+	r.Torn, err = s.read(func(e commit.Entry) error {
+		r.Entries++
+		r.Records += uint64(e.Count)
+		return fn(e)
+	})
 	if err != nil {
 		return r, err
 	}

@@ -55,25 +55,23 @@ func (s *source) state() error {
 	return s.end.Found(s.dir, s.start)
 }
 
-// list finds the segments behind the checkpoint.
+// list finds the segments behind the checkpoint. It returns an error if there are none, or none
+// for the first entries there.
 func (s *source) list() error {
 	logs := filepath.Join(s.dir, format.LogName)
 	all, err := segment.List(logs)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(all) == 0 {
 		return &commit.CorruptError{File: logs, LastGood: s.start, Reason: errors.New("no segments")}
 	}
+	if err != nil {
+		return err
+	}
 	needed := segment.From(all, s.start)
 	s.needless, s.walk = all[:len(all)-len(needed)], segment.Walk{Segments: needed, Meta: &s.meta}
-	return err
-}
-
-// late returns an error if there are no segments for the first entries behind the checkpoint.
-func (s *source) late() error {
-	first := &s.walk.Segments[0]
-	if first.First() <= s.start+1 {
-		return nil
+	if first := needed[0].First(); first > s.start+1 {
+		return &commit.CorruptError{File: needed[0].Path, LastGood: s.start, Reason: fmt.Errorf("the log begins with entry %d", first)}
 	}
-	return &commit.CorruptError{File: first.Path, LastGood: s.start, Reason: fmt.Errorf("the log begins with entry %d", first.First())}
+	return nil
 }
 
 // hold opens the segments.
@@ -109,7 +107,7 @@ func (s *source) judge() (*commit.Torn, error) { return s.walk.Judge(s.start, s.
 // openSource opens the files of the whole log.
 func openSource(dir string) (*source, error) {
 	s, err := look(dir)
-	for _, step := range []func() error{s.state, s.list, s.late, s.hold} {
+	for _, step := range []func() error{s.state, s.list, s.hold} {
 		if err == nil {
 			err = step()
 		}
@@ -183,7 +181,7 @@ func noMeta(dir string) error {
 }
 
 // read calls fn with all readable entries: those of the checkpoint and those after it.
-func (s *source) read(fn func(commit.Entry) error) (err error) {
+func (s *source) read(fn func(commit.Entry) error) (torn *commit.Torn, err error) {
 	if s.checkpoint != nil {
 		err = s.checkpoint.State(fn)
 	}
@@ -191,9 +189,9 @@ func (s *source) read(fn func(commit.Entry) error) (err error) {
 		err = s.entries(fn)
 	}
 	if err == nil {
-		_, err = s.judge()
+		torn, err = s.judge()
 	}
-	return err
+	return torn, err
 }
 
 func (s *source) flush(disk file.Disk) error {
