@@ -69,7 +69,7 @@ func (c *Client) ConnectSecure(endpoint string, s sockets.Security) error {
 	closed := c.closed
 	if added {
 		c.links = append(slices.Clip(c.links), l)
-		c.running.Go(l.run)
+		c.running.Go(func() { receive(l.router) })
 	}
 	c.mu.Unlock()
 	switch {

@@ -61,12 +61,12 @@ func (c *Client) newLink(endpoint string, s sockets.Security) (*link, error) {
 	return l, err
 }
 
-// run keeps a receive call active, because over inproc receive (hooks.Prepare)
-// runs within one. The batches are empty.
-func (l *link) run() {
+// receive keeps a receive call of a socket active until it is closed, because over inproc
+// the function of hooks.Prepare runs within one. The batches are empty.
+func receive(r *sockets.Router) {
 	var b sockets.Batch
 	defer b.Release()
-	for l.router.RecvBatch(context.Background(), &b) == nil {
+	for r.RecvBatch(context.Background(), &b) == nil {
 	}
 }
 

@@ -69,7 +69,7 @@ func NewServer(ctx context.Context, o ServerOptions) (*Server, error) {
 		s.cancel()
 		return nil, err
 	}
-	s.running.Go(s.receive)
+	s.running.Go(func() { receive(s.router) })
 	return s, nil
 }
 
@@ -114,15 +114,6 @@ func (s *Server) Endpoint() string { return s.endpoint }
 // Bound returns the endpoint on which the server listens, with the port that the system
 // chose.
 func (s *Server) Bound() string { return s.router.LastEndpoint() }
-
-// receive keeps a receive call active, because over inproc prepare runs within one. The
-// batches are empty.
-func (s *Server) receive() {
-	var b sockets.Batch
-	defer b.Release()
-	for s.router.RecvBatch(context.Background(), &b) == nil {
-	}
-}
 
 // prepare handles the messages of a client. It runs in the goroutine that reads the
 // connection, so PINGs are answered while all handlers are busy.

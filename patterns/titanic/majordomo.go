@@ -3,7 +3,6 @@ package titanic
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"clustermap/patterns/majordomo"
 )
@@ -32,7 +31,7 @@ func New(o Options) (*Server, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.start(majordomoBroker{client})
-	s.peers = []interface{ Close() error }{client}
+	s.client = client
 	for name, handler := range map[string]majordomo.Handler{
 		serviceRequest: s.request,
 		serviceReply:   s.reply,
@@ -45,9 +44,7 @@ func New(o Options) (*Server, error) {
 			return nil, errors.Join(err, s.Close())
 		}
 		s.workers = append(s.workers, w)
-		s.peers = append(s.peers, w)
 	}
-	slices.Reverse(s.peers) // close the workers first, then the client
 	return s, nil
 }
 

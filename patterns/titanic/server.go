@@ -41,7 +41,7 @@ type Server struct {
 	stop     context.CancelFunc
 	running  sync.WaitGroup
 	workers  []*majordomo.Worker
-	peers    []interface{ Close() error } // workers and client, in the order in which they are closed
+	client   *majordomo.Client // nil in tests
 	closing  sync.Once
 	err      error // of Close
 
@@ -254,8 +254,11 @@ func (s *Server) Close() error {
 	s.closing.Do(func() {
 		s.stop()
 		var errs []error
-		for _, p := range s.peers {
-			errs = append(errs, p.Close())
+		for _, w := range s.workers {
+			errs = append(errs, w.Close())
+		}
+		if s.client != nil {
+			errs = append(errs, s.client.Close())
 		}
 		s.dispatch.close()
 		s.running.Wait()
