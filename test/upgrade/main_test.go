@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"sync"
 	"testing"
 
@@ -147,13 +146,11 @@ type server struct {
 	endpoint string // for --server
 }
 
-var readyLine = regexp.MustCompile(`ready.* (tcp://\S+:\d+).* tcp://\S+:\d+.* tcp://\S+:\d+`)
-
 // serve starts a server of a version, and waits until it is ready.
 func serve(t testing.TB, p *commandtest.Program, args ...string) *server {
 	t.Helper()
 	process := p.Start(t, append([]string{"serve"}, args...)...)
-	return &server{Process: process, endpoint: process.Await(readyLine.String())[1]}
+	return &server{Process: process, endpoint: process.Await(`ready.* (\w+://[^\s,]+).* \w+://\S+.* \w+://\S+\n`)[1]}
 }
 
 // end stops a server, which ends by itself.
