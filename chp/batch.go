@@ -27,9 +27,6 @@ type Batch struct {
 	err     error      // the first one
 }
 
-// maxBatch bounds a batch in bytes, because a span has offsets of 32 bits.
-const maxBatch = 1 << 30
-
 var errBatchSize = errors.New("chp: the batch has more than 1 GiB")
 
 // Set adds an update of a key. The rules for key, value and options are those of

@@ -16,18 +16,6 @@ import (
 	"clustermap/sockets"
 )
 
-// Defaults of [ClientOptions].
-const (
-	DefaultHeartbeatTimeout = 5 * time.Second
-	DefaultSyncTimeout      = 5 * time.Second
-	DefaultSendQueue        = 4 << 20
-	DefaultWatchQueue       = 64 << 20
-	DefaultMaxMapBytes      = 1 << 30
-)
-
-// maxSubtrees keeps a client below the number of subscriptions that a server accepts.
-const maxSubtrees = 8192
-
 // ClientOptions configures a [Client]. Only Servers is required; the zero value of
 // every other field is usable. NewClient copies the options.
 type ClientOptions struct {

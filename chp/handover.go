@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"time"
 
 	"clustermap/chp/internal/partner"
 	"clustermap/chp/internal/wire"
@@ -20,9 +19,6 @@ type handovers struct {
 	under   sync.Mutex // is locked while one runs
 	running sync.WaitGroup
 }
-
-// handoverTimeout bounds a handover.
-const handoverTimeout = 30 * time.Second
 
 var errNotOfPair = errors.New("the server is not part of a pair")
 

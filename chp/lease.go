@@ -213,9 +213,6 @@ func (l *Lease) wait(ctx context.Context, due <-chan time.Time, syncs uint64) bo
 	}
 }
 
-// leaseGoodbye bounds the wait for room for the deletion.
-const leaseGoodbye = time.Second
-
 // delete deletes the key at the end of the lease, unless another update than those of the
 // lease has set it. seq is the sequence of the last one that came back in time.
 func (l *Lease) delete(seq int64) {

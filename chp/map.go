@@ -1,7 +1,6 @@
 package chp
 
 import (
-	"math"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -57,17 +56,6 @@ type MapStats struct {
 	IdleBytes int    // bytes of free segments kept for reuse
 	Compacted uint64 // bytes copied by compaction since NewMap
 }
-
-const (
-	stripesPerCore = 4
-	maxStripes     = 1024
-)
-
-// mapSegment is small: a Map has many stripes, and each has a log of its own.
-const mapSegment = 8 << 10
-
-// maxMapEntry bounds key and value of a Map together: offsets have 32 bits.
-const maxMapEntry = math.MaxInt32 - 64
 
 // NewMap returns an empty Map.
 func NewMap(o MapOptions) *Map {

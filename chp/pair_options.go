@@ -81,9 +81,6 @@ type Divergence struct {
 	Entries iter.Seq[Entry]
 }
 
-// minSecret is the smallest PairOptions.Secret in bytes.
-const minSecret = 16
-
 // withDefaults returns the options with their defaults, and the errors of all invalid
 // fields.
 func (o PairOptions) withDefaults() (PairOptions, []error) {

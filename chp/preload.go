@@ -53,9 +53,6 @@ func preload(st *state.State, o *ServerOptions) error {
 	return nil
 }
 
-// preloadBatch is the approximate number of bytes that preload applies at a time.
-const preloadBatch = 64 << 10
-
 // validEntry returns an error for an entry that the server refuses.
 func validEntry(e Entry, maxValue int) error {
 	switch {

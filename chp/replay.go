@@ -21,9 +21,6 @@ type ReplayProgress struct {
 	commit.Replayed               // set when Done
 }
 
-// replayEvery is how often ServerOptions.OnReplay is called.
-const replayEvery = 250 * time.Millisecond
-
 // filled is the map with which a server begins.
 type filled struct {
 	state   *state.State

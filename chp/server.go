@@ -188,19 +188,6 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 // are taken: an administrator, or the other server of a pair.
 func (s *Server) operator(peer *sockets.Peer) bool { return s.admins.check(peer) == nil }
 
-// Bounds that are not options.
-const (
-	snapshotWindow       = 128 << 10 // bytes of snapshots queued per client
-	collectorWindow      = 1 << 20   // bytes of updates received ahead of the sequencer, per client
-	collectorTotal       = 64 << 20  // the same of all clients; and bytes of updates that have arrived in part
-	maxRequestsBytes     = 16 << 20  // bytes of unanswered requests of all clients; of partial ones, and of partial subscriptions
-	maxRequestSize       = 64 << 10  // bytes of a snapshot request or a subscription
-	maxSubscriptions     = 10_000    // topics per client
-	maxSubscriptionBytes = 128 << 20 // memory of the topics of all clients
-	maxOverhead          = 128 << 10 // bytes of an update without its value
-	closeLinger          = time.Second
-)
-
 // Listen binds the endpoints, and the state endpoint of a pair. If one of them is in
 // use, it binds none and returns a *ListenError.
 func (s *Server) Listen(ctx context.Context) error {

@@ -16,27 +16,6 @@ import (
 	"clustermap/zmtp"
 )
 
-// Defaults of [ServerOptions].
-const (
-	// DefaultPort is the port P of the guide's servers.
-	DefaultPort = 5556
-
-	DefaultHeartbeatInterval = time.Second
-	DefaultMaxValueSize      = 16 << 20
-	DefaultSubscriberQueue   = 64 << 20
-	DefaultSlowestIntake     = 16 << 20
-	DefaultSubscriberMemory  = 512 << 20
-	DefaultSnapshotMemory    = 256 << 20
-	DefaultMaxClients        = 10_000
-	DefaultSnapshotTimeout   = 30 * time.Second
-	DefaultServerHandshake   = 10 * time.Second
-	DefaultExpiryGrace       = 10 * time.Second
-)
-
-// maxLoggedValue is the maximum for a server with a log, which bounds the size of an
-// entry.
-const maxLoggedValue = commit.MaxEntryBytes / 2
-
 // ServerOptions configures a [Server]. The zero value is usable: the server then
 // listens on three consecutive free ports of the loopback interface.
 type ServerOptions struct {

@@ -101,9 +101,6 @@ type single struct{ Batch }
 
 var singles = sync.Pool{New: func() any { return new(single) }}
 
-// keepSingle is the largest single that is kept, in bytes.
-const keepSingle = 64 << 10
-
 func (s *Server) update(ctx context.Context, key string, value []byte, opts []SetOption) (order.Written, error) {
 	if len(value) > s.opts.MaxValueSize {
 		return order.Written{}, ledger.OverLimit(s.opts.MaxValueSize)

@@ -213,13 +213,6 @@ func ServerStatus(ctx context.Context, server string, security sockets.Security)
 	return st, nil
 }
 
-// maxAnswer bounds the bytes of an answer.
-const maxAnswer = 64 << 10
-
-// firstHandshake is how long a server has for the handshake before ask connects again. Each
-// time it has twice as long: it may be far away, or busy.
-const firstHandshake = time.Second
-
 // ask connects to a server's snapshot port, asks a question, and returns the second
 // frame of the answer. It asks only servers of this package: the guide's servers
 // terminate at an unknown request.

@@ -33,8 +33,6 @@ type viewItem[T any] struct {
 	round   uint64 // of View.round, when the key was last seen
 }
 
-const leastViewSlots = 16
-
 func (t *viewTable[T]) init() {
 	t.seed = maphash.MakeSeed()
 	t.replace(leastViewSlots)

@@ -56,10 +56,6 @@ const (
 // product is our value of propertyCHP.
 const product = "clustermap/1"
 
-// LargestValue is the largest value that a server may be configured to take, in bytes. On 32-bit
-// systems several values of that size must fit in the address space.
-const LargestValue = min(1<<30, math.MaxInt/8+1)
-
 // IDSize is the number of digits of the identity of a client, and of a server.
 const IDSize = 32
 

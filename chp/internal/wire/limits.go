@@ -1,6 +1,9 @@
 package wire
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 const (
 	// earlyBytes bounds the memory of early updates; each counts as its bytes plus
@@ -38,3 +41,7 @@ const (
 	// so, before it sends.
 	leastGrace = 50 * time.Millisecond
 )
+
+// LargestValue is the largest value that a server may be configured to take, in bytes. On 32-bit
+// systems several values of that size must fit in the address space.
+const LargestValue = min(1<<30, math.MaxInt/8+1)

@@ -1,0 +1,97 @@
+package chp
+
+import (
+	"math"
+	"time"
+
+	"clustermap/chp/commit"
+)
+
+// Defaults of [ServerOptions].
+const (
+	// DefaultPort is the port P of the guide's servers.
+	DefaultPort = 5556
+
+	DefaultHeartbeatInterval = time.Second
+	DefaultMaxValueSize      = 16 << 20
+	DefaultSubscriberQueue   = 64 << 20
+	DefaultSlowestIntake     = 16 << 20
+	DefaultSubscriberMemory  = 512 << 20
+	DefaultSnapshotMemory    = 256 << 20
+	DefaultMaxClients        = 10_000
+	DefaultSnapshotTimeout   = 30 * time.Second
+	DefaultServerHandshake   = 10 * time.Second
+	DefaultExpiryGrace       = 10 * time.Second
+)
+
+// Defaults of [ClientOptions].
+const (
+	DefaultHeartbeatTimeout = 5 * time.Second
+	DefaultSyncTimeout      = 5 * time.Second
+	DefaultSendQueue        = 4 << 20
+	DefaultWatchQueue       = 64 << 20
+	DefaultMaxMapBytes      = 1 << 30
+)
+
+// maxLoggedValue is the maximum for a server with a log, which bounds the size of an
+// entry.
+const maxLoggedValue = commit.MaxEntryBytes / 2
+
+// Bounds that are not options.
+const (
+	snapshotWindow       = 128 << 10 // bytes of snapshots queued per client
+	collectorWindow      = 1 << 20   // bytes of updates received ahead of the sequencer, per client
+	collectorTotal       = 64 << 20  // the same of all clients; and bytes of updates that have arrived in part
+	maxRequestsBytes     = 16 << 20  // bytes of unanswered requests of all clients; of partial ones, and of partial subscriptions
+	maxRequestSize       = 64 << 10  // bytes of a snapshot request or a subscription
+	maxSubscriptions     = 10_000    // topics per client
+	maxSubscriptionBytes = 128 << 20 // memory of the topics of all clients
+	maxOverhead          = 128 << 10 // bytes of an update without its value
+	closeLinger          = time.Second
+)
+
+// maxSubtrees keeps a client below the number of subscriptions that a server accepts.
+const maxSubtrees = 8192
+
+// maxBatch bounds a batch in bytes, because a span has offsets of 32 bits.
+const maxBatch = 1 << 30
+
+// maxAnswer bounds the bytes of an answer.
+const maxAnswer = 64 << 10
+
+// preloadBatch is the approximate number of bytes that preload applies at a time.
+const preloadBatch = 64 << 10
+
+// The stripes of a Map: so many that writers on different cores rarely wait for the same one.
+const (
+	stripesPerCore = 4
+	maxStripes     = 1024
+)
+
+// mapSegment is small: a Map has many stripes, and each has a log of its own.
+const mapSegment = 8 << 10
+
+// maxMapEntry bounds key and value of a Map together: offsets have 32 bits.
+const maxMapEntry = math.MaxInt32 - 64
+
+// leastViewSlots is the size of a new viewTable.
+const leastViewSlots = 16
+
+// keepSingle is the largest single that is kept, in bytes.
+const keepSingle = 64 << 10
+
+// firstHandshake is how long a server has for the handshake before ask connects again. Each
+// time it has twice as long: it may be far away, or busy.
+const firstHandshake = time.Second
+
+// replayEvery is how often ServerOptions.OnReplay is called.
+const replayEvery = 250 * time.Millisecond
+
+// leaseGoodbye bounds the wait for room for the deletion.
+const leaseGoodbye = time.Second
+
+// handoverTimeout bounds a handover.
+const handoverTimeout = 30 * time.Second
+
+// minSecret is the smallest PairOptions.Secret in bytes.
+const minSecret = 16
