@@ -25,13 +25,8 @@ import (
 // copier is the passive server's side: it keeps this server's map a copy of the active
 // server's. One goroutine at a time uses it.
 type copier struct {
-	order    *order.Sequencer
-	log      *slog.Logger
-	active   string // the snapshot port of the active server
-	security func() sockets.Security
-	timeout  time.Duration
-	prove    func(nonce []byte) []byte
-	diverged func(Divergence)
+	*Options
+	prove func(nonce []byte) []byte
 
 	requested atomic.Pointer[string] // at whose request this server has handed over, until the other one knows
 	copied    atomic.Bool            // this server has a copy of the active server's map, or is active itself
@@ -83,7 +78,7 @@ var errBase = errors.New("chp: the active server's map exceeds this server's Max
 func (c *copier) outranks(h *baseHead) bool {
 	var theirs state.Reigns
 	theirs.Set(h.reigns)
-	ours, _ := c.order.Standing()
+	ours, _ := c.Order.Standing()
 	return state.Compare(ours, theirs.Accepted()) > 0 && !mutate.CopyAnyMap
 }
 
@@ -101,11 +96,11 @@ func (c *copier) follow(ctx, serving context.Context) {
 		level := slog.LevelInfo // normally the active server has ended
 		if f.follows {
 			since = time.Now()
-		} else if time.Since(since) > c.timeout {
+		} else if time.Since(since) > c.Timeout {
 			level = slog.LevelWarn
 		}
 		if due, _ := complaints.Due(level.String(), follow.Cause(err), time.Now()); due {
-			c.log.Log(ctx, level, "does not follow the active server", "server", c.active, "error", err)
+			c.Log.Log(ctx, level, "does not follow the active server", "server", c.Peer, "error", err)
 		}
 		if !wake.Pause(ctx, wait) {
 			return
@@ -127,7 +122,7 @@ func (f *follower) run(ctx, serving context.Context) error {
 		properties[propertyRequester] = *requester
 	}
 	var asks followRequest
-	f.order.Between(func(now *order.Moment) {
+	f.Order.Between(func(now *order.Moment) {
 		asks = followRequest{now.State.ID, now.Newest.ID, now.Newest.Last}
 		if f.restored && now.State.Deadlines.Len() > 0 {
 			properties[propertyTimes] = peerVersion
@@ -135,9 +130,9 @@ func (f *follower) run(ctx, serving context.Context) error {
 	})
 	var err error
 	f.dealer, err = sockets.NewDealer(sockets.Options{
-		Security: f.security(), Metadata: properties,
-		ReconnectInterval: sockets.ReconnectNever, ConnectTimeout: max(f.timeout, time.Second), HandshakeTimeout: max(f.timeout, time.Second),
-		HeartbeatInterval: max(f.timeout/2, 10*time.Millisecond), HeartbeatTimeout: max(f.timeout, 50*time.Millisecond),
+		Security: f.PeerSecurity(), Metadata: properties,
+		ReconnectInterval: sockets.ReconnectNever, ConnectTimeout: max(f.Timeout, time.Second), HandshakeTimeout: max(f.Timeout, time.Second),
+		HeartbeatInterval: max(f.Timeout/2, 10*time.Millisecond), HeartbeatTimeout: max(f.Timeout, 50*time.Millisecond),
 		RecvHWM: sockets.Unlimited, RecvHWMBytes: followWindow, Linger: byeTime,
 		Monitor: f.watch,
 	})
@@ -147,7 +142,7 @@ func (f *follower) run(ctx, serving context.Context) error {
 	defer f.dealer.CloseContext(wake.Ended)
 	hooks.Prepare(f.dealer, f.prepare)
 	hooks.Scan(f.dealer, wire.ScanUpdate)
-	if err := f.dealer.Connect(f.active); err != nil {
+	if err := f.dealer.Connect(f.Peer); err != nil {
 		return err
 	}
 	err = f.dealer.Send(f.ctx, []byte(nameFollow), asks.append(nil))
@@ -241,11 +236,11 @@ func (f *follower) receive(wire []byte, spans []buf.Span) error {
 		return nil
 	}
 	f.news = false
-	if err := f.order.Journal().Stored(f.ctx); err != nil {
+	if err := f.Order.Journal().Stored(f.ctx); err != nil {
 		return err
 	}
 	var last int64
-	f.order.Between(func(now *order.Moment) { last = now.State.Terms.Newest.Last })
+	f.Order.Between(func(now *order.Moment) { last = now.State.Terms.Newest.Last })
 	return f.dealer.Send(f.ctx, []byte(nameHave), binary.BigEndian.AppendUint64(nil, uint64(last)))
 }
 
@@ -259,7 +254,7 @@ func (f *follower) control(name string, body []byte) error {
 		if f.base != nil || len(body) != 8 {
 			return errFollow
 		}
-		f.order.Copies(binary.BigEndian.Uint64(body))
+		f.Order.Copies(binary.BigEndian.Uint64(body))
 		f.copied.Store(true)
 		f.news, f.follows = true, true
 		f.requested.Store(nil)
@@ -278,8 +273,8 @@ func (f *follower) control(name string, body []byte) error {
 			return errOlder
 		}
 		f.copying = true
-		f.base = &base{h, f.order.NewCopy(h.run, h.mapID, h.reigns)}
-		f.log.Info("copying the active server's map")
+		f.base = &base{h, f.Order.NewCopy(h.run, h.mapID, h.reigns)}
+		f.Log.Info("copying the active server's map")
 		return nil
 	case nameOrigins:
 		if f.base == nil || f.base.State.Restore(state.Section{Kind: state.KindClients, Body: body}, 0) != nil {
@@ -339,10 +334,10 @@ func (f *follower) records(m []byte, spans []buf.Span) error {
 	}
 	h := f.head
 	f.head = state.Head{}
-	if err := f.order.Room(f.ctx); err != nil {
+	if err := f.Order.Room(f.ctx); err != nil {
 		return err
 	}
-	err := f.order.Followed(h, m, spans)
+	err := f.Order.Followed(h, m, spans)
 	f.news = true
 	f.wire, f.spans = f.wire[:0], f.spans[:0]
 	if cap(f.wire) > keepPartial {
@@ -353,14 +348,14 @@ func (f *follower) records(m []byte, spans []buf.Span) error {
 
 // install replaces the server's map by one that was received.
 func (c *copier) install(ctx context.Context, b *base) error {
-	c.order.Surrender()
+	c.Order.Surrender()
 	c.reportDivergence(&b.baseHead)
-	if err := c.order.Install(ctx, b.Copy); err != nil {
+	if err := c.Order.Install(ctx, b.Copy); err != nil {
 		return err
 	}
 	c.restored = false
 	c.copied.Store(true)
-	c.log.Info("copied the active server's map", "keys", b.State.Store.Len(), "sequence", b.State.Last())
+	c.Log.Info("copied the active server's map", "keys", b.State.Store.Len(), "sequence", b.State.Last())
 	return nil
 }
 
@@ -384,20 +379,20 @@ type reported struct {
 func (c *copier) reportDivergence(h *baseHead) {
 	var after int64
 	var newest state.Reign
-	c.order.Between(func(now *order.Moment) {
+	c.Order.Between(func(now *order.Moment) {
 		if newest = now.State.Terms.Newest; h.mapID == now.State.ID {
 			after = state.Common(now.State.Terms.History(), h.reigns)
 		}
 	})
-	if newest.Last <= after || after == 0 && c.order.Current().Store.Len() == 0 {
+	if newest.Last <= after || after == 0 && c.Order.Current().Store.Len() == 0 {
 		return
 	}
 	if c.reported.newest == newest && c.reported.after <= after {
 		return
 	}
 	c.reported = reported{newest, after}
-	d := Divergence{Epoch: state.TermOf(newest.ID), After: after, Last: newest.Last, Cut: c.order.Cut()}
+	d := Divergence{Epoch: state.TermOf(newest.ID), After: after, Last: newest.Last, Cut: c.Order.Cut()}
 	defer d.Cut.Release()
-	c.log.Warn("discarded updates that only this server has", "epoch", d.Epoch, "after", d.After, "last", d.Last)
-	c.diverged(d)
+	c.Log.Warn("discarded updates that only this server has", "epoch", d.Epoch, "after", d.After, "last", d.Last)
+	c.Diverged(d)
 }

@@ -48,10 +48,10 @@ func newCopier(t testing.TB) (*copier, *order.Sequencer) {
 	q := new(order.Sequencer)
 	q.Init(order.Options{State: state.New(0), Journal: journal.Memory{}, Publisher: nobody{}, EarlyTimeout: time.Second})
 	t.Cleanup(q.Shut)
-	return &copier{
-		order: q, log: slog.New(slog.DiscardHandler), security: func() sockets.Security { return sockets.Security{} },
-		diverged: func(Divergence) {},
-	}, q
+	return &copier{Options: &Options{
+		Order: q, Log: slog.New(slog.DiscardHandler), PeerSecurity: func() sockets.Security { return sockets.Security{} },
+		Diverged: func(Divergence) {},
+	}}, q
 }
 
 // newBase returns an empty map of another server.
@@ -80,7 +80,7 @@ func TestPairKeepsNewerMap(t *testing.T) {
 	t.Parallel()
 	c, _ := newCopier(t)
 	has := []state.Reign{{ID: 1 << state.ReignBits, Last: 10}, {ID: 2 << state.ReignBits, Last: 20}}
-	testenv.Must(t, c.order.Install(t.Context(), c.order.NewCopy(1, [ledger.MapIDSize]byte{1}, has)))
+	testenv.Must(t, c.Order.Install(t.Context(), c.Order.NewCopy(1, [ledger.MapIDSize]byte{1}, has)))
 	for _, v := range []struct {
 		what  string
 		has   []state.Reign
@@ -104,7 +104,7 @@ func TestPairReportsOnce(t *testing.T) {
 	t.Parallel()
 	c, q := newCopier(t)
 	reports := 0
-	c.diverged = func(Divergence) { reports++ }
+	c.Diverged = func(Divergence) { reports++ }
 	enterKey(t, q, "/lost")
 	h := baseHead{mapID: q.Current().ID, reigns: []state.Reign{{ID: 5, Last: 1}}}
 	for range 3 {
@@ -127,7 +127,7 @@ func TestPairYieldedUpdatesAreReported(t *testing.T) {
 	ctx := testenv.Context(t)
 	c, q := newCopier(t)
 	var lost []string
-	c.diverged = func(d Divergence) {
+	c.Diverged = func(d Divergence) {
 		d.Cut.Records(func(r kvmsg.Record) bool {
 			lost = append(lost, string(r.Key()))
 			return true
@@ -180,7 +180,7 @@ func TestPairDoesNotFollowNewer(t *testing.T) {
 		t.Cleanup(func() { testenv.Must(t, router.Close()) })
 		testenv.Must(t, router.Bind(ctx, "tcp://127.0.0.1:*"))
 		c, _ := newCopier(t)
-		c.active, c.timeout = router.LastEndpoint(), testenv.Hang
+		c.Peer, c.Timeout = router.LastEndpoint(), testenv.Hang
 		f := &follower{copier: c}
 		if err := f.run(ctx, context.Background()); !errors.Is(err, want) {
 			t.Errorf("version %q: %v", version, err)

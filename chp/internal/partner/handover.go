@@ -67,11 +67,9 @@ func (p *Pair) Handover(ctx context.Context, by string) (err error) {
 // can also be from before the other server has restarted.
 func (p *Pair) awaitNews(ctx context.Context) {
 	for end := time.Now().Add(p.News); time.Now().Before(end); {
-		follows := false
-		p.o.Order.Between(func(now *order.Moment) { follows = !now.Passive && p.leader.live() != nil })
+		_, err := p.successor()
 		peer := p.node.Peer()
-		known := peer.Alive && peer.State == binarystar.StatePassive
-		if !follows || known || !wake.Pause(ctx, time.Millisecond) {
+		if known := peer.Alive && peer.State == binarystar.StatePassive; err != nil || known || !wake.Pause(ctx, time.Millisecond) {
 			return
 		}
 	}

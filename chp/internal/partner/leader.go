@@ -22,13 +22,10 @@ import (
 // leader is the active server's side: it sends the other server what the journal of the pair
 // says, and notes what that has.
 type leader struct {
-	order   *order.Sequencer
+	*Options
 	journal *pairjournal.Journal // also the sequencer's; guarded by its mutex
-	router  *sockets.Router
-	log     *slog.Logger
-	run     uint64        // of this server
-	most    time.Duration // that one send may take
-	every   time.Duration // between two looks
+	run     uint64               // of this server
+	every   time.Duration        // between two looks
 
 	running   sync.WaitGroup // goroutines of followings
 	following *following     // the other server, or nil if it does not follow; guarded by the sequencer's mutex
@@ -71,7 +68,7 @@ func (s *stall) look(most, every time.Duration) bool {
 // connection broke.
 func (l *leader) follow(ctx context.Context, peer *sockets.Peer, r followRequest) {
 	if err := checkPeerVersion(peer); err != nil {
-		l.log.Warn("the other server cannot follow", "remote", peer.RemoteAddr(), "error", err)
+		l.Log.Warn("the other server cannot follow", "remote", peer.RemoteAddr(), "error", err)
 		peer.Disconnect(err)
 		return
 	}
@@ -80,7 +77,7 @@ func (l *leader) follow(ctx context.Context, peer *sockets.Peer, r followRequest
 	var old *following
 	var works bool
 	var err error
-	l.order.Between(func(now *order.Moment) {
+	l.Order.Between(func(now *order.Moment) {
 		old = l.following
 		switch {
 		case now.Passive:
@@ -99,7 +96,7 @@ func (l *leader) follow(ctx context.Context, peer *sockets.Peer, r followRequest
 		return
 	}
 	if works {
-		l.log.Warn("a new follower replaces one that is still connected; are there more than two servers?",
+		l.Log.Warn("a new follower replaces one that is still connected; are there more than two servers?",
 			"remote", peer.RemoteAddr(), "before", old.peer.RemoteAddr())
 	}
 	if old != nil {
@@ -110,13 +107,13 @@ func (l *leader) follow(ctx context.Context, peer *sockets.Peer, r followRequest
 	if by, ok := peer.Property(propertyRequester); ok {
 		attrs = append(attrs, "handed_over_by", by[:min(len(by), maxRequester)])
 	}
-	l.log.Info("the other server follows", attrs...)
+	l.Log.Info("the other server follows", attrs...)
 	l.running.Go(func() {
 		err := f.feed(ctx)
 		f.cancel()
-		l.order.Between(func(*order.Moment) { l.journal.Lose(f.to) })
+		l.Order.Between(func(*order.Moment) { l.journal.Lose(f.to) })
 		if err != nil && ctx.Err() == nil {
-			l.log.Info("the other server no longer follows", "remote", peer.RemoteAddr(), "error", err)
+			l.Log.Info("the other server no longer follows", "remote", peer.RemoteAddr(), "error", err)
 			peer.Disconnect(err)
 		}
 	})
@@ -136,13 +133,13 @@ func (f *following) feed(ctx context.Context) error {
 	for begun := false; ; begun = true {
 		var more <-chan struct{}
 		var whole bool
-		f.order.Between(func(*order.Moment) {
+		f.Order.Between(func(*order.Moment) {
 			more = f.journal.Next(f.to, &part)
 			whole = f.to.NeedsMap()
 		})
 		if whole {
 			if begun {
-				f.log.Warn("sending the whole map to the other server, which fell behind")
+				f.Log.Warn("sending the whole map to the other server, which fell behind")
 			}
 			if err := f.sendBase(ctx); err != nil {
 				return err
@@ -191,7 +188,7 @@ func (f *following) feed(ctx context.Context) error {
 // a time limit: see leader.judge.
 func (f *following) send(ctx context.Context, wire []byte, n int, owner hooks.Owner) error {
 	f.stall.sends.Add(1)
-	err := hooks.SendWireTo(ctx, f.router, f.peer, wire, n, owner)
+	err := hooks.SendWireTo(ctx, f.Router, f.peer, wire, n, owner)
 	f.stall.sends.Add(1)
 	return err
 }
@@ -207,7 +204,7 @@ func (f *following) control(ctx context.Context, name string, body []byte) error
 // much memory as the map.
 func (f *following) sendBase(ctx context.Context) error {
 	var c *state.Image
-	f.order.Between(func(now *order.Moment) {
+	f.Order.Between(func(now *order.Moment) {
 		c = now.State.Image()
 		f.journal.Copy(f.to, now.State.Terms.Newest.Last, now.Held, now.State.Store.LiveBytes())
 	})
@@ -235,7 +232,7 @@ func (f *following) sendBase(ctx context.Context) error {
 // acknowledged records that the other server has everything up to a sequence.
 func (l *leader) acknowledged(peer *sockets.Peer, sequence int64) {
 	begins, shared := false, false
-	l.order.Between(func(now *order.Moment) {
+	l.Order.Between(func(now *order.Moment) {
 		if f := l.following; f != nil && f.peer == peer {
 			var err error
 			if begins, err = l.journal.Acknowledged(f.to, sequence, now.Newest.Last); err != nil {
@@ -245,18 +242,18 @@ func (l *leader) acknowledged(peer *sockets.Peer, sequence int64) {
 		}
 	})
 	if shared {
-		l.order.Share()
+		l.Order.Share()
 	}
-	l.order.Committed()
+	l.Order.Committed()
 	if begins && l.warned.Swap(false) {
 		// At the level of the line that says so of the beginning.
-		l.log.Warn("publishing updates when the other server has them again")
+		l.Log.Warn("publishing updates when the other server has them again")
 	}
 }
 
 // leave records that the other server has announced its end.
 func (l *leader) leave(peer *sockets.Peer) {
-	l.order.Between(func(*order.Moment) {
+	l.Order.Between(func(*order.Moment) {
 		if f := l.following; f != nil && f.peer == peer {
 			l.journal.Leave(f.to)
 		}
@@ -265,7 +262,7 @@ func (l *leader) leave(peer *sockets.Peer) {
 
 // lose handles the end of a connection.
 func (l *leader) lose(peer *sockets.Peer) {
-	l.order.Between(func(*order.Moment) {
+	l.Order.Between(func(*order.Moment) {
 		if f := l.following; f != nil && f.peer == peer {
 			l.journal.Lose(f.to)
 			f.cancel()
@@ -276,7 +273,7 @@ func (l *leader) lose(peer *sockets.Peer) {
 // yield ends all that concerns the other server, because this one is no longer active.
 func (l *leader) yield() {
 	var f *following
-	l.order.Between(func(*order.Moment) {
+	l.Order.Between(func(*order.Moment) {
 		l.journal.Yield()
 		f, l.following = l.following, nil
 	})
@@ -287,7 +284,7 @@ func (l *leader) yield() {
 }
 
 // judge stops waiting for a follower that has announced its end or has acknowledged
-// nothing for the time-out. A follower to which one send has lasted for most is disconnected,
+// nothing for the time-out. A follower to which one send has lasted for SnapshotTimeout is disconnected,
 // because it may hold a cut of the map. look reports that the interval between looks has
 // passed, and heard is false while the silence may be due to this server. overdue says
 // whether to go on alone after a number of looks in which nothing was acknowledged.
@@ -297,16 +294,16 @@ func (l *leader) yield() {
 // the time-out to receive the other's state. The same holds for the time in which this
 // server may have been isolated, and updates are held.
 func (l *leader) judge(look, heard bool, overdue func(idle int) bool) {
-	l.order.Between(func(now *order.Moment) {
+	l.Order.Between(func(now *order.Moment) {
 		f := l.following
 		if f == nil {
 			return
 		}
-		if look && f.to.Progress != pairjournal.ProgressLost && f.stall.look(l.most, l.every) {
+		if look && f.to.Progress != pairjournal.ProgressLost && f.stall.look(l.SnapshotTimeout, l.every) {
 			l.journal.Lose(f.to)
 			f.cancel()
 			f.peer.Disconnect(errStuck)
-			l.log.Warn("disconnected the other server, which does not read", "remote", f.peer.RemoteAddr())
+			l.Log.Warn("disconnected the other server, which does not read", "remote", f.peer.RemoteAddr())
 		}
 		l.journal.Look(now.Newest.Last, look, heard)
 		if !l.journal.Waits() {
@@ -322,10 +319,10 @@ func (l *leader) judge(look, heard bool, overdue func(idle int) bool) {
 		}
 		l.warned.Store(!left)
 		// First, so that the log has it even if this process ends now.
-		l.log.Log(context.Background(), level, "publishing updates without the other server")
+		l.Log.Log(context.Background(), level, "publishing updates without the other server")
 		l.journal.Alone()
 	})
-	l.order.Committed()
+	l.Order.Committed()
 }
 
 // live returns the follower, or nil if it is not connected or has announced its end.
@@ -343,7 +340,7 @@ func (l *leader) drain(ctx context.Context, f *following, most time.Duration, ha
 	have, sends, idle := int64(-1), uint64(0), time.Duration(0)
 	for last := time.Now(); ; {
 		var done, gone bool
-		l.order.Between(func(now *order.Moment) {
+		l.Order.Between(func(now *order.Moment) {
 			if n := f.stall.sends.Load(); f.to.Have != have || n != sends {
 				have, sends, idle = f.to.Have, n, 0
 			}

@@ -69,9 +69,5 @@ const shutdownTimeout = 8 * time.Second
 // request.
 const handoverRest = 2
 
-// A server logs that it waits for the other one vigilFirst looks after its start, and at least
-// every vigilMost.
-const (
-	vigilFirst = startTimeouts * LooksPerTimeout
-	vigilMost  = 10 * time.Minute
-)
+// vigilMost is the longest time between two lines that say that a backup waits for its primary.
+const vigilMost = 10 * time.Minute

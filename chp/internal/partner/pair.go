@@ -29,6 +29,7 @@ import (
 	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/hooks"
+	"clustermap/internal/lograte"
 	"clustermap/internal/mutate"
 	"clustermap/internal/peerlog"
 	"clustermap/internal/timer"
@@ -100,9 +101,9 @@ type Pair struct {
 
 	// Owned by Run.
 	isolation isolation
-	vigil     vigil      // of a backup that has not heard its primary
-	reads     uint64     // what had arrived at the last look
-	answers   chan reply // of the other server, when it was asked; capacity 1
+	vigil     lograte.Limiter // of a backup that has not heard its primary
+	reads     uint64          // what had arrived at the last look
+	answers   chan reply      // of the other server, when it was asked; capacity 1
 }
 
 // Tuning has values that only tests change.
@@ -117,24 +118,16 @@ func New(o Options) *Pair {
 	p := &Pair{
 		o: o, Tuning: Tuning{time.Now(), o.Timeout},
 		changed: make(chan struct{}, 1), answers: make(chan reply, 1),
+		vigil: lograte.Limiter{First: startTimeouts * o.Timeout, Most: vigilMost, Size: 1},
 	}
-	p.leader = leader{
-		order: o.Order, router: o.Router, log: o.Log, run: rand.Uint64() | 1, // 0 means no run
-		most: o.SnapshotTimeout, every: lookEvery(o.Timeout),
-	}
+	p.leader = leader{Options: &p.o, run: rand.Uint64() | 1, every: lookEvery(o.Timeout)} // 0 means no run
 	o.Order.Wrap(func(local journal.Journal) journal.Journal {
 		p.leader.journal = pairjournal.New(local, o.Acks, LooksPerTimeout)
 		return p.leader.journal
 	})
-	p.proofs = proofs{
-		secret: o.Secret, peerKey: o.PeerSecurity().CurveServerKey, local: o.Local, send: p.send, linked: p.look,
-		log: o.Log, peerLog: o.PeerLog,
-	}
+	p.proofs = proofs{Options: &p.o, peerKey: o.PeerSecurity().CurveServerKey, send: p.send, linked: p.look}
 	p.proofs.init()
-	p.copier = copier{
-		order: o.Order, log: o.Log, active: o.Peer, security: o.PeerSecurity, timeout: o.Timeout,
-		prove: p.proofs.prove, diverged: o.Diverged, restored: o.Restored,
-	}
+	p.copier = copier{Options: &p.o, prove: p.proofs.prove, restored: o.Restored}
 	return p
 }
 

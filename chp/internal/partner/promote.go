@@ -47,31 +47,15 @@ func (p *Pair) Promote(ctx context.Context) error {
 	return nil
 }
 
-// vigil says when a server that waits for the other one logs that: when the other one
-// should have been heard, and each time the wait has doubled, but at least every
-// vigilMost. Time is counted in looks.
-type vigil struct{ looks, next int }
-
-// look counts a look, and reports whether to log.
-func (v *vigil) look(waits bool, most int) bool {
-	if !waits {
-		*v = vigil{}
-		return false
-	}
-	if v.looks++; v.looks < max(v.next, vigilFirst) {
-		return false
-	}
-	v.next = v.looks + min(v.looks, most)
-	return true
-}
-
 // waits logs that a backup has not heard the primary since it started, for which it waits
 // without end.
 func (p *Pair) waits() {
-	waits := p.node.State() == binarystar.StateBackup && p.node.Peer().State == 0
-	if !p.vigil.look(waits, int(vigilMost/p.leader.every)) {
+	if p.node.State() != binarystar.StateBackup || p.node.Peer().State != 0 || p.waitsFor() > 0 {
+		return
+	}
+	if due, _ := p.vigil.Due("", "waits", time.Now()); !due {
 		return
 	}
 	p.o.Log.Warn("waits for the primary, which has not been heard since this server started and may have newer updates; if it is gone for good, chp promote makes this server active",
-		"peer", p.o.Peer, "peer_state", p.o.PeerState, "waited", time.Duration(p.vigil.looks)*p.leader.every, "keys", p.o.Order.Current().Store.Len())
+		"peer", p.o.Peer, "peer_state", p.o.PeerState, "waited", time.Since(p.Began).Round(time.Second), "keys", p.o.Order.Current().Store.Len())
 }

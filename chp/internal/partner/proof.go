@@ -7,12 +7,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"log/slog"
 	"maps"
 	"sync"
 
 	"clustermap/chp/internal/ports"
-	"clustermap/internal/peerlog"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -46,14 +44,11 @@ var (
 
 // proofs decides who may follow.
 type proofs struct {
+	*Options
 	private ed25519.PrivateKey
-	secret  func() []byte            // see Options
-	peerKey zmtp.PublicKey           // the other server's key with CURVE, else zero
-	local   func(*sockets.Peer) bool // on this machine
+	peerKey zmtp.PublicKey // the other server's key with CURVE, else zero
 	send    func(peer *sockets.Peer, wire []byte)
 	linked  func() // is called when there is a link: examineAll has something to do
-	log     *slog.Logger
-	peerLog *peerlog.Log
 
 	mu         sync.Mutex
 	link       *stateLink                   // to the other server's state endpoint; nil while it is unknown
@@ -89,7 +84,7 @@ func (p *proofs) announce() map[string]string {
 func (p *proofs) prove(nonce []byte) []byte {
 	text := append([]byte(proofContext), nonce...)
 	body := ed25519.Sign(p.private, text)
-	if secret := p.secret(); len(secret) > 0 {
+	if secret := p.Secret(); len(secret) > 0 {
 		body = append(body, mac(secret, text, p.private.Public().(ed25519.PublicKey))...)
 	}
 	return body
@@ -101,7 +96,7 @@ func (p *proofs) proves(key ed25519.PublicKey, nonce, body []byte) bool {
 	if len(key) != ed25519.PublicKeySize || len(body) < ed25519.SignatureSize || !ed25519.Verify(key, text, body[:ed25519.SignatureSize]) {
 		return false
 	}
-	secret := p.secret()
+	secret := p.Secret()
 	return len(secret) == 0 || hmac.Equal(body[ed25519.SignatureSize:], mac(secret, text, key))
 }
 
@@ -123,7 +118,7 @@ func (p *proofs) watch(e sockets.Event) {
 			key = nil
 		}
 		p.mu.Lock()
-		p.link = &stateLink{e.Peer, key, e.Peer.RemoteAddr(), p.local(e.Peer)}
+		p.link = &stateLink{e.Peer, key, e.Peer.RemoteAddr(), p.Local(e.Peer)}
 		p.mu.Unlock()
 		p.linked()
 	case e.Kind == sockets.EventDisconnected:
@@ -187,11 +182,11 @@ func (p *proofs) examine(peer *sockets.Peer, c *applicant) {
 	}
 	delete(p.applicants, peer)
 	p.mu.Unlock()
-	if len(p.secret()) > 0 || !(link.here && p.local(peer)) && !ports.SameHost(link.remote, peer.RemoteAddr()) {
+	if len(p.Secret()) > 0 || !(link.here && p.Local(peer)) && !ports.SameHost(link.remote, peer.RemoteAddr()) {
 		p.refuse(peer, errUnproved)
 		return
 	}
-	p.log.Warn("the other server is of an earlier version and cannot prove who it is; it is accepted by its address: upgrade it", "remote", peer.RemoteAddr())
+	p.Log.Warn("the other server is of an earlier version and cannot prove who it is; it is accepted by its address: upgrade it", "remote", peer.RemoteAddr())
 	c.accept()
 }
 
@@ -239,6 +234,6 @@ func (p *proofs) examineAll(look bool) {
 }
 
 func (p *proofs) refuse(peer *sockets.Peer, err error) {
-	p.peerLog.Refused("refused a follower", peer, err)
+	p.PeerLog.Refused("refused a follower", peer, err)
 	peer.Disconnect(err)
 }

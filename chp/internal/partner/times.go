@@ -29,7 +29,7 @@ func wantsTimes(p *sockets.Peer) bool {
 
 // sendTimes sends what is left of the times to live of all keys, and an empty message.
 func (f *following) sendTimes(ctx context.Context) error {
-	c := f.order.Cut()
+	c := f.Order.Cut()
 	defer c.Release()
 	body := make([]byte, 0, basePortion)
 	var err error
@@ -79,7 +79,7 @@ func (f *follower) times(body []byte) error {
 		f.restored = false
 	}
 	var err error
-	f.order.Between(func(now *order.Moment) {
+	f.Order.Between(func(now *order.Moment) {
 		for at := timer.Now(); len(body) > 0; {
 			key, seq, left, rest, ok := parseTime(body)
 			if !ok {
