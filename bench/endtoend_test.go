@@ -145,7 +145,7 @@ func (o otherProcess) run(say func(any)) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	var s sockets.Socket
-	begin := func(context.Context) error { return nil }
+	var begin func(context.Context) error
 	switch o.Pair {
 	case "push-pull":
 		push, e := sockets.NewPush(sockets.Options{})

@@ -245,7 +245,6 @@ func (p *Publisher) apply(q *Subscriber, change func(q *Subscriber)) error {
 // Status is a snapshot of the subscriptions.
 type Status struct {
 	Topics  int  // distinct ones
-	Peers   int  // subscribers, with those that are being removed
 	Bytes   int  // what the topics of all of them count
 	Awaited bool // a call waits for a change
 }
@@ -254,7 +253,7 @@ type Status struct {
 func (p *Publisher) Status() Status {
 	p.Lock()
 	defer p.Unlock()
-	return Status{p.trie.Len(), len(p.peers), p.used, p.changed != nil}
+	return Status{p.trie.Len(), p.used, p.changed != nil}
 }
 
 // Await waits until at least n peers have a subscription that matches topic. The error of
