@@ -427,6 +427,8 @@ func TestLoanFlood(t *testing.T) {
 	}
 	// A command without an answer.
 	flood := bytes.Repeat(zmtp.AppendCommand(nil, zmtp.CommandPong, nil), 10_000)
+	_, err := peer.Conn.Write(flood)
+	must(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -436,7 +438,6 @@ func TestLoanFlood(t *testing.T) {
 			}
 		}
 	}()
-	time.Sleep(5 * time.Millisecond)
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the wait ends with %v", err)

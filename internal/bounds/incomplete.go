@@ -238,13 +238,6 @@ func (m *Incomplete) Release(h *Holding) {
 	m.drop(h)
 }
 
-// SetPatience changes Tuning.StallPatience while it is in use.
-func (m *Incomplete) SetPatience(d time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.tuning.StallPatience = d
-}
-
 // Scarce reports whether all but 1/sharePart is in use.
 func (m *Incomplete) Scarce() bool { return m.scarce.Load() }
 

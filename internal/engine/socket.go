@@ -73,9 +73,6 @@ type Tuning struct {
 	bounds.Tuning
 }
 
-// SetStallPatience changes the tuning of a socket that is in use.
-func (s *Socket) SetStallPatience(d time.Duration) { s.incomplete.SetPatience(d) }
-
 // Init initializes a socket. The pattern must not change any more.
 func (s *Socket) Init(kind zmtp.SocketType, o *Config, p *Pattern) {
 	if p.MaxMessage == 0 {
