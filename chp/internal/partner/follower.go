@@ -359,13 +359,6 @@ func (c *copier) install(ctx context.Context, b *base) error {
 	return nil
 }
 
-// Divergence describes updates that only this server has, and that it discards.
-type Divergence struct {
-	Epoch       uint64    // the term of the reign that made them
-	After, Last int64     // they have the sequences behind After up to Last
-	Cut         state.Cut // of this server's map; lent
-}
-
 // reported identifies the last reported updates: those of one history after a sequence.
 type reported struct {
 	newest state.Reign

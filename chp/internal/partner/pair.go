@@ -23,56 +23,18 @@ import (
 	"sync/atomic"
 	"time"
 
-	"clustermap/chp/commit"
 	"clustermap/chp/internal/journal"
 	pairjournal "clustermap/chp/internal/journal/pair"
 	"clustermap/chp/internal/order"
-	"clustermap/chp/internal/wire"
 	"clustermap/internal/hooks"
 	"clustermap/internal/lograte"
 	"clustermap/internal/mutate"
-	"clustermap/internal/peerlog"
 	"clustermap/internal/timer"
 	"clustermap/internal/wake"
 	"clustermap/patterns/binarystar"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
-
-// Options configures a [Pair]. The fields without a comment are those of chp.PairOptions and
-// chp.ServerOptions, with the defaults filled in.
-type Options struct {
-	Role                         binarystar.Role
-	Peer, State, PeerState       string
-	Interval, Timeout            time.Duration
-	Acks                         int
-	SnapshotTimeout, ExpiryGrace time.Duration
-
-	// Functions, because printing one shows no secrets.
-	Security     func() sockets.Security // of the state endpoint
-	PeerSecurity func() sockets.Security // of connections to the other server
-	Secret       func() []byte
-
-	Restored bool       // the map of the sequencer is from a log
-	Epochs   commit.Log // where the epoch is kept, or nil
-
-	Order    *order.Sequencer
-	Router   *sockets.Router                                                     // the snapshot port
-	Sockets  []Socket                                                            // all that clients connect to
-	Answer   func(ctx context.Context, peer *sockets.Peer, want wire.Want) error // begins to send a client the map
-	Dismiss  func(reason error)                                                  // disconnects all clients
-	Waits    func() bool                                                         // whether updates of this process wait for the sequencer
-	Local    func(peer *sockets.Peer) bool                                       // whether a peer is on this machine
-	Diverged func(d Divergence)                                                  // is called with updates that are discarded
-	Log      *slog.Logger
-	PeerLog  *peerlog.Log
-}
-
-// Socket is a socket of the server.
-type Socket interface {
-	Ping()         // asks all peers for a sign of life
-	Reads() uint64 // number of reads of all connections
-}
 
 // Pair is the part of a server that belongs to a pair: the node that decides which of
 // the two servers is active, and the connection to the other one.
