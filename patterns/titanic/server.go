@@ -224,8 +224,8 @@ func (s *Server) Status() Status {
 	st := Status{Invalid: s.invalid.Load(), Full: s.full.Load(), Expired: s.expired.Load()}
 	s.store.mu.Lock()
 	st.Waiting, st.Replies, st.Bytes = s.store.waiting.Len(), s.store.done.Len(), s.store.bytes
-	st.Stored, st.Executed = s.store.stored, s.store.executed
-	st.Changes, st.Flushes = s.store.changes, s.store.commits
+	st.Stored, st.Executed = s.store.count.stored, s.store.count.executed
+	st.Changes, st.Flushes = s.store.count.changes, s.store.count.commits
 	s.store.mu.Unlock()
 	s.dispatch.mu.Lock()
 	defer s.dispatch.mu.Unlock()

@@ -56,6 +56,11 @@ type store struct {
 	err     error     // why the store has failed
 	full    time.Time // until when nothing is stored because the disk was full
 
+	count counts
+}
+
+// counts are the counters of a store since it was opened.
+type counts struct {
 	commits, changes, stored, executed uint64
 }
 
@@ -299,15 +304,15 @@ func (s *store) settle(batch []*change, err error) {
 func (s *store) apply(batch []*change) {
 	var added, removed []*entry
 	s.mu.Lock()
-	s.commits++
-	s.changes += uint64(len(batch))
+	s.count.commits++
+	s.count.changes += uint64(len(batch))
 	for _, c := range batch {
 		e := c.e
 		switch {
 		case c.do == add:
 			s.index[e.id] = e
 			s.waiting.PushBack(&e.age)
-			s.stored++
+			s.count.stored++
 			s.reserved = true
 			added = append(added, e)
 		case s.index[e.id] != e: // deleted before
@@ -317,7 +322,7 @@ func (s *store) apply(batch []*change) {
 			e.kind, e.at, e.size = c.header.kind, c.at, len(c.value)+entryBytes
 			s.account(e, 1)
 			s.done.PushBack(&e.age)
-			s.executed++
+			s.count.executed++
 			removed = append(removed, e)
 		case c.do == remove:
 			s.account(e, -1)

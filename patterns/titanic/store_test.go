@@ -150,16 +150,16 @@ func TestGroupCommit(t *testing.T) {
 			}
 			all.Wait()
 			agree(t, s)
-			if s.changes != callers*each {
-				t.Errorf("%d changes", s.changes)
+			if s.count.changes != callers*each {
+				t.Errorf("%d changes", s.count.changes)
 			}
-			if batch == 1 && s.commits != s.changes {
-				t.Errorf("%d flushes for %d changes", s.commits, s.changes)
+			if batch == 1 && s.count.commits != s.count.changes {
+				t.Errorf("%d flushes for %d changes", s.count.commits, s.count.changes)
 			}
 			// One flush for the first change, one for all others of the first round.
 			// Later rounds may need more.
-			if most := uint64(2 + callers*(each-1)); batch == 0 && s.commits > most {
-				t.Errorf("%d flushes for %d changes", s.commits, s.changes)
+			if most := uint64(2 + callers*(each-1)); batch == 0 && s.count.commits > most {
+				t.Errorf("%d flushes for %d changes", s.count.commits, s.count.changes)
 			}
 		})
 	}
