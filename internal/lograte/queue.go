@@ -133,7 +133,8 @@ func (q *Queue) run() {
 	for {
 		q.mu.Lock()
 		batch, q.entries = q.entries, batch[:0]
-		batch, waiting := q.report(batch)
+		var waiting bool
+		batch, waiting = q.report(batch)
 		closed := q.closed
 		q.mu.Unlock()
 		for i, e := range batch {

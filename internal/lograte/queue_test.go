@@ -3,11 +3,14 @@ package lograte
 import (
 	"bytes"
 	"context"
+	"io"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 )
 
 // gatedHandler is a log handler that blocks until let is closed.
@@ -109,6 +112,26 @@ func TestLeftOutRecordsAreReported(t *testing.T) {
 		synctest.Wait()
 		if text := out.String(); strings.Count(text, "handshake failed") != perKind+1 || !strings.Contains(text, "more=1") {
 			t.Errorf("%s", text)
+		}
+	})
+}
+
+// A record that was passed on is not kept, even if another one about dropped ones had to be
+// added to its batch.
+func TestQueueKeepsNoRecord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := NewQueue(slog.NewTextHandler(io.Discard, nil))
+		defer q.Close()
+		q.entries, q.dropped = make([]queued, 0, 1), 1 // no room for a second one
+		value := new([64]byte)
+		kept := weak.Make(value)
+		q.Logger().Info("text", "value", value)
+		value = nil
+		synctest.Wait()
+		runtime.GC()
+		if kept.Value() != nil {
+			t.Error("the queue keeps a record that the logger has taken")
 		}
 	})
 }

@@ -172,3 +172,36 @@ func TestSlowServiceLeavesRoom(t *testing.T) {
 		t.Errorf("%d requests of one service are at the broker", n)
 	}
 }
+
+// TestServiceThatEndsWaitsForNoRoom: while requests wait for room at the broker, services whose
+// requests are deleted leave nothing behind.
+func TestServiceThatEndsWaitsForNoRoom(t *testing.T) {
+	t.Parallel()
+	const most = 20_000
+	b := newFakeBroker()
+	b.serve("other", echo)
+	b.serve("slow", func(ctx context.Context, _ [][]byte) ([][]byte, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	s := testServer(t, b, func(o *Options) { o.MaxHeldBytes = most })
+	submit(t, s, "slow", strings.Repeat("x", 2*most))
+	eventually(t, "there is no room", func() bool { return s.Status().Running == 1 })
+	for range 10 {
+		id := submit(t, s, "other", "x")
+		eventually(t, "the request waits for room", func() bool {
+			s.dispatch.mu.Lock()
+			defer s.dispatch.mu.Unlock()
+			return s.dispatch.services["other"].short
+		})
+		if status, _ := call(t, s.close, id); status != "200" {
+			t.Fatal(status)
+		}
+		eventually(t, "the service ends", func() bool { return s.Status().Services == 1 })
+	}
+	s.dispatch.mu.Lock()
+	defer s.dispatch.mu.Unlock()
+	if n := len(s.dispatch.short); n > 0 {
+		t.Errorf("%d services that have ended wait for room", n)
+	}
+}

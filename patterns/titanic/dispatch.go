@@ -3,6 +3,7 @@ package titanic
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -181,6 +182,7 @@ func (d *dispatcher) serve(s *service) {
 		idle := s.ready.Front() == nil
 		if idle && !delayed && s.running == 0 {
 			delete(d.services, s.name)
+			d.short = slices.DeleteFunc(d.short, func(other *service) bool { return other == s })
 			d.mu.Unlock()
 			return
 		}
