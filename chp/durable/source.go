@@ -195,8 +195,8 @@ func (s *source) read(fn func(commit.Entry) error) (torn *commit.Torn, err error
 }
 
 func (s *source) flush(disk file.Disk) error {
-	for _, f := range s.held {
-		if err := disk.Data(f); err != nil {
+	for _, part := range s.walk.Segments {
+		if err := disk.Data(s.held[part.Path]); err != nil {
 			return fmt.Errorf("flush: %w", file.Classify(err))
 		}
 	}
