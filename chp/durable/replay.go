@@ -73,12 +73,11 @@ func (l *Log) replay(fn func(commit.Entry) error) (r commit.Replayed, err error)
 		return r, l.fail(err)
 	}
 	// These also show that files can be created in both directories: what cannot be written
-	// later must not be ready now. Room for the next segment may come until it is needed.
-	err = l.end.Open(&l.dirNames, l.meta.Identity, l.mark())
-	if err == nil {
-		if <-l.w.Next.Done; !errors.Is(file.Classify(l.w.Next.Err), commit.ErrFull) {
-			err = l.w.Next.Err
-		}
+	// later must not be ready now. Room for the next segment may come until it is needed. It
+	// is waited for first, since nothing else finds room while the system looks for its.
+	<-l.w.Next.Done
+	if err = l.w.Next.Err; err == nil || l.w.Next.Full() {
+		err = l.end.Open(&l.dirNames, l.meta.Identity, l.mark())
 	}
 	if err != nil {
 		return r, l.fail(err)
