@@ -73,8 +73,7 @@ func newClient(o ClientOptions) (*Client, error) {
 	c.opts.Security = sockets.Security{}
 	c.replica.SetUp(o.WatchQueue)
 	c.writer = submit.New(submit.Options{
-		SendQueue: o.SendQueue, MaxValue: o.MaxValueSize, Sequence: c.Sequence, Wait: c.WaitActive,
-		Foreign: func(key []byte) bool { return !c.subtrees.Contains(key) },
+		Subtrees: c.subtrees, SendQueue: o.SendQueue, MaxValue: o.MaxValueSize, Sequence: c.Sequence, Wait: c.WaitActive,
 	})
 	c.follower = follow.New(follow.Options{
 		Servers: servers, Subtrees: c.subtrees, Model: o.Model, Dialect: c.dialect,

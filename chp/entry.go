@@ -2,7 +2,6 @@ package chp
 
 import (
 	"bytes"
-	"iter"
 	"slices"
 	"time"
 
@@ -38,24 +37,9 @@ type Entry struct {
 // Properties are the properties of an update: lines of the form name=value, each with a
 // newline at its end, or nothing (RFC 12, "properties"). Servers of this package accept
 // nothing else from clients; other servers may pass lines on that are not of this form.
-// A name may occur several times; the first one counts.
-type Properties []byte
-
-// Get returns the value of the first property with a name.
-func (p Properties) Get(name string) (value []byte, ok bool) { return kvmsg.Property(p, name) }
-
-// All returns an iterator over the names and values, in their order. It leaves out lines
-// that are not of the form name=value. The slices point into p.
-func (p Properties) All() iter.Seq2[[]byte, []byte] {
-	return func(yield func(name, value []byte) bool) {
-		for line := range bytes.Lines(p) {
-			name, value, ok := bytes.Cut(bytes.TrimSuffix(line, []byte("\n")), []byte("="))
-			if ok && len(name) > 0 && !yield(name, value) {
-				return
-			}
-		}
-	}
-}
+// A name may occur several times; the first one counts, which Get returns. All returns an
+// iterator over the names and values of lines of that form.
+type Properties = kvmsg.Properties
 
 // Presence says whether a key is in the map, as far as a client knows: see
 // [Client.Lookup].

@@ -76,8 +76,3 @@ func (e Event) Clone() Event {
 	}
 	return e
 }
-
-// eventOf returns an event with the memory of e.
-func eventOf(e *watch.Event) Event {
-	return Event{Op: e.Op, Cause: e.Cause, Key: e.Key, Value: e.Value, Sequence: e.Sequence, UUID: e.UUID, Properties: e.Properties, TTL: e.TTL}
-}

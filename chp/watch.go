@@ -59,11 +59,11 @@ func (c *Client) Watch(subtrees ...string) (*Watch, error) {
 // context's is permanent: ErrLagged if the watch was not read fast enough, ErrClosed after Close of the watch, the client or the server. If
 // the context has ended, Next still returns an event that is already queued.
 func (w *Watch) Next(ctx context.Context) (Event, error) {
-	var e watch.Event
-	if err := w.feed.Next(ctx, &e); err != nil {
+	var e Event
+	if err := w.feed.Next(ctx, (*watch.Event)(&e)); err != nil {
 		return Event{}, err
 	}
-	return eventOf(&e), nil
+	return e, nil
 }
 
 // NextBatch waits for events and calls f for each one that is queued, until f returns
@@ -72,7 +72,8 @@ func (w *Watch) Next(ctx context.Context) (Event, error) {
 // not call methods of the watch.
 // Errors are those of Next; f may have been called before an error.
 func (w *Watch) NextBatch(ctx context.Context, f func(Event) bool) error {
-	return w.feed.NextBatch(ctx, func(e *watch.Event) bool { return f(eventOf(e)) })
+	var e Event
+	return w.feed.NextBatch(ctx, (*watch.Event)(&e), func() bool { return f(e) })
 }
 
 // Close closes the watch and frees its memory. A blocked call returns ErrClosed. Close

@@ -208,7 +208,7 @@ var rules = []struct {
 	},
 	{
 		path: "chp/internal/submit",
-		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/wake", "chp/internal/ledger", "zmtp"},
+		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/wake", "chp/internal/ledger", "chp/internal/subtree", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},

@@ -2,6 +2,7 @@ package kvmsg
 
 import (
 	"bytes"
+	"iter"
 	"strconv"
 	"strings"
 	"time"
@@ -10,6 +11,25 @@ import (
 // Properties are the fourth frame of a message: lines of the form name=value, each with
 // a newline, split at the first equals sign, so a value may contain one (RFC 12,
 // "properties"). If a name occurs twice, the first one counts.
+
+// Properties is what chp.Properties documents.
+type Properties []byte
+
+// Get returns the value of the first property with a name.
+func (p Properties) Get(name string) (value []byte, ok bool) { return Property(p, name) }
+
+// All returns an iterator over the names and values, in their order. It leaves out lines
+// that are not of the form name=value. The slices point into p.
+func (p Properties) All() iter.Seq2[[]byte, []byte] {
+	return func(yield func(name, value []byte) bool) {
+		for line := range bytes.Lines(p) {
+			name, value, ok := bytes.Cut(bytes.TrimSuffix(line, []byte("\n")), []byte("="))
+			if ok && len(name) > 0 && !yield(name, value) {
+				return
+			}
+		}
+	}
+}
 
 // Property returns the value of the first property with a name.
 func Property(props []byte, name string) (value []byte, ok bool) {

@@ -63,6 +63,8 @@ func (a *Account) Stage(foreign bool, w *Wait) uint64 {
 	}
 	a.staged++
 	switch {
+	case foreign && a.settled == a.staged-1: // as always, if the client's updates are all so
+		a.settled = a.staged
 	case foreign:
 		a.mark(a.staged, skipForeign)
 	case w != nil:

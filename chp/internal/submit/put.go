@@ -64,7 +64,7 @@ func (w *Writer) PutAll(ctx context.Context, wire []byte, spans []buf.Span, larg
 // enqueue stages one KVSET. It is called with mu held, and returns with it held unless it
 // returns an error. The caller wakes run.
 func (w *Writer) enqueue(ctx context.Context, key, value, props []byte, wait *ledger.Wait) error {
-	foreign := w.opts.Foreign(key)
+	foreign := !w.opts.Subtrees.Contains(key)
 	given := len(props)
 	for {
 		switch {
@@ -128,10 +128,17 @@ var noTTL = slices.Clip([]byte("ttl=0\n")) // not changed
 // checkSize returns an error if the server does not accept a value of the given size. mu
 // must be held, and there must be a session.
 func (w *Writer) checkSize(size int) error {
-	switch limit := w.server.MaxValue; {
-	case limit > 0 && size > limit:
-		return ledger.OverLimit(limit)
-	case limit == 0 && size > w.opts.MaxValue:
+	if size <= w.server.MaxValue { // alone, so that it is inlined
+		return nil
+	}
+	return w.overSize(size)
+}
+
+func (w *Writer) overSize(size int) error {
+	switch {
+	case w.server.MaxValue > 0:
+		return ledger.OverLimit(w.server.MaxValue)
+	case size > w.opts.MaxValue:
 		return kvmsg.ErrValueTooLarge
 	}
 	return nil

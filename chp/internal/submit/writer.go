@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/subtree"
 	"clustermap/internal/buf"
 	"clustermap/internal/closed"
 	"clustermap/internal/kvmsg"
@@ -25,8 +26,8 @@ type Options struct {
 	// largest value for a server that does not say which it accepts, in bytes.
 	SendQueue, MaxValue int
 
-	// Foreign reports that updates of a key do not come back.
-	Foreign func(key []byte) bool
+	// Subtrees have the keys whose updates come back.
+	Subtrees subtree.Set
 
 	// Sequence returns the sequence up to which the replica has applied updates.
 	Sequence func() int64

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"clustermap/chp/internal/subtree"
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
 )
@@ -46,8 +47,7 @@ func (f *fakeServer) TrySend(wire []byte, messages int, chunk *buf.Chunk) error 
 
 func newWriter() *Writer {
 	return New(Options{
-		SendQueue: 1 << 20, MaxValue: 1 << 20,
-		Foreign:  func([]byte) bool { return false },
+		SendQueue: 1 << 20, MaxValue: 1 << 20, Subtrees: subtree.New(nil),
 		Sequence: func() int64 { return 0 },
 		Wait:     func(context.Context) error { return context.DeadlineExceeded },
 	})

@@ -105,8 +105,8 @@ func (s *Set) Contains(key []byte) bool { return s.Find(key) >= 0 }
 
 // Find returns the index in List of the specification that contains key, or -1.
 func (s *Set) Find(key []byte) int {
-	if len(s.List) == 1 && IsTree(s.one) { // the usual case, without a search
-		if len(key) >= len(s.one) && string(key[:len(s.one)]) == s.one {
+	if len(s.List) == 1 { // the usual case, without a search
+		if len(key) >= len(s.one) && string(key[:len(s.one)]) == s.one && (len(key) == len(s.one) || IsTree(s.one)) {
 			return 0
 		}
 		return -1

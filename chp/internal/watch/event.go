@@ -65,11 +65,13 @@ func causeOfDeletion(uuid, props []byte) Cause {
 
 // Event is what chp.Event documents. Its slices point into the map's log.
 type Event struct {
-	Op                           Op
-	Cause                        Cause
-	Key, Value, UUID, Properties []byte
-	Sequence                     int64
-	TTL                          time.Duration
+	Op         Op
+	Cause      Cause
+	Key, Value []byte
+	Sequence   int64
+	UUID       []byte
+	Properties kvmsg.Properties
+	TTL        time.Duration
 }
 
 // read decodes the record at the start of b into e, in one pass, and returns its size. It
@@ -82,7 +84,7 @@ func (e *Event) read(b []byte) (size int) {
 	start, at = kvmsg.FrameBounds(r, at+2+kvmsg.SequenceSize)
 	e.UUID = r[start:at:at]
 	start, at = kvmsg.FrameBounds(r, at)
-	e.Properties = r[start:at:at]
+	e.Properties = kvmsg.Properties(r[start:at:at])
 	start, at = kvmsg.FrameBounds(r, at)
 	e.Value = r[start:at:at]
 	e.Op, e.Cause, e.TTL = OpSet, CauseSet, 0

@@ -29,7 +29,6 @@ type Feed struct {
 	// Owned by the fetching goroutine while use is used.
 	item  item
 	bytes []byte // of a piece, not yet reported
-	event Event  // of NextBatch
 }
 
 // States of Feed.use.
@@ -84,18 +83,17 @@ func (f *Feed) Next(ctx context.Context, e *Event) error {
 	return nil
 }
 
-// NextBatch waits for events and calls do for each one that is queued, until do returns
-// false; the others stay queued. The event is the same each time, and valid during the
-// call.
-func (f *Feed) NextBatch(ctx context.Context, do func(*Event) bool) error {
+// NextBatch waits for events, stores each one that is queued in e and calls do, until do
+// returns false; the others stay queued. The event is valid during the call.
+func (f *Feed) NextBatch(ctx context.Context, e *Event, do func() bool) error {
 	if err := f.begin(); err != nil {
 		return err
 	}
 	defer f.finish()
 	for any := false; ; {
-		for f.step(&f.event) {
+		for f.step(e) {
 			any = true
-			if !do(&f.event) {
+			if !do() {
 				return nil
 			}
 		}
@@ -153,7 +151,7 @@ func (f *Feed) finish() {
 // drop releases the current item.
 func (f *Feed) drop() {
 	f.item.release()
-	f.bytes, f.event = nil, Event{}
+	f.bytes = nil
 }
 
 // step stores the next event of the current item in e, and reports whether there was

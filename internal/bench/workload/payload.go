@@ -44,7 +44,7 @@ func (p *Payload) Fill(counter uint64, sent int64) []byte {
 }
 
 // Parse takes a value apart; ok is false if it is not a value of this workload.
-func (s Spec) Parse(value []byte) (publisher int, counter uint64, sent int64, ok bool) {
+func (s *Spec) Parse(value []byte) (publisher int, counter uint64, sent int64, ok bool) {
 	if len(value) != s.ValueSize {
 		return 0, 0, 0, false
 	}

@@ -45,16 +45,21 @@ func (r *Report) Fault(s Spec, expected Content) error {
 
 // Checker checks every update that a replica receives, in order.
 type Checker struct {
-	spec     Spec
-	trackers []Tracker
-	warmed   []uint64 // by publisher: counters up to here are not measured
-	total    []uint64 // by publisher: the last counter
-	cold     int      // publishers whose warm-up has not arrived; keys, if the system conflates
-	missing  int      // publishers whose last update has not arrived; keys, if the system conflates
-	report   Report
-	latency  Histogram
+	spec    Spec
+	sources []source // by publisher
+	cold    int      // publishers whose warm-up has not arrived; keys, if the system conflates
+	missing int      // publishers whose last update has not arrived; keys, if the system conflates
+	report  Report
+	latency Histogram
 
 	keys []conflated // of a system that conflates, by number
+}
+
+// source is what came from a publisher.
+type source struct {
+	tracker Tracker // if the system does not conflate
+	warmed  uint64  // counters up to here are not measured
+	total   uint64  // the last counter
 }
 
 // conflated is a key of which not every value arrives.
@@ -62,12 +67,11 @@ type conflated struct{ latest, final uint64 }
 
 // NewChecker returns a checker for the workload.
 func NewChecker(s Spec) *Checker {
-	c := &Checker{spec: s, warmed: make([]uint64, s.Publishers), total: make([]uint64, s.Publishers)}
+	c := &Checker{spec: s, sources: make([]source, s.Publishers)}
 	for p := range s.Publishers {
-		c.warmed[p], c.total[p] = uint64(s.Warmed(p)), uint64(s.Warmed(p)+s.Measured(p))
+		c.sources[p] = source{warmed: uint64(s.Warmed(p)), total: uint64(s.Warmed(p) + s.Measured(p))}
 	}
 	if !s.Conflates {
-		c.trackers = make([]Tracker, s.Publishers)
 		for p := range s.Publishers {
 			c.cold += min(s.Warmed(p), 1)
 			c.missing += min(s.Warmed(p)+s.Measured(p), 1)
@@ -86,22 +90,26 @@ func NewChecker(s Spec) *Checker {
 // See checks an update that arrived at the time now.
 func (c *Checker) See(key, value []byte, now int64) {
 	publisher, counter, sent, ok := c.spec.Parse(value)
-	switch {
-	case !ok:
+	if !ok {
 		c.report.Foreign++
 		return
-	case c.keys != nil:
+	}
+	from := &c.sources[publisher]
+	if c.keys != nil {
 		ok = c.latest(key, counter)
-	default:
-		c.trackers[publisher].See(counter)
-		if counter == c.total[publisher] {
+	} else {
+		from.tracker.See(counter)
+		if counter == from.total {
 			c.missing--
 		}
-		if counter == c.warmed[publisher] {
+	}
+	if counter <= from.warmed {
+		if counter == from.warmed && c.keys == nil {
 			c.cold--
 		}
+		return
 	}
-	if !ok || counter <= c.warmed[publisher] {
+	if !ok {
 		return
 	}
 	c.report.Delivered++
@@ -147,11 +155,13 @@ func (c *Checker) Done() bool { return c.missing <= 0 }
 // Report returns the report; content is the fingerprint of the replica's map.
 func (c *Checker) Report(content Content) Report {
 	r := c.report
-	for p := range c.trackers {
-		t := &c.trackers[p]
-		r.Lost += t.Lost(c.total[p])
-		r.Doubled += t.Doubled
-		r.OutOfOrder += t.OutOfOrder
+	if c.keys == nil {
+		for i := range c.sources {
+			from := &c.sources[i]
+			r.Lost += from.tracker.Lost(from.total)
+			r.Doubled += from.tracker.Doubled
+			r.OutOfOrder += from.tracker.OutOfOrder
+		}
 	}
 	for _, k := range c.keys {
 		if k.latest < k.final {
