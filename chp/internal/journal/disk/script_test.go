@@ -106,7 +106,7 @@ func (w *world) run(command string, args []string) string {
 		w.state, w.batches = state.New(100), nil
 		w.state.ID[0] = 1
 		var found Found
-		w.journal, found, err = Open(Options{Log: w.log, Policy: policy, Changed: func() { w.log.say("changed") }}, w.state)
+		w.journal, found, err = Open(Options{Log: w.log, Policy: policy, Changed: w.log.changes}, w.state)
 		if err != nil {
 			return err.Error()
 		}
@@ -183,6 +183,8 @@ type scriptedLog struct {
 	gates   map[string]chan struct{} // closed when it may go on
 	fails   map[string]bool
 	said    []string
+	told    uint64 // synced when it was last said
+	changed bool   // since it was last said
 	where   map[*byte]bool // where the bytes of pieces begin
 }
 
@@ -194,9 +196,25 @@ func (l *scriptedLog) say(format string, args ...any) {
 	l.said = append(l.said, fmt.Sprintf(format, args...)+"\n")
 }
 
+func (l *scriptedLog) changes() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changed = true
+}
+
+// heard returns what was said since the last call. What was flushed comes last and once:
+// entries that are written one after the other may have one flush or several.
 func (l *scriptedLog) heard() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.synced > l.told {
+		l.said = append(l.said, fmt.Sprintf("flushed up to %d\n", l.synced))
+		l.told = l.synced
+	}
+	if l.changed {
+		l.said = append(l.said, "changed\n")
+		l.changed = false
+	}
 	all := strings.Join(l.said, "")
 	l.said = nil
 	return all
@@ -297,9 +315,8 @@ func (l *scriptedLog) Sync() error {
 		return err
 	}
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.synced = last
-	l.mu.Unlock()
-	l.say("flush up to %d", last)
 	return nil
 }
 
