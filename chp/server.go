@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"clustermap/chp/internal/collect"
-	"clustermap/chp/internal/follow"
 	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/partner"
 	"clustermap/chp/internal/ports"
@@ -435,9 +434,9 @@ func (s *Server) runClock(ctx context.Context) {
 
 // runCheckpoints writes checkpoints, and logs why it cannot.
 func (s *Server) runCheckpoints(ctx context.Context) {
-	complaints := follow.Complaints()
+	failures := lograte.Failures()
 	s.sequencer.RunCheckpoints(ctx, s.log, func(err error) {
-		if due, _ := complaints.Due("checkpoint", follow.Cause(err), time.Now()); due {
+		if due, _ := failures.Due("checkpoint", lograte.Cause(err), time.Now()); due {
 			s.log.Error("checkpoint failed", "error", err)
 		}
 	})

@@ -178,7 +178,7 @@ func (r *Report) checkLog(s *source, fn func(commit.Entry) error) error {
 	if err = cmp.Or(err, late); err != nil {
 		return err
 	}
-	torn, err := s.judge()
+	torn, err := s.check()
 	if torn != nil && torn.Bytes > 0 {
 		r.Torn = torn
 	}

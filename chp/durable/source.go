@@ -101,8 +101,8 @@ func (s *source) entries(fn func(commit.Entry) error) error {
 	})
 }
 
-// judge tells a torn end from damage, once the entries are read.
-func (s *source) judge() (*commit.Torn, error) { return s.walk.Judge(s.start, s.end) }
+// check tells a torn end from damage, once the entries are read.
+func (s *source) check() (*commit.Torn, error) { return s.walk.Check(s.start, s.end) }
 
 // openSource opens the files of the whole log.
 func openSource(dir string) (*source, error) {
@@ -189,7 +189,7 @@ func (s *source) read(fn func(commit.Entry) error) (torn *commit.Torn, err error
 		err = s.entries(fn)
 	}
 	if err == nil {
-		torn, err = s.judge()
+		torn, err = s.check()
 	}
 	return torn, err
 }

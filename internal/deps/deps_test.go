@@ -277,7 +277,7 @@ var rules = []struct {
 	},
 	{
 		path: "chp/internal/partner",
-		own:  []string{"internal", "chp/commit", "chp/internal/follow", "chp/internal/journal", "chp/internal/ledger", "chp/internal/order", "chp/internal/ports", "chp/internal/replica", "chp/internal/snapshot", "chp/internal/state", "chp/internal/submit", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "patterns/binarystar", "zmtp", "sockets"},
+		own:  []string{"internal", "chp/commit", "chp/internal/journal", "chp/internal/ledger", "chp/internal/order", "chp/internal/ports", "chp/internal/snapshot", "chp/internal/state", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "patterns/binarystar", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},

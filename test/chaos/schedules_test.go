@@ -153,7 +153,7 @@ func (s *schedule) together() {
 	s.set(c, fmt.Sprintf("/together/%d", s.keys), -1)
 	for key := range s.acked {
 		if _, there := c.Get(key); !there {
-			delete(s.acked, key) // check has judged it
+			delete(s.acked, key) // check has looked at it
 			continue
 		}
 		s.acked[key] = -1

@@ -21,6 +21,7 @@ import (
 	"clustermap/chp/internal/submit"
 	"clustermap/chp/internal/subtree"
 	"clustermap/chp/internal/wire"
+	"clustermap/internal/lograte"
 	"clustermap/sockets"
 )
 
@@ -103,7 +104,7 @@ func New(o Options) *Follower {
 	}
 	f := &Follower{
 		opts: o, ended: make(chan struct{}), id: wire.NewID(), status: newStatus(names), resyncs: make([]resyncLimit, len(o.Servers)),
-		links: links{log: o.Log, on: o.OnLink, causes: Complaints()},
+		links: links{log: o.Log, on: o.OnLink, causes: lograte.Failures()},
 	}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	return f

@@ -134,7 +134,7 @@ func TestStandbyPauses(t *testing.T) {
 // A failure with an address and a port has the same cause as one with another.
 func TestCauseWithoutAddress(t *testing.T) {
 	t.Parallel()
-	if got := Cause(fmt.Errorf("to 127.0.0.1:4711: %w", syscall.ECONNREFUSED)); got != "connection refused" {
+	if got := cause(fmt.Errorf("to 127.0.0.1:4711: %w", syscall.ECONNREFUSED)); got != "connection refused" {
 		t.Error(got)
 	}
 }

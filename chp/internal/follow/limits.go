@@ -75,15 +75,6 @@ const (
 // the first.
 const settled = time.Second
 
-// A client tries an unreachable server twice a second, and a passive server the active one
-// 20 times. A cause is logged when it first
-// occurs, and then at intervals that double, with the number of failures since.
-const (
-	complaintFirst = 5 * time.Second
-	complaintMost  = 5 * time.Minute
-	maxComplaints  = 64 // servers and causes
-)
-
 // A jump in the sequences of another implementation means that updates are missing, or
 // that the server counts in steps. A new snapshot restores missing updates, but does
 // not help in the other case, so the client must not fetch one for every update.

@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -61,4 +62,35 @@ func (l *links) report(ctx context.Context, kind LinkKind, server, former string
 	if l.on != nil && ctx.Err() == nil {
 		l.on(kind, server, former, err)
 	}
+}
+
+// failed logs why a session, or an attempt at one, ended, unless the same cause was logged
+// recently. joined reports whether the session had a snapshot; the next attempt is at the
+// server next.
+func (l *links) failed(server string, err error, joined bool, next string) {
+	log, omitted := l.causes.Due(server, cause(err), time.Now())
+	if !log {
+		return
+	}
+	attrs := []any{"server", server, "error", err, "next", next}
+	if omitted > 0 {
+		attrs = append(attrs, slog.Int("repeated", omitted))
+	}
+	text := "cannot follow the server"
+	switch {
+	case errors.Is(err, ErrUnreachable): // perhaps it is only starting
+		text = "cannot reach the server"
+	case joined:
+		text = "lost the server"
+	}
+	l.log.Warn(text, attrs...)
+	l.warned = true
+}
+
+// cause returns the root cause of a failure, as one of a kind in the log.
+func cause(err error) string {
+	if mixed := (*MixedError)(nil); errors.As(err, &mixed) {
+		return "mixed"
+	}
+	return lograte.Cause(err, ErrSilent, ErrStandby, ErrMapTooLarge, ErrOvertaken, ErrNotCHP, errNoSubscription)
 }

@@ -10,13 +10,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"clustermap/chp/internal/follow"
 	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/state"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
 	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/lograte"
 	"clustermap/internal/mutate"
 	"clustermap/internal/wake"
 	"clustermap/sockets"
@@ -62,6 +62,9 @@ type base struct {
 // chance; the number of frames decides.
 const controlTag = math.MaxUint64 - 2
 
+// errEnded is why a connection broke that the other server has ended without an error.
+var errEnded = errors.New("it was closed")
+
 // errFollow ends the connection to an active server that violates the protocol.
 var errFollow = errors.New("chp: unexpected message of the active server")
 
@@ -85,7 +88,7 @@ func (c *copier) outranks(h *baseHead) bool {
 // follow follows the active server until ctx ends, and reconnects when the connection
 // breaks. serving ends with the server.
 func (c *copier) follow(ctx, serving context.Context) {
-	complaints := follow.Complaints()
+	failures := lograte.Failures()
 	wait, since := followAgain, time.Now()
 	for ctx.Err() == nil {
 		f := &follower{copier: c}
@@ -99,7 +102,7 @@ func (c *copier) follow(ctx, serving context.Context) {
 		} else if time.Since(since) > c.Timeout {
 			level = slog.LevelWarn
 		}
-		if due, _ := complaints.Due(level.String(), follow.Cause(err), time.Now()); due {
+		if due, _ := failures.Due(level.String(), lograte.Cause(err), time.Now()); due {
 			c.Log.Log(ctx, level, "does not follow the active server", "server", c.Peer, "error", err)
 		}
 		if !wake.Pause(ctx, wait) {
@@ -175,7 +178,7 @@ func (f *follower) watch(e sockets.Event) {
 	case sockets.EventHandshakeFailed, sockets.EventDisconnected, sockets.EventConnectFailed:
 		err := e.Err
 		if err == nil {
-			err = follow.ErrDisconnected
+			err = errEnded
 		}
 		f.fail(fmt.Errorf("chp: lost the connection to the active server: %w", err))
 	}

@@ -45,15 +45,15 @@ func lookEvery(timeout time.Duration) time.Duration {
 	return max(timeout/LooksPerTimeout, time.Millisecond)
 }
 
-// sight is what a server sees in a look.
-type sight struct {
+// observation is what a server sees in a look.
+type observation struct {
 	heard   bool // the other server, within little more than the interval
 	down    bool // the other server's machine says that it does not run
 	arrived bool // anything from anybody, or the server is busy by itself
 }
 
 // look counts a look, and reports whether to ask the other server: see answered.
-func (i *isolation) look(s sight) (ask bool) {
+func (i *isolation) look(s observation) (ask bool) {
 	i.fresh = max(i.fresh-1, 0)
 	switch {
 	case i.state == isolationChecking: // ends with answered

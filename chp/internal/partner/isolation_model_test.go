@@ -20,7 +20,7 @@ import (
 // The following apply the rules of isolation, or leave one out.
 
 // seen is isolation.look.
-func (w *modelPair) seen(i int, v sight) (ask bool) {
+func (w *modelPair) seen(i int, v observation) (ask bool) {
 	s := &w.servers[i].isolation
 	before := *s
 	ask = s.look(v)

@@ -8,7 +8,7 @@ import "testing"
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	var i isolation
-	looks := func(n int, s sight) (asks int) {
+	looks := func(n int, s observation) (asks int) {
 		for range n {
 			if i.look(s) {
 				asks++
@@ -16,7 +16,7 @@ func TestIsolation(t *testing.T) {
 		}
 		return asks
 	}
-	heard, others, nothing, down := sight{heard: true}, sight{arrived: true}, sight{}, sight{down: true}
+	heard, others, nothing, down := observation{heard: true}, observation{arrived: true}, observation{}, observation{down: true}
 	expect := func(what string, holds bool) {
 		t.Helper()
 		if i.holds() != holds {

@@ -185,7 +185,7 @@ func (f *following) feed(ctx context.Context) error {
 }
 
 // send sends messages in wire form. While the follower keeps reading, it waits without
-// a time limit: see leader.judge.
+// a time limit: see leader.check.
 func (f *following) send(ctx context.Context, wire []byte, n int, owner hooks.Owner) error {
 	f.stall.sends.Add(1)
 	err := hooks.SendWireTo(ctx, f.Router, f.peer, wire, n, owner)
@@ -283,7 +283,7 @@ func (l *leader) yield() {
 	}
 }
 
-// judge stops waiting for a follower that has announced its end or has acknowledged
+// check stops waiting for a follower that has announced its end or has acknowledged
 // nothing for the time-out. A follower to which one send has lasted for SnapshotTimeout is disconnected,
 // because it may hold a cut of the map. look reports that the interval between looks has
 // passed, and heard is false while the silence may be due to this server. overdue says
@@ -293,7 +293,7 @@ func (l *leader) yield() {
 // become active, and this one must not publish updates that only it has. It then has
 // the time-out to receive the other's state. The same holds for the time in which this
 // server may have been isolated, and updates are held.
-func (l *leader) judge(look, heard bool, overdue func(idle int) bool) {
+func (l *leader) check(look, heard bool, overdue func(idle int) bool) {
 	l.Order.Between(func(now *order.Moment) {
 		f := l.following
 		if f == nil {
@@ -335,7 +335,7 @@ func (l *leader) live() (f *following) {
 
 // drain waits until a follower has the map and has returns true; has is called between two
 // batches. It fails if the follower is gone or makes no progress for most. Time is counted
-// in looks, as in judge: the time between two looks counts up to drainGap.
+// in looks, as in check: the time between two looks counts up to drainGap.
 func (l *leader) drain(ctx context.Context, f *following, most time.Duration, has func(*order.Moment) bool) error {
 	have, sends, idle := int64(-1), uint64(0), time.Duration(0)
 	for last := time.Now(); ; {

@@ -289,7 +289,7 @@ func (w *modelPair) look(i int) {
 	suspected := s.isolation.state == isolationSuspected
 	arrived := s.asked || s.pinged && !s.lost && !s.apart
 	s.asked, s.pinged = false, false
-	if w.seen(i, sight{heard: heard, down: s.down, arrived: arrived}) {
+	if w.seen(i, observation{heard: heard, down: s.down, arrived: arrived}) {
 		w.ask(i)
 	}
 	if s.isolation.state == isolationSuspected && !suspected {

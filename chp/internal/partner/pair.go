@@ -196,7 +196,7 @@ func (p *Pair) Run(ctx context.Context) error {
 			p.vote(ctx)
 			p.watch(ctx)
 			p.waits()
-			p.judge(ctx, true)
+			p.check(ctx, true)
 			p.proofs.examineAll(true)
 			p.forget()
 			if n := p.node.Status().Refused; n > 2*refused {
@@ -208,7 +208,7 @@ func (p *Pair) Run(ctx context.Context) error {
 			p.answered(ctx, a)
 			continue
 		case <-p.changed:
-			p.judge(ctx, false)
+			p.check(ctx, false)
 			p.proofs.examineAll(false)
 			continue
 		case status, ok := <-states.C():
@@ -334,9 +334,9 @@ func (p *Pair) send(peer *sockets.Peer, m []byte) {
 	_ = hooks.SendWireTo(wake.Ended, p.o.Router, peer, m, 1, nil)
 }
 
-// judge looks at the follower. look reports that the interval between looks has passed.
-func (p *Pair) judge(ctx context.Context, look bool) {
-	p.leader.judge(look, !p.isolation.holds(), func(idle int) bool {
+// check looks at the follower. look reports that the interval between looks has passed.
+func (p *Pair) check(ctx context.Context, look bool) {
+	p.leader.check(look, !p.isolation.holds(), func(idle int) bool {
 		alone, ask := p.isolation.overdue(idle)
 		if ask {
 			p.ask(ctx)

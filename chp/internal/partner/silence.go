@@ -20,7 +20,7 @@ func (p *Pair) watch(ctx context.Context) {
 		reads += socket.Reads()
 	}
 	suspected := p.isolation.state == isolationSuspected
-	ask := p.isolation.look(sight{
+	ask := p.isolation.look(observation{
 		heard: peer.State != 0 && time.Since(peer.Heard) < p.o.Interval+p.leader.every,
 		down:  peer.Down,
 		// A server that waits for its own disk reads nothing, and updates of this process

@@ -202,10 +202,10 @@ func (w *Walk) Corrupt(lost uint64) error {
 	return &commit.CorruptError{File: w.Segments[w.At].Path, Offset: w.Offset, LastGood: w.Last, Lost: lost, Reason: w.Reason}
 }
 
-// Judge tells a torn end of a walk from damage. It returns an error if entries are
+// Check tells a torn end of a walk from damage. It returns an error if entries are
 // missing that were on disk: those up to need, or up to a mark. If a torn write follows
 // the readable part, it returns that, and otherwise nil.
-func (w *Walk) Judge(need uint64, m format.Mark) (*commit.Torn, error) {
+func (w *Walk) Check(need uint64, m format.Mark) (*commit.Torn, error) {
 	s := &w.Segments[w.At]
 	if newer := (*commit.FormatError)(nil); errors.As(w.Reason, &newer) {
 		newer.What = s.Path

@@ -183,8 +183,8 @@ type scriptedLog struct {
 	gates   map[string]chan struct{} // closed when it may go on
 	fails   map[string]bool
 	said    []string
-	told    uint64 // synced when it was last said
-	changed bool   // since it was last said
+	told    uint64         // synced when it was last said
+	changed bool           // since it was last said
 	where   map[*byte]bool // where the bytes of pieces begin
 }
 
