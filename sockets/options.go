@@ -125,13 +125,13 @@ type Options struct {
 	//
 	// While the queues of a PUB or XPUB exceed the limit, the socket removes the longest
 	// queue: with PolicyDrop it drops the messages in it, and with PolicyDisconnect it
-	// closes the connection. With PolicyBlock the option has no effect.
+	// closes the connection. Bytes that are being written count, too: with PolicyDrop, a
+	// peer that holds most of all by these alone, because it stopped reading, is
+	// disconnected (ErrSlowPeer). With PolicyBlock the option has no effect.
 	//
 	// Peers with the same subscriptions share a queue, which counts once.
 	// Messages shared by peers with different subscriptions count for each of
-	// them. With PolicyDrop, bytes that are being written do not count, so a peer
-	// that stops reading can hold up to SendHWMBytes in addition. The queues
-	// may exceed the limit by one sixteenth before the socket notices.
+	// them. The queues may exceed the limit by one sixteenth before the socket notices.
 	//
 	// A ROUTER, REP or STREAM, and a SUB or XSUB with its subscriptions, disconnects the
 	// peer with the longest queue (ErrSlowPeer).

@@ -11,8 +11,10 @@ import (
 // is done only when enough bytes have been queued since the last time to reach the
 // bound: Publisher.room counts them down.
 //
-// The peer with the longest queue is evicted first: with Disconnect its
-// connection ends, with Drop its queue is emptied. Peers that follow the log of a
+// What a writer has taken and not written yet is still held for its peer, and counts. The
+// peer that holds most is evicted first: with Disconnect its connection ends; with Drop its
+// queue is emptied, and if the peer still holds most with what its writer has taken, which
+// nobody can take back, its connection ends, too. Peers that follow the log of a
 // group share its bytes: these count once, for the peer that has read least. With
 // Block there is no such bound, since no message may be lost.
 
@@ -30,8 +32,8 @@ func (p *Publisher) release() {
 	}
 }
 
-// shed evicts the peers with the longest queues until the queues together are
-// within the bound, and returns their queues. The mutex must be held.
+// shed evicts the peers that hold most until all together are within the bound, and returns
+// their queues. The mutex must be held.
 func (p *Publisher) shed() (lost []queue.Wire) {
 	if p.Policy == Block {
 		p.room = math.MaxInt64
@@ -48,8 +50,8 @@ func (p *Publisher) shed() (lost []queue.Wire) {
 	}
 }
 
-// longest returns the bytes in all queues, and the peer with the longest queue, or
-// nil if all are empty. Memory that queues share counts for each of them, except in
+// longest returns the bytes that all peers hold, and the peer that holds most, or nil if
+// none holds any. Memory that queues share counts for each of them, except in
 // a log, so the sum may not fit in an int. The mutex must be held.
 func (p *Publisher) longest() (sum int64, worst *Subscriber) {
 	most := 0
@@ -57,11 +59,7 @@ func (p *Publisher) longest() (sum int64, worst *Subscriber) {
 		if q.evicted {
 			return
 		}
-		s := q.Out.Status()
-		n := s.Bytes
-		if p.Policy == Disconnect {
-			n += s.Taken
-		}
+		n := q.Out.Status().Held()
 		sum += int64(n)
 		if n > most {
 			most, worst = n, q
@@ -80,12 +78,12 @@ func (p *Publisher) longest() (sum int64, worst *Subscriber) {
 	return sum, worst
 }
 
-// evict empties a peer's queue, and with Disconnect ends its connection.
-// It returns the content of the queue. The mutex must be held.
+// evict empties a peer's queue, and with Disconnect, or if the queue is empty, ends its
+// connection. It returns the content of the queue. The mutex must be held.
 func (p *Publisher) evict(q *Subscriber) queue.Wire {
 	p.separate(q)
 	lost := q.Out.Empty()
-	if p.Policy == Disconnect {
+	if p.Policy == Disconnect || lost.Bytes() == 0 {
 		p.expel(q)
 	}
 	return lost

@@ -121,3 +121,40 @@ func TestSendTotalCounts(t *testing.T) {
 		t.Errorf("%d bytes are queued, bound %d", sum, limit)
 	}
 }
+
+// TestBytesBeingWrittenCountInTheTotal: a peer that stops reading when its writer has taken a
+// long queue holds these bytes. With many such peers the publisher ends those that hold most,
+// whatever the policy, and nobody that reads loses anything.
+func TestBytesBeingWrittenCountInTheTotal(t *testing.T) {
+	t.Parallel()
+	const n, total, size = 20, 1 << 20, 10_000
+	for _, policy := range []Policy{Drop, Disconnect} {
+		t.Run(fmt.Sprint(policy), func(t *testing.T) {
+			t.Parallel()
+			pub, peers := fanned(t, n+1, Settings{Limits: unlimited(queue.Unbounded), Total: total, Policy: policy})
+			apartPeers(t, pub, peers)
+			healthy := peers[n]
+			body := make([]byte, size)
+			for i, q := range peers[:n] {
+				for range total / size * 3 / 4 {
+					must(t, send(pub, fmt.Appendf(nil, "own/%d/", i), body))
+					must(t, send(pub, fmt.Appendf(nil, "own/%d/", n), nil))
+					drain(healthy)
+				}
+				drain(q) // its writer has all of it, and does not come back
+				held := 0
+				for _, q := range peers {
+					if !q.evicted { // the writer of one that is ends
+						held += q.Out.Status().Held()
+					}
+				}
+				if most := total + total/totalStep + 2*size; held > most {
+					t.Fatalf("%d peers hold %d bytes, bound %d", i+1, held, total)
+				}
+			}
+			if s := healthy.Out.Status(); s.Drops != 0 || healthy.evicted {
+				t.Errorf("the one that takes all has lost %d messages, ended: %v", s.Drops, healthy.evicted)
+			}
+		})
+	}
+}
