@@ -18,14 +18,16 @@ import (
 // A Log is a write-ahead log on disk. See [commit.Log] for its methods.
 //
 // Once it is replayed, it goes on without a new descriptor, for as long as the process has
-// none left: a segment then becomes larger than others, and a checkpoint, Read, CutBack and
-// SetEpoch return the system's error.
+// none left: a segment then becomes larger than others, and a checkpoint, Read and CutBack
+// return the system's error. SetEpoch needs neither a descriptor nor space on the disk: a server
+// of a pair that takes over calls it.
 type Log struct {
 	dir  string
 	disk file.Disk
 	lock *fileutil.LockedFile
 
 	dirNames file.Directory // of dir
+	nextMeta file.Spare     // of the metadata; guarded by mu
 	segments segment.Dir
 
 	// Lock order: files, syncing, mu.
@@ -118,10 +120,11 @@ func (l *Log) SetEpoch(epoch uint64) error {
 	}
 	m := l.meta
 	m.Epoch = epoch
-	if err := l.disk.ReplaceFile(&l.dirNames, format.MetaName, m.Encode()); err != nil {
+	if err := l.nextMeta.Replace(m.Encode()); err != nil {
 		return fmt.Errorf("log: epoch: %w", file.Classify(err))
 	}
 	l.meta = m
+	_ = l.nextMeta.Prepare(format.MetaBytes) // else the next call tries that again
 	return nil
 }
 
@@ -202,6 +205,7 @@ func (l *Log) Close() error {
 		l.found.close()
 	}
 	l.end.Close()
+	l.nextMeta.Close()
 	l.dirNames.Close()
 	l.segments.Names.Close()
 	return errors.Join(err, l.lock.Close())

@@ -183,6 +183,33 @@ func TestFullDiskForNew(t *testing.T) {
 	closeLog(t, l)
 }
 
+// TestFullDiskStoresEpochs: a server of a pair can take over, for which it stores an epoch, while
+// its disk is full.
+func TestFullDiskStoresEpochs(t *testing.T) {
+	t.Parallel()
+	root := tmpfs.Mount(t, "size=512k")
+	dir := filepath.Join(root, "log")
+	l, _, err := tryOpen(dir, file.Real)
+	testenv.Must(t, err)
+	fill(t, l, 3, 1)
+	flush(t, l)
+	<-l.w.Next.Done
+	filler := filepath.Join(root, "filler")
+	if err := os.WriteFile(filler, make([]byte, 512<<10), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal("the disk is not full:", err)
+	}
+	for epoch := range uint64(3) {
+		testenv.Must(t, l.SetEpoch(epoch+1))
+	}
+	testenv.Must(t, l.Close())
+	l, r, err := tryOpen(dir, file.Real)
+	testenv.Must(t, err)
+	if r.Last != 3 || l.Epoch() != 3 {
+		t.Errorf("afterwards: %+v, epoch %d", r, l.Epoch())
+	}
+	closeLog(t, l)
+}
+
 // TestReadOnlyDisk: a log on a file system that is mounted for reading only cannot
 // be opened, and can be checked.
 func TestReadOnlyDisk(t *testing.T) {

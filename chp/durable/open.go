@@ -64,6 +64,7 @@ func open(dir string, options Options, disk file.Disk) (_ *Log, err error) {
 		dir: dir, disk: disk, lock: lock, dirNames: file.Directory{Path: dir}, end: format.MarkFile{Disk: disk},
 		segments: segment.Dir{Disk: disk, Names: file.Directory{Path: filepath.Join(dir, format.LogName)}},
 	}
+	l.nextMeta = file.Spare{Disk: disk, Dir: &l.dirNames, Name: format.MetaName}
 	if err := l.open(); err != nil {
 		l.dirNames.Close()
 		lock.Close()

@@ -79,6 +79,9 @@ func (l *Log) replay(fn func(commit.Entry) error) (r commit.Replayed, err error)
 	if err = l.w.Next.Err; err == nil || l.w.Next.Full() {
 		err = l.end.Open(&l.dirNames, l.meta.Identity, l.mark())
 	}
+	if err == nil {
+		err = l.nextMeta.Prepare(format.MetaBytes)
+	}
 	if err != nil {
 		return r, l.fail(err)
 	}

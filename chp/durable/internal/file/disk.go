@@ -89,23 +89,68 @@ func CannotRead(err error) error {
 
 // ReplaceFile atomically replaces the content of a file, and flushes it.
 func (d Disk) ReplaceFile(dir *Directory, name string, content []byte) error {
-	path := filepath.Join(dir.Path, name)
-	temporary := path + ".tmp"
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	s := Spare{Disk: d, Dir: dir, Name: name}
+	return s.Replace(content)
+}
+
+// A Spare is the file that is to replace another one. If it is prepared, it has its space and
+// its descriptor: when it is needed there may be none left.
+type Spare struct {
+	Disk Disk
+	Dir  *Directory
+	Name string // of the file that it replaces
+	f    *os.File
+}
+
+func (s *Spare) path() string { return filepath.Join(s.Dir.Path, s.Name+".tmp") }
+
+// Prepare makes the file, with space for a content of some bytes, unless it is there.
+func (s *Spare) Prepare(size int) (err error) {
+	if s.f != nil {
+		return nil
+	}
+	f, err := os.OpenFile(s.path(), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(content)
-	if err == nil {
-		err = d.Data(f)
+	s.f = f
+	if _, err = f.Write(make([]byte, size)); err != nil {
+		s.Close()
 	}
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(temporary, path)
-	}
-	if err != nil {
-		os.Remove(temporary)
+	return err
+}
+
+// Replace atomically gives the other file a content, of the size for which this one was prepared,
+// and flushes it. Afterwards this one is no longer prepared.
+func (s *Spare) Replace(content []byte) error {
+	if err := s.Prepare(len(content)); err != nil {
 		return err
 	}
-	return dir.Flush(d)
+	_, err := s.f.WriteAt(content, 0)
+	if err == nil {
+		err = s.Disk.Data(s.f)
+	}
+	err = errors.Join(err, s.f.Close())
+	s.f = nil
+	if err == nil {
+		err = os.Rename(s.path(), filepath.Join(s.Dir.Path, s.Name))
+	}
+	if err != nil {
+		os.Remove(s.path())
+		return err
+	}
+	return s.Dir.Flush(s.Disk)
+}
+
+// Close removes the file, if it is prepared, and if it has its name still.
+func (s *Spare) Close() {
+	if s.f == nil {
+		return
+	}
+	mine := IsFile(s.f, s.path())
+	s.f.Close() // first: Windows removes no open file
+	s.f = nil
+	if mine {
+		os.Remove(s.path())
+	}
 }

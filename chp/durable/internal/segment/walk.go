@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 
-	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 	"go.etcd.io/raft/v3/raftpb"
@@ -97,7 +96,7 @@ func (w *Walk) segment(s *Segment, fn func(commit.Entry, int64) error) error {
 	}
 	sum := &w.Sums[len(w.Sums)-1]
 	sum.Size = st.Size()
-	decoder := wal.NewDecoder(fileutil.NewFileReader(f))
+	decoder := wal.NewDecoder(measured{f, st})
 	var record walpb.Record
 	for first := true; ; first = false {
 		err := decoder.Decode(&record)
@@ -133,6 +132,14 @@ func (w *Walk) segment(s *Segment, fn func(commit.Entry, int64) error) error {
 		w.Offset, w.crc = decoder.LastOffset(), decoder.LastCRC()
 	}
 }
+
+// measured is a file for etcd's decoder, which panics if it cannot ask the system itself.
+type measured struct {
+	*os.File
+	info os.FileInfo
+}
+
+func (m measured) FileInfo() (os.FileInfo, error) { return m.info, nil }
 
 // failed is an error of the function of a walk.
 type failed struct{ error }
