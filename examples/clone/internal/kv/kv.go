@@ -8,11 +8,13 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"flag"
 	"fmt"
 	"log"
 	"maps"
 	"math/rand/v2"
 	"os"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -88,15 +90,24 @@ func (m Message) TTL() time.Duration {
 	return 0
 }
 
-// Apply stores m in pairs. Without a body it deletes the key instead, as model 5
-// has it; models 1 to 4 delete nothing.
-func (m Message) Apply(pairs map[string]Message) {
+// Form is how a model writes messages, and what it does with them.
+type Form struct {
+	Frames func(Message) [][]byte
+	Parse  func([][]byte) (Message, bool)
+	Apply  func(pairs map[string]Message, m Message)
+}
+
+// Three is the form of models 1 to 4, which delete nothing.
+var Three = Form{Message.Three, ParseThree, func(pairs map[string]Message, m Message) { pairs[m.Key] = m }}
+
+// Five is the form of model 5, in which an update without a body deletes its key.
+var Five = Form{Message.Five, ParseFive, func(pairs map[string]Message, m Message) {
 	if len(m.Body) > 0 {
 		pairs[m.Key] = m
 	} else {
 		delete(pairs, m.Key)
 	}
-}
+}}
 
 // String returns a line to print.
 func (m Message) String() string {
@@ -127,6 +138,15 @@ func Summary(sequence int64, pairs map[string]Message) string {
 		}
 	}
 	return fmt.Sprintf("end: sequence=%d keys=%d digest=%.8x", sequence, len(pairs), h.Sum(nil))
+}
+
+// Start reads the flags, of which it adds --host with a usage, and returns its value and
+// a context that ends with Ctrl-C.
+func Start(usage string) (ctx context.Context, host string) {
+	flag.StringVar(&host, "host", "127.0.0.1", usage)
+	flag.Parse()
+	ctx, _ = signal.NotifyContext(context.Background(), os.Interrupt)
+	return ctx, host
 }
 
 // Must returns v. It ends the program if there is an error, as Check does.

@@ -3,26 +3,18 @@
 package main
 
 import (
-	"context"
-	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 
 	"clustermap/examples/clone/internal/kv"
 	"clustermap/sockets"
 )
 
 func main() {
-	host := flag.String("host", "127.0.0.1", "`address` of the server")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-
+	ctx, host := kv.Start("`address` of the server")
 	subscriber := kv.Must(sockets.NewSub(sockets.Options{}))
 	defer subscriber.Close()
 	kv.Check(subscriber.Subscribe(""))
-	kv.Check(subscriber.Connect("tcp://" + *host + ":5556"))
+	kv.Check(subscriber.Connect("tcp://" + host + ":5556"))
 	fmt.Println("ready: waiting for updates")
 
 	pairs := map[string]kv.Message{}

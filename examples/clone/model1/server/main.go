@@ -3,11 +3,7 @@
 package main
 
 import (
-	"context"
-	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 	"time"
 
 	"clustermap/examples/clone/internal/kv"
@@ -15,14 +11,10 @@ import (
 )
 
 func main() {
-	host := flag.String("host", "127.0.0.1", "`address` to serve on")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-
+	ctx, host := kv.Start("`address` to serve on")
 	publisher := kv.Must(sockets.NewPub(sockets.Options{}))
 	defer publisher.Close()
-	kv.Check(publisher.Bind(ctx, "tcp://"+*host+":5556"))
+	kv.Check(publisher.Bind(ctx, "tcp://"+host+":5556"))
 	fmt.Println("ready: waiting for a subscriber")
 	// Updates published before the first subscription are lost.
 	kv.Check(publisher.WaitSubscribers(ctx, "", 1))

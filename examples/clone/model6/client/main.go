@@ -7,8 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/signal"
 	"time"
 
 	"clustermap/chp"
@@ -16,14 +14,11 @@ import (
 )
 
 func main() {
-	host := flag.String("host", "127.0.0.1", "`address` of both servers")
 	subtree := flag.String("subtree", "/client/", "`subtree` to follow and to set")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+	ctx, host := kv.Start("`address` of both servers")
 
 	client := kv.Must(chp.NewClient(chp.ClientOptions{
-		Servers:  []string{"tcp://" + *host + ":5556", "tcp://" + *host + ":5566"},
+		Servers:  []string{"tcp://" + host + ":5556", "tcp://" + host + ":5566"},
 		Subtrees: []string{*subtree},
 		OnState:  func(state chp.State, server string) { fmt.Println("state:", state, server) },
 	}))

@@ -3,24 +3,18 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 
 	"clustermap/chp"
 	"clustermap/examples/clone/internal/kv"
 )
 
 func main() {
-	host := flag.String("host", "127.0.0.1", "`address` to serve on")
 	port := flag.Int("port", 5556, "first of three `ports`; the guide's backup has 5566")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+	ctx, host := kv.Start("`address` to serve on")
 
-	server := kv.Must(chp.NewServer(chp.ServerOptions{Host: *host, Port: *port}))
+	server := kv.Must(chp.NewServer(chp.ServerOptions{Host: host, Port: *port}))
 	kv.Check(server.Listen(ctx))
 	fmt.Println("ready:", server.Endpoints().Snapshot)
 	kv.Check(server.Serve(ctx))
