@@ -60,8 +60,6 @@ separate subtree and are deleted at the end.`,
   chp bench --data /var/tmp --sync always --pair
   chp bench --publishers 2 --replicas 4 --value-size 256
   chp bench --rate 100000`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
@@ -198,7 +196,6 @@ func newBenchPeer() *cobra.Command {
 	return &cobra.Command{
 		Use:    benchPeerUse,
 		Hidden: true,
-		Args:   cobra.NoArgs,
 		RunE: command.Runs(func(_ context.Context, cmd *cobra.Command, _ []string) error {
 			// An interrupt from the terminal reaches all processes; the parent
 			// decides, and ends its peers by closing their input.

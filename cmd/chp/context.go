@@ -55,9 +55,7 @@ func newContextList() *cobra.Command {
 		Long: `Prints a line for each context: its name and its servers. The current one is marked
 with *. With --json each line is an object with name, current, servers, curve_key and
 curve_server_key.`,
-		Example:           `  chp context list`,
-		Args:              command.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Example: `  chp context list`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON objects, one per line")
 	cmd.RunE = command.Runs(func(_ context.Context, cmd *cobra.Command, _ []string) error {

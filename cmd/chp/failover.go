@@ -33,8 +33,6 @@ active server does not hand over, none is active, or all refuse this client, and
 with 3 if no server answers.`,
 		Example: `  chp failover
   chp failover --server tcp://127.0.0.1:5556 --server tcp://127.0.0.1:5566`,
-		Args:              command.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	n.register(cmd, 30*time.Second)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {

@@ -37,8 +37,6 @@ Exits with 1 if a server is active already, the server refuses, or nobody agrees
 with 3 if no server answers.`,
 		Example: `  chp promote --server tcp://127.0.0.1:5566
   chp promote --server tcp://127.0.0.1:5566 --yes`,
-		Args:              command.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	n.register(cmd, 30*time.Second)

@@ -98,8 +98,6 @@ of this command then need --server-model N.`,
   chp serve --primary         # and on the same machine, for a pair
   chp serve --backup
   chp serve --host 0.0.0.0 --curve-key server.key --curve-allow clients.txt`,
-		Args:              command.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false

@@ -62,8 +62,6 @@ does or all refuse this client, and 3 if no server answers.`,
 		Example: `  chp status
   chp status --server tcp://127.0.0.1:5556 --server tcp://127.0.0.1:5566
   chp status --json | jq .lag`,
-		Args:              command.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON objects, one per line")
 	n.register(cmd, 5*time.Second)

@@ -67,8 +67,6 @@ services.
   zdev broker --bind tcp://*:5555 --bind ipc:///run/broker
   zdev broker --bind tcp://*:5555 --expiry 10s --heartbeat 1s
   zdev broker --bind tcp://*:5555 --allow-worker 'titanic.*=10.0.0.8'`,
-		Args:              command.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&bind, "bind", []string{defaultBroker}, "`endpoint` for clients and workers; repeat it for several")

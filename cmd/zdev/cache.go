@@ -40,8 +40,6 @@ subscribers, subscriptions, and last values sent (replayed). Counts are since th
 		Example: `  zdev cache --publisher tcp://10.0.0.7:5557 --bind tcp://*:5558
   zdev cache --publisher bind:tcp://*:5557 --bind tcp://*:5558 \
     --expiry 1h --stats 10s`,
-		Args:              command.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := cmd.Flags()
 	publishers.register(flags, "publisher", "`endpoint` of publishers")

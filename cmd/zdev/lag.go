@@ -43,8 +43,6 @@ messages has no delays.`,
 		Example: `  zdev lag --connect tcp://10.0.0.7:5556 --max 1s
   zdev lag --connect tcp://10.0.0.7:5556 --topic price/ --unsynchronised \
     --stats 10s --json`,
-		Args:              command.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.Endpoints, "connect", nil, "`endpoint` of the publisher; repeat it for several")

@@ -85,8 +85,6 @@ When the proxy ends, messages that it has received but not sent are lost.`,
   zdev proxy --kind pubsub --frontend connect:tcp://10.0.0.7:5556 \
     --backend tcp://*:8100
   zdev proxy --kind reqrep --frontend tcp://*:5559 --backend ipc:///run/workers`,
-		Args:              command.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	b.register(cmd)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {

@@ -29,8 +29,6 @@ Other brokers do not list their services; use zdev request mmi.service NAME to a
 one by name.`,
 		Example: `  zdev services
   zdev services --broker tcp://10.0.0.7:5555 --json`,
-		Args:              command.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := cmd.Flags()
 	at.register(cmd, flags)

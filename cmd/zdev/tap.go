@@ -97,8 +97,6 @@ prints on standard error how many messages were recorded and lost.`,
     --record flow.espresso
   zdev tap --kind reqrep --frontend tcp://*:5559 \
     --backend tcp://127.0.0.1:5560 --json`,
-		Args:              command.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	b.register(cmd)
 	p.register(cmd)

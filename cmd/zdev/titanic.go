@@ -45,8 +45,6 @@ reports that on standard error.`,
 		Example: `  zdev titanic --data /var/lib/titanic
   zdev titanic --data . --broker tcp://10.0.0.7:5555 --per-service 4 \
     --attempt-timeout 1h`,
-		Args:              command.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Dir, "data", "", "`directory` of the requests")

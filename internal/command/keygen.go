@@ -28,9 +28,7 @@ The file has three lines: "chp CURVE key 1", "public KEY" and "secret KEY". A KE
 zmtp.ParseKeyFile.
 
 A key contains characters that are special in a shell: put it in single quotes.`,
-		Example:           fmt.Sprintf("  %[1]s keygen --out server.key\n  %[1]s keygen --out client.key\n%[2]s", program, uses),
-		Args:              NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Example: fmt.Sprintf("  %[1]s keygen --out server.key\n  %[1]s keygen --out client.key\n%[2]s", program, uses),
 	}
 	cmd.Flags().StringVar(&out, "out", program+".key", "`file` to write; it must not exist")
 	cmd.RunE = Runs(func(_ context.Context, cmd *cobra.Command, _ []string) error {

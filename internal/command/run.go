@@ -75,6 +75,7 @@ func execute(ctx context.Context, root *cobra.Command, args []string, s streams)
 	root.SetErr(stderr)
 	wrapHelp(root)
 	root.SetFlagErrorFunc(flagError)
+	argless(root)
 	strict(root) // after SetOut, because completion uses the output set before
 
 	command, err := root.ExecuteContextC(ctx)

@@ -9,13 +9,22 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// NoArgs refuses arguments. Unlike cobra.NoArgs it does not report them as unknown
-// commands.
-func NoArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return fmt.Errorf("%s takes no arguments, but got %q", cmd.CommandPath(), args[0])
+// argless makes the commands below one refuse arguments if they say nothing about them.
+// Unlike cobra.NoArgs they do not report them as unknown commands.
+func argless(root *cobra.Command) {
+	for _, cmd := range root.Commands() {
+		argless(cmd)
+		if cmd.Args != nil || cmd.ValidArgsFunction != nil {
+			continue
+		}
+		cmd.ValidArgsFunction = cobra.NoFileCompletions
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("%s takes no arguments, but got %q", cmd.CommandPath(), args[0])
+			}
+			return nil
+		}
 	}
-	return nil
 }
 
 // Number is a whole number on the command line.

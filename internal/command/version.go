@@ -88,9 +88,7 @@ when the program was built is left out.
 
 With --json it prints an object with program, version, revision, time, modified, go,
 os and arch.`,
-		Example:           "  " + program + " version\n  " + program + " version --json",
-		Args:              NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Example: "  " + program + " version\n  " + program + " version --json",
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	cmd.RunE = Runs(func(_ context.Context, cmd *cobra.Command, _ []string) error {
