@@ -137,7 +137,7 @@ func (o otherProcess) start(b *testing.B) sending {
 	if err := w.Next(new(string)); err != nil {
 		b.Fatal(err)
 	}
-	return func(context.Context, int) error { return w.Tell() }
+	return func(context.Context, int) error { return w.Tell("go") }
 }
 
 // run connects, says so, waits, and sends all messages or answers requests until it is killed.

@@ -321,7 +321,7 @@ func (p *fanProcess) wait(word string) {
 
 // tell lets the process go on.
 func (p *fanProcess) tell() {
-	if err := p.Tell(); err != nil {
+	if err := p.Tell("go"); err != nil {
 		p.b.Fatal(err)
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"os/signal"
 	"time"
 
 	"clustermap/chp"
@@ -19,9 +17,6 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 )
-
-// benchPeerUse is the hidden command that bench runs in its processes.
-const benchPeerUse = "bench-peer"
 
 func newBench() *cobra.Command {
 	c := bench.Config{}
@@ -102,15 +97,6 @@ separate subtree and are deleted at the end.`,
 		if err := n.benchServer(ctx, &c); err != nil {
 			return err
 		}
-		self, err := os.Executable()
-		if err != nil {
-			return err
-		}
-		c.Command = func() *exec.Cmd {
-			peer := exec.Command(self, benchPeerUse)
-			peer.Stderr = command.Exact(cmd.ErrOrStderr())
-			return peer
-		}
 		bar := benchProgress(cmd.ErrOrStderr(), &c)
 		result, err := bench.Run(ctx, c)
 		bar.finish()
@@ -189,18 +175,4 @@ func benchProgress(w io.Writer, c *bench.Config) progress {
 		bar.Set(int(min(count, uint64(c.Updates-1))))
 	}
 	return progress{bar}
-}
-
-// newBenchPeer is one process of a benchmark. It is not for people to run.
-func newBenchPeer() *cobra.Command {
-	return &cobra.Command{
-		Use:    benchPeerUse,
-		Hidden: true,
-		RunE: command.Runs(func(_ context.Context, cmd *cobra.Command, _ []string) error {
-			// An interrupt from the terminal reaches all processes; the parent
-			// decides, and ends its peers by closing their input.
-			signal.Ignore(os.Interrupt)
-			return bench.Serve(cmd.InOrStdin(), cmd.OutOrStdout())
-		}),
-	}
 }

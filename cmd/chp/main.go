@@ -15,7 +15,11 @@ package main
 import (
 	"os"
 
+	"clustermap/cmd/chp/internal/bench"
 	"clustermap/internal/command"
 )
 
-func main() { os.Exit(command.Main(newRoot())) }
+func main() {
+	bench.Main()
+	os.Exit(command.Main(newRoot()))
+}

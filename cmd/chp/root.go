@@ -45,7 +45,6 @@ time.`,
 		command.NewKeygen("chp", "  chp serve --curve-key server.key --curve-allow client.key\n"+
 			"  chp get /lamp/1 --curve-key client.key --curve-server-key server.key"),
 		command.NewVersion("chp"),
-		newBenchPeer(),
 	)
 	return root
 }

@@ -71,8 +71,9 @@ func Main(others map[string]Side) {
 	worker.Run("majordomo", func(ctx context.Context) error { return compare(ctx, names, *workers, *rounds, s, *asJSON) })
 }
 
-// result holds the figures of one broker with a number of workers, of each round.
-type result struct {
+// Result holds the figures of one broker with a number of workers, of each round; ours
+// comes first.
+type Result struct {
 	Workers   int       `json:"workers"`
 	Broker    string    `json:"broker"`
 	Rates     []float64 `json:"rates"`        // requests a second
@@ -81,7 +82,7 @@ type result struct {
 
 // compare measures all sides in turn and prints a table, or JSON.
 func compare(ctx context.Context, names []string, workers string, rounds int, s Spec, asJSON bool) error {
-	var results []result
+	var results []Result
 	if !asJSON {
 		fmt.Printf("%d clients with %d requests each on their way, bodies of %d bytes; median of %d\n", s.Clients, s.Window, s.Size, rounds)
 		fmt.Printf("%-8s %-12s %12s %16s %8s\n", "workers", "broker", "requests/s", "processor us", "ratio")
@@ -92,7 +93,7 @@ func compare(ctx context.Context, names []string, workers string, rounds int, s 
 			return fmt.Errorf("%q is no number of workers", text)
 		}
 		s.Workers = n
-		sides := make([]result, len(names))
+		sides := make([]Result, len(names))
 		for range rounds {
 			for i, name := range names {
 				f, err := one(ctx, name, s)

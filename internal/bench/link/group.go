@@ -2,11 +2,9 @@ package link
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
 	"sync"
 	"time"
 
@@ -18,13 +16,8 @@ var ErrStalled = errors.New("no progress")
 
 // Group is a parent's peers. One goroutine uses it.
 type Group struct {
-	// Command returns a new command that runs [Serve]. The group sets its
-	// standard input and output; standard error is the caller's to set.
-	Command func() *exec.Cmd
-
 	// Patience is how long Await waits while no peer makes progress.
 	Patience time.Duration
-
 	// OnProgress, if not nil, is called when the count of a peer changes.
 	OnProgress func(c *Child, count uint64)
 
@@ -35,73 +28,56 @@ type Group struct {
 
 // Child is the parent's end of the link to one peer.
 type Child struct {
-	Name string
-
-	cmd    *exec.Cmd
-	in     io.WriteCloser
+	worker *worker.Worker
 	events map[Kind]Event // the latest of each kind
-	exited chan struct{}
 }
 
 // arrival is an event, or the end, of a child.
 type arrival struct {
 	child *Child
 	event Event
-	ended bool
 	err   error // why it ended
 }
 
-// Start starts a peer and gives it its task.
+// Start starts a peer, which has a name in errors, with its task.
 func (g *Group) Start(name string, t Task) (*Child, error) {
 	if g.events == nil {
 		g.events = make(chan arrival)
 	}
-	cmd := g.Command()
-	in, err := cmd.StdinPipe()
+	w, err := worker.Start(context.Background(), t.Role, t)
 	if err != nil {
 		return nil, err
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("cannot start the %s: %w", name, err)
-	}
-	c := &Child{Name: name, cmd: cmd, in: in, events: map[Kind]Event{}, exited: make(chan struct{})}
+	w.Name = name
+	c := &Child{w, map[Kind]Event{}}
 	g.children = append(g.children, c)
-	g.readers.Go(func() { g.read(c, out) })
-	return c, c.write(t)
+	g.readers.Go(func() { g.read(c) })
+	return c, nil
 }
 
-// read passes on a child's events and then the end of its output.
-func (g *Group) read(c *Child, out io.Reader) {
-	d := json.NewDecoder(out)
+// read passes on a child's events and then its end.
+func (g *Group) read(c *Child) {
 	for {
-		var e Event
-		if d.Decode(&e) != nil {
-			break
+		a := arrival{child: c}
+		if a.err = c.worker.Next(&a.event); a.err == nil {
+			g.events <- a
+			continue
 		}
-		g.events <- arrival{child: c, event: e}
+		// How it ended says more than that its output has.
+		if err := c.worker.Wait(); errors.Is(a.err, io.EOF) && err != nil {
+			a.err = err
+		}
+		g.events <- a
+		return
 	}
-	err := c.cmd.Wait()
-	close(c.exited)
-	g.events <- arrival{child: c, ended: true, err: err}
 }
 
 // Tell sends a command to each child.
 func (g *Group) Tell(command Command, to ...*Child) error {
 	for _, c := range to {
-		if err := c.write(command); err != nil {
+		if err := c.worker.Tell(string(command)); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func (c *Child) write(line any) error {
-	if err := json.NewEncoder(c.in).Encode(line); err != nil {
-		return fmt.Errorf("the %s is gone: %w", c.Name, err)
 	}
 	return nil
 }
@@ -140,12 +116,10 @@ func all(want Kind, from []*Child) bool {
 func (g *Group) take(a arrival) error {
 	c, e := a.child, a.event
 	switch {
-	case a.ended && a.err != nil:
-		return fmt.Errorf("the %s ended: %w", c.Name, a.err)
-	case a.ended:
-		return fmt.Errorf("the %s ended before its time", c.Name)
+	case a.err != nil:
+		return a.err
 	case e.Kind == Failed:
-		return worker.Failed(c.Name, e.Error, e.Missing)
+		return fmt.Errorf("the %s failed: %s", c.worker.Name, e.Error)
 	case e.Kind == Progress && g.OnProgress != nil:
 		g.OnProgress(c, e.Count)
 	}
@@ -164,24 +138,14 @@ func (g *Group) Stop() {
 		return
 	}
 	for _, c := range g.children {
-		c.in.Close()
+		c.worker.End()
 	}
 	events := g.events
 	go func() {
 		g.readers.Wait()
 		close(events)
 	}()
-	force := time.AfterFunc(grace+time.Second, func() {
-		for _, c := range g.children {
-			select {
-			case <-c.exited:
-			default:
-				c.cmd.Process.Kill()
-			}
-		}
-	})
-	defer force.Stop()
-	for range g.events {
+	for range events {
 		// Receive the remaining events, so that readers do not block.
 	}
 	g.children, g.events = nil, nil

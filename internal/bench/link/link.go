@@ -1,8 +1,5 @@
-// Package link connects the processes of a benchmark: a parent starts its peers, sends
-// each its task and commands, and receives events. These are lines of JSON over the
-// peer's standard input and output.
-//
-// No peer outlives its parent, because a peer ends when its standard input is closed.
+// Package link connects the processes of a benchmark, which are workers: a parent starts
+// its peers, sends each its task and commands, and receives events.
 package link
 
 import (
@@ -12,7 +9,7 @@ import (
 	"clustermap/internal/bench/workload"
 )
 
-// Task is the first line that a peer receives.
+// Task is what a peer gets when it starts.
 type Task struct {
 	Role      string        `json:"role"`
 	Spec      workload.Spec `json:"spec"`
@@ -22,12 +19,11 @@ type Task struct {
 	Rate      float64       `json:"rate,omitempty"`      // updates per second of this process; 0 means no limit
 	Profile   string        `json:"profile,omitempty"`   // file for a CPU profile
 
-	// Args is what else the role needs to know. The line goes through a pipe that no
-	// other process reads.
+	// Args is what else the role needs to know.
 	Args json.RawMessage `json:"args,omitempty"`
 }
 
-// Command is a further line that a peer receives.
+// Command is what a peer is told later.
 type Command string
 
 // Commands.
@@ -38,7 +34,7 @@ const (
 	Clean  Command = "clean"  // publisher: delete every key of the workload
 )
 
-// Event is a line that a peer sends.
+// Event is what a peer sends.
 type Event struct {
 	Kind Kind `json:"event"`
 
@@ -48,7 +44,6 @@ type Event struct {
 	Took    time.Duration    `json:"took,omitempty"`    // Sent: how long the publisher sent
 	Report  *workload.Report `json:"report,omitempty"`  // Done
 	Error   string           `json:"error,omitempty"`   // Failed
-	Missing bool             `json:"missing,omitempty"` // Failed: with worker.ErrMissing
 }
 
 // Kind is the kind of an event.

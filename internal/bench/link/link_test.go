@@ -1,26 +1,19 @@
 package link
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
-	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
+
+	"clustermap/internal/bench/worker"
 )
 
-// peerVariable makes the test binary a peer.
-const peerVariable = "LINK_TEST_PEER"
-
 func TestMain(m *testing.M) {
-	if os.Getenv(peerVariable) == "" {
-		os.Exit(m.Run())
-	}
-	err := Serve(os.Stdin, os.Stdout, map[string]Role{
+	roles := map[string]worker.Role{}
+	for name, role := range map[string]Role{
 		"echo": func(p *Peer) error {
 			p.Send(Event{Kind: Ready, Servers: p.Servers})
 			if err := p.Await(Go); err != nil {
@@ -34,22 +27,15 @@ func TestMain(m *testing.M) {
 		"crash":  func(*Peer) error { os.Exit(9); return nil },
 		"silent": func(p *Peer) error { <-p.Context().Done(); return nil },
 		"deaf":   func(*Peer) error { select {} },
-	})
-	if err != nil {
-		os.Exit(1)
+	} {
+		roles[name] = role.Worker()
 	}
+	worker.Main(roles)
+	os.Exit(m.Run())
 }
 
 func newGroup(t *testing.T) *Group {
-	g := &Group{
-		Patience: time.Minute,
-		Command: func() *exec.Cmd {
-			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), peerVariable+"=1")
-			cmd.Stderr = os.Stderr
-			return cmd
-		},
-	}
+	g := &Group{Patience: time.Minute}
 	t.Cleanup(g.Stop)
 	return g
 }
@@ -100,7 +86,7 @@ func TestFailuresReachTheParent(t *testing.T) {
 	for role, want := range map[string]string{
 		"fail":    "on purpose",
 		"crash":   "exit status 9",
-		"no such": "exit status 1",
+		"no such": "there is no such role",
 	} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
@@ -136,8 +122,8 @@ func TestStopEndsEveryPeer(t *testing.T) {
 	children := []*Child{start(t, g, "silent"), start(t, g, "deaf"), start(t, g, "echo")}
 	g.Stop()
 	for _, c := range children {
-		if c.cmd.ProcessState == nil {
-			t.Errorf("the %s has not been awaited", c.Name)
+		if c.worker.Processor() < 0 { // panics for a process that was not awaited
+			t.Errorf("the %s has not been awaited", c.worker.Name)
 		}
 	}
 }
@@ -145,28 +131,17 @@ func TestStopEndsEveryPeer(t *testing.T) {
 // A peer whose parent is killed sees the end of its standard input, and no more.
 func TestPeerEndsWithItsInput(t *testing.T) {
 	t.Parallel()
-	cmd := newGroup(t).Command()
-	in, err := cmd.StdinPipe()
+	w, err := worker.Start(t.Context(), "echo", Task{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
+	t.Cleanup(w.Stop)
+	var e Event
+	if err := w.Next(&e); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.NewEncoder(in).Encode(Task{Role: "echo"}); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewReader(out)
-	if _, err := lines.ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
-	in.Close()
-	io.Copy(io.Discard, lines)
-	if err := cmd.Wait(); err != nil {
+	w.End()
+	if err := w.Wait(); err != nil {
 		t.Error(err)
 	}
 }

@@ -6,10 +6,10 @@ package pipeline
 
 import (
 	"context"
-	"io"
 	"time"
 
 	"clustermap/internal/bench/link"
+	"clustermap/internal/bench/worker"
 	"clustermap/internal/bench/workload"
 	"clustermap/internal/pace"
 )
@@ -61,17 +61,18 @@ const (
 	roleReplica   = "replica"
 )
 
-// Serve runs this process in the role that its parent assigns, of one of the pipelines.
-func Serve(in io.Reader, out io.Writer, pipelines ...*Pipeline) error {
-	roles := map[string]link.Role{}
+// Workers returns the roles of the processes of pipelines.
+func Workers(pipelines ...*Pipeline) map[string]worker.Role {
+	roles := map[string]worker.Role{}
+	add := func(name string, role link.Role) { roles[name] = role.Worker() }
 	for _, line := range pipelines {
-		roles[line.Name+" "+roleServer] = func(p *link.Peer) error {
+		add(line.Name+" "+roleServer, func(p *link.Peer) error {
 			return line.Serve(p, func(servers ...string) { p.Send(link.Event{Kind: link.Ready, Servers: servers}) })
-		}
-		roles[line.Name+" "+rolePublisher] = line.publish
-		roles[line.Name+" "+roleReplica] = line.follow
+		})
+		add(line.Name+" "+rolePublisher, line.publish)
+		add(line.Name+" "+roleReplica, line.follow)
 	}
-	return link.Serve(in, out, roles)
+	return roles
 }
 
 // sender is the inside of a publisher's process.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -17,9 +16,9 @@ import (
 // finishTime is the time that replicas have to report after a stall.
 const finishTime = 10 * time.Second
 
-// Run is one run of a pipeline, from the start of its processes to their end.
+// Run is one run of a pipeline, from the start of its processes, which call worker.Main with
+// its Workers, to their end.
 type Run struct {
-	Command  func() *exec.Cmd // returns a command that calls Serve
 	Pipeline string
 	Label    string // in front of the processes' names in errors and names of profiles
 	Spec     workload.Spec
@@ -71,7 +70,7 @@ type processes struct {
 // Do runs the pipeline.
 func (r *Run) Do(ctx context.Context) (*Outcome, error) {
 	p := &processes{Run: r, endpoints: r.Servers}
-	p.group = &link.Group{Command: r.Command, Patience: r.Patience, OnProgress: p.progress()}
+	p.group = &link.Group{Patience: r.Patience, OnProgress: p.progress()}
 	defer p.group.Stop()
 
 	err := p.measure(ctx)

@@ -1,6 +1,8 @@
 // Package worker runs a program again as processes of its own, each of which does one task
-// and writes values that the parent reads. No worker outlives its parent. Processes that
-// also take commands use package link.
+// and writes values that the parent reads. Tasks, what is told to a worker and the values
+// are lines over its standard input and output.
+//
+// No worker outlives its parent, because a worker ends when its standard input is closed.
 package worker
 
 import (
@@ -17,6 +19,8 @@ import (
 	"runtime/pprof"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -40,7 +44,7 @@ func For[T any](work func(task T, say func(value any)) error) Role {
 var ErrMissing = errors.New("is missing")
 
 // variable is the environment variable that makes a process a worker. Its value is the
-// role, a space and the task.
+// role. The task, which may have keys, goes through a pipe that no other process reads.
 const variable = "CLUSTERMAP_WORKER"
 
 // line is a line that a worker writes.
@@ -50,27 +54,40 @@ type line struct {
 	Missing bool            `json:",omitempty"`
 }
 
+// grace is the time that a worker has to end after its input was closed, if it has asked
+// for the Context.
+const grace = 5 * time.Second
+
 // Main does the work of a process that is a worker, and ends it. In another process it does
 // nothing.
 func Main(roles map[string]Role) {
-	text, ok := os.LookupEnv(variable)
+	name, ok := os.LookupEnv(variable)
 	if !ok {
 		return
 	}
-	go func() {
-		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-			told <- struct{}{}
-		}
-		os.Exit(1) // the parent is done with this process, or gone
-	}()
+	// An interrupt from the terminal reaches all processes; the parent decides, and ends
+	// its workers by closing their input.
+	signal.Ignore(os.Interrupt)
+	lines := bufio.NewReader(os.Stdin)
+	task, err := lines.ReadBytes('\n')
+	if err != nil {
+		os.Exit(1)
+	}
+	go listen(lines)
 	out := json.NewEncoder(os.Stdout)
+	var mu sync.Mutex
 	say := func(l line) {
+		mu.Lock()
+		defer mu.Unlock()
 		if out.Encode(l) != nil {
 			os.Exit(1) // the parent is gone
 		}
 	}
-	role, task, _ := strings.Cut(text, " ")
-	err := roles[role]([]byte(task), func(value any) {
+	role, ok := roles[name]
+	if !ok {
+		role = func([]byte, func(any)) error { return errors.New("there is no such role") }
+	}
+	err = role(task, func(value any) {
 		text, err := json.Marshal(value)
 		if err != nil {
 			panic(err) // every role's values can be encoded
@@ -85,11 +102,48 @@ func Main(roles map[string]Role) {
 	os.Exit(0)
 }
 
-// told has what Tell has sent.
-var told = make(chan struct{}, 1)
+var (
+	told        = make(chan string, 16) // what Tell has sent
+	ctx, cancel = context.WithCancel(context.Background())
+	patient     atomic.Bool // Context was called
+)
 
-// Told waits, in a worker, for a call of Tell.
-func Told() { <-told }
+// listen passes on what is told, and ends this process when the parent is done with it, or
+// gone.
+func listen(lines *bufio.Reader) {
+	for {
+		text, err := lines.ReadString('\n')
+		if err != nil {
+			break
+		}
+		told <- strings.TrimSuffix(text, "\n")
+	}
+	cancel()
+	if patient.Load() {
+		time.Sleep(grace)
+	}
+	os.Exit(1)
+}
+
+// Told waits, in a worker, for a call of Tell, and returns its text.
+func Told() string { return <-told }
+
+// Hear is Told for a worker that uses the Context. It returns false when that ends first.
+func Hear() (string, bool) {
+	select {
+	case text := <-told:
+		return text, true
+	case <-ctx.Done():
+		return "", false
+	}
+}
+
+// Context ends, in a worker, when the parent wants it to end or has ended itself. A role
+// that does not ask for it is ended at once.
+func Context() context.Context {
+	patient.Store(true)
+	return ctx
+}
 
 // Run is the main function of a command whose work is run: it ends early when it is
 // interrupted, and fails with the error.
@@ -101,14 +155,6 @@ func Run(name string, run func(ctx context.Context) error) {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		os.Exit(1)
 	}
-}
-
-// Failed returns the error of another process, given its text and whether it is ErrMissing.
-func Failed(name, text string, missing bool) error {
-	if missing {
-		return fmt.Errorf("%s%w", strings.TrimSuffix(text, ErrMissing.Error()), ErrMissing)
-	}
-	return fmt.Errorf("the %s failed: %s", name, text)
 }
 
 // Profile begins a CPU profile into a file, if one is named, which stop ends.
@@ -131,10 +177,11 @@ func Profile(file string) (stop func() error, err error) {
 
 // Worker is the parent's end of a worker.
 type Worker struct {
-	role string
-	cmd  *exec.Cmd
-	in   io.Writer
-	out  *json.Decoder
+	Name string // in errors; by default the role
+
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *json.Decoder
 }
 
 // Start starts a worker, which is killed when ctx ends. wrap is a command, such as taskset
@@ -144,13 +191,9 @@ func Start(ctx context.Context, role string, task any, wrap ...string) (*Worker,
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(task)
-	if err != nil {
-		return nil, err
-	}
 	args := append(slices.Clone(wrap), self)
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Env = append(os.Environ(), variable+"="+role+" "+string(text))
+	cmd.Env = append(os.Environ(), variable+"="+role)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -161,33 +204,44 @@ func Start(ctx context.Context, role string, task any, wrap ...string) (*Worker,
 		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("cannot start the %s: %w", role, err)
+	}
+	w := &Worker{role, cmd, in, json.NewDecoder(out)}
+	if err := json.NewEncoder(in).Encode(task); err != nil {
+		w.Stop()
 		return nil, err
 	}
-	return &Worker{role, cmd, in, json.NewDecoder(out)}, nil
+	return w, nil
 }
 
 // Next reads the next value into v. It returns the error of the role, if that is next.
 func (w *Worker) Next(v any) error {
 	var l line
 	if err := w.out.Decode(&l); err != nil {
-		return fmt.Errorf("the %s ended: %w", w.role, err)
+		return fmt.Errorf("the %s ended: %w", w.Name, err)
+	}
+	if l.Missing {
+		return fmt.Errorf("%s%w", strings.TrimSuffix(l.Error, ErrMissing.Error()), ErrMissing)
 	}
 	if l.Error != "" {
-		return Failed(w.role, l.Error, l.Missing)
+		return fmt.Errorf("the %s failed: %s", w.Name, l.Error)
 	}
 	return json.Unmarshal(l.Value, v)
 }
 
-// Tell lets the worker go on that waits in Told, or will.
-func (w *Worker) Tell() error {
-	_, err := fmt.Fprintln(w.in)
-	return err
+// Tell sends a text of one line to the worker. A worker that waits in Told, or will, goes
+// on.
+func (w *Worker) Tell(text string) error {
+	if _, err := fmt.Fprintln(w.in, text); err != nil {
+		return fmt.Errorf("the %s is gone: %w", w.Name, err)
+	}
+	return nil
 }
 
 // Wait waits until the worker ends by itself.
 func (w *Worker) Wait() error {
 	if err := w.cmd.Wait(); err != nil {
-		return fmt.Errorf("the %s ended: %w", w.role, err)
+		return fmt.Errorf("the %s ended: %w", w.Name, err)
 	}
 	return nil
 }
@@ -195,7 +249,14 @@ func (w *Worker) Wait() error {
 // Kill kills the worker. Next returns an error then; Stop is still to be called.
 func (w *Worker) Kill() { _ = w.cmd.Process.Kill() }
 
-// Stop ends the worker if it has not ended, and waits for it.
+// End asks the worker to end, and kills it after a while. It does not wait for that; Wait or
+// Stop is still to be called.
+func (w *Worker) End() {
+	_ = w.in.Close()
+	time.AfterFunc(grace+time.Second, w.Kill)
+}
+
+// Stop kills the worker if it has not ended, and waits for it.
 func (w *Worker) Stop() {
 	if w.cmd.ProcessState != nil {
 		return

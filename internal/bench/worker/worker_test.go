@@ -43,7 +43,7 @@ func TestWorkerSaysItsValues(t *testing.T) {
 		if err := w.Next(&n); err != nil || n != want {
 			t.Errorf("%d, %v, want %d", n, err, want)
 		}
-		if err := w.Tell(); err != nil && want == 21 {
+		if err := w.Tell("go"); err != nil && want == 21 {
 			t.Error(err)
 		}
 	}

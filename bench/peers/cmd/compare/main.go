@@ -30,6 +30,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"clustermap/bench/peers/internal/results"
 	"clustermap/internal/bench/figures"
 	"clustermap/internal/bench/worker"
 )
@@ -37,32 +38,6 @@ import (
 func main() {
 	worker.Main(roles)
 	worker.Run("compare", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout, os.Stderr) })
-}
-
-// row is the result of one case.
-type row struct {
-	Case        string  `json:"case"`
-	Pattern     pattern `json:"pattern"`
-	Transport   string  `json:"transport"`
-	Size        int     `json:"size"`                  // of a message, in bytes
-	Subscribers int     `json:"subscribers,omitempty"` // of pub-sub
-	Topic       bool    `json:"topic,omitempty"`       // they subscribe to a topic
-	Curve       bool    `json:"curve,omitempty"`
-	First       library `json:"first"`  // sends or asks, in our column
-	Second      library `json:"second"` // receives or answers, in our column
-	Peer        library `json:"peer"`   // at both ends in the other column
-	Batch       int     `json:"batch"`  // messages for each call of SendBatch, 0: Send
-
-	Unit      string    `json:"unit"`
-	Ours      float64   `json:"ours"`   // median
-	Theirs    float64   `json:"theirs"` // median
-	Ratio     float64   `json:"ratio"`  // median of the rounds' ratios, ours to theirs
-	Min       float64   `json:"min"`    // of the rounds' ratios
-	Max       float64   `json:"max"`
-	AllOurs   []float64 `json:"all_ours"` // every round's
-	AllTheirs []float64 `json:"all_theirs"`
-	Ratios    []float64 `json:"ratios"`
-	Error     string    `json:"error,omitempty"` // why there are no figures
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -103,7 +78,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		return nil
 	}
-	var rows []row
+	var rows []results.Sockets
 	for i := range all {
 		t := &all[i]
 		fmt.Fprintf(stderr, "%s\n", t.name)
@@ -130,10 +105,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // compare measures one case.
-func compare(ctx context.Context, t *test, them library, rounds int, how manner) row {
-	r := row{
-		Case: t.name, Pattern: t.pattern, Transport: t.transport, Size: t.size, Subscribers: t.peers, Topic: t.topic, Curve: t.curve,
-		First: t.first, Second: t.second, Peer: them, Batch: how.batch,
+func compare(ctx context.Context, t *test, them library, rounds int, how manner) results.Sockets {
+	r := results.Sockets{
+		Case: t.name, Pattern: string(t.pattern), Transport: t.transport, Size: t.size, Subscribers: t.peers, Topic: t.topic, Curve: t.curve,
+		First: string(t.first), Second: string(t.second), Peer: string(them), Batch: how.batch,
 		Unit: t.unit(),
 	}
 	for i := range rounds {
@@ -168,7 +143,7 @@ func compare(ctx context.Context, t *test, them library, rounds int, how manner)
 // and to connect.
 const patience = time.Minute
 
-func table(out io.Writer, rows []row, them library) error {
+func table(out io.Writer, rows []results.Sockets, them library) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "case\tours\t%s\tunit\tratio\t(min..max)\t\n", them)
 	for _, r := range rows {

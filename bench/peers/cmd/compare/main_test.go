@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/bench/peers/internal/results"
 	"clustermap/internal/bench/worker"
 )
 
@@ -20,7 +21,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func compareRows(t *testing.T, args ...string) []row {
+func compareRows(t *testing.T, args ...string) []results.Sockets {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -29,7 +30,7 @@ func compareRows(t *testing.T, args ...string) []row {
 	if err := run(ctx, args, &out, &log); err != nil {
 		t.Fatalf("%v\n%s", err, &log)
 	}
-	var rows []row
+	var rows []results.Sockets
 	if err := json.Unmarshal(out.Bytes(), &rows); err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,7 @@ func TestCases(t *testing.T) {
 		case r.Error != "" && r.Unit == "":
 			t.Logf("%s: %s", r.Case, r.Error)
 		case r.Error != "" || r.Ours <= 0 || r.Theirs <= 0 || r.Ratio <= 0 || r.Min > r.Ratio || r.Ratio > r.Max || len(r.Ratios) != 1 ||
-			len(r.AllOurs) != 1 || len(r.AllTheirs) != 1 || r.Size == 0 || r.Peer != libzmq:
+			len(r.AllOurs) != 1 || len(r.AllTheirs) != 1 || r.Size == 0 || r.Peer != string(libzmq):
 			t.Errorf("%+v", r)
 		}
 	}
@@ -84,7 +85,7 @@ func TestBatch(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	var out bytes.Buffer
-	rows := []row{
+	rows := []results.Sockets{
 		{Case: "a", Unit: "us", Ours: 1.25, Theirs: 2.5, Ratio: 0.5, Min: 0.25, Max: 0.75},
 		{Case: "b", Unit: "msg/s", Ours: 10, Theirs: 5, Ratio: 2, Min: 1, Max: 3},
 		{Case: "c", Error: "ours: CURVE"},

@@ -44,7 +44,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -55,23 +54,19 @@ import (
 )
 
 func main() {
-	if os.Getenv(workerVariable) != "" {
-		os.Exit(work())
-	}
+	worker.Main(workers())
 	worker.Run("kv", func(ctx context.Context) error { return run(ctx, os.Args, os.Stdout, os.Stderr) })
 }
 
-// mode selects the measurement.
-type mode string
-
+// What to measure.
 const (
-	modeRate    mode = "rate"
-	modeLatency mode = "latency"
+	modeRate    = "rate"
+	modeLatency = "latency"
 )
 
 // config holds the values of the flags.
 type config struct {
-	mode                            mode
+	mode                            string
 	keys, updates, replicas, rounds int
 	rate                            float64
 	patience                        time.Duration
@@ -90,7 +85,7 @@ func parse(args []string, stderr io.Writer) (*config, error) {
 	for _, s := range systems {
 		known = append(known, s.Name)
 	}
-	flags.StringVar((*string)(&c.mode), "mode", string(modeRate), "what to measure: rate or latency")
+	flags.StringVar(&c.mode, "mode", modeRate, "what to measure: rate or latency")
 	flags.IntVar(&c.keys, "keys", 10_000, "keys of the map")
 	flags.IntVar(&c.updates, "updates", 0, "measured updates; slow systems get a fixed part of them (0: 2,000,000, or 5 seconds with --mode latency)")
 	flags.IntVar(&c.replicas, "replicas", 1, "processes with a replica")
@@ -169,10 +164,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			case ctx.Err() != nil:
 				return ctx.Err()
 			case err != nil:
-				e.fail(err.Error())
+				fail(e, err.Error())
 				e.Missing = errors.Is(err, worker.ErrMissing)
 			default:
-				e.add(f)
+				add(e, f)
 			}
 		}
 	}
@@ -210,18 +205,8 @@ type figure struct {
 
 // measure starts the processes of a system and runs the workload through them once.
 func (c *config) measure(ctx context.Context, s *system) (f figure, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return f, err
-	}
 	w := c.spec(s)
 	run := &pipeline.Run{
-		Command: func() *exec.Cmd {
-			cmd := exec.Command(self)
-			cmd.Env = append(os.Environ(), workerVariable+"=1")
-			cmd.Stderr = os.Stderr
-			return cmd
-		},
 		Pipeline: s.Name, Spec: w, ServerArgs: []any{nil},
 		Publishers: 1, Replicas: c.replicas, Rate: c.rate, Patience: c.patience,
 	}
@@ -249,18 +234,11 @@ func (c *config) measure(ctx context.Context, s *system) (f figure, err error) {
 	return f, err
 }
 
-// workerVariable is the environment variable that makes a process one of those of a run.
-const workerVariable = "KV_WORKER"
-
-// work is the whole of such a process. It returns the exit code.
-func work() int {
+// workers are the roles of the processes of a run.
+func workers() map[string]worker.Role {
 	var all []*pipeline.Pipeline
 	for _, s := range systems {
 		all = append(all, &s.Pipeline)
 	}
-	if err := pipeline.Serve(os.Stdin, os.Stdout, all...); err != nil {
-		fmt.Fprintln(os.Stderr, "kv:", err)
-		return 1
-	}
-	return 0
+	return pipeline.Workers(all...)
 }

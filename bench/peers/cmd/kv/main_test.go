@@ -14,9 +14,7 @@ import (
 
 // TestMain makes this binary a worker where it is started as one, like the command.
 func TestMain(m *testing.M) {
-	if os.Getenv(workerVariable) != "" {
-		os.Exit(work())
-	}
+	worker.Main(workers())
 	os.Exit(m.Run())
 }
 

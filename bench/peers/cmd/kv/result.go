@@ -12,70 +12,16 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"clustermap/bench/peers/internal/results"
 	"clustermap/internal/bench/figures"
 )
 
-// result is the result of a run, as it is written to a file.
-type result struct {
-	Machine machine  `json:"machine"`
-	Command []string `json:"command"`
-	Date    string   `json:"date"` // RFC 3339, of the beginning
-	Rounds  int      `json:"rounds"`
-	Cases   []*entry `json:"cases"`
-}
+// result is the result of a run.
+type result results.KV
 
-// machine is where a run took place.
-type machine struct {
-	System    string `json:"system"`
-	Processor string `json:"processor"`
-	Cores     int    `json:"cores"`
-	Go        string `json:"go"`
-}
+type entry = results.KVCase
 
-// entry is the figures of a system, one a round.
-type entry struct {
-	System     string `json:"system"`
-	Mode       mode   `json:"mode"`
-	Keys       int    `json:"keys"`
-	ValueBytes int    `json:"value_bytes"`
-	Updates    int    `json:"updates"`
-	Replicas   int    `json:"replicas"`
-	Conflates  bool   `json:"conflates,omitempty"` // a rate counts the updates that were seen
-	Error      string `json:"error,omitempty"`     // why there are no figures
-	Missing    bool   `json:"missing,omitempty"`   // Error says which program is not installed
-	Seen       rounds `json:"seen,omitempty"`      // share of the updates, if the system conflates
-
-	// Of mode rate: updates a second, and ours divided by the system's, round by round.
-	Rates  rounds           `json:"rates,omitempty"`
-	Rate   *figures.Summary `json:"rate,omitempty"`
-	Ratios rounds           `json:"ratios,omitempty"`
-	Ratio  *figures.Summary `json:"ratio,omitempty"`
-
-	// Of mode latency: the updates that the publisher sent a second, and percentiles in
-	// microseconds.
-	Offered float64          `json:"offered,omitempty"`
-	Sent    rounds           `json:"sent,omitempty"`
-	P50     rounds           `json:"p50_us,omitempty"`
-	P99     rounds           `json:"p99_us,omitempty"`
-	P999    rounds           `json:"p99.9_us,omitempty"`
-	Median  *figures.Summary `json:"p50_us_summary,omitempty"`
-}
-
-// rounds are figures, one a round.
-type rounds []float64
-
-// summary returns nil if there are none.
-func (r rounds) summary() *figures.Summary {
-	if len(r) == 0 {
-		return nil
-	}
-	s := figures.Of(r)
-	return &s
-}
-
-func (r rounds) median() float64 { return figures.Median(r) }
-
-func (e *entry) add(f figure) {
+func add(e *entry, f figure) {
 	if e.Conflates {
 		e.Seen = append(e.Seen, f.seen)
 	}
@@ -89,7 +35,7 @@ func (e *entry) add(f figure) {
 }
 
 // fail drops the figures of all rounds: one unsound round casts doubt on the others.
-func (e *entry) fail(text string) {
+func fail(e *entry, text string) {
 	e.Error = text
 	e.Seen, e.Rates, e.Sent, e.P50, e.P99, e.P999 = nil, nil, nil, nil, nil, nil
 }
@@ -97,7 +43,7 @@ func (e *entry) fail(text string) {
 // conclude summarizes the rounds.
 func (r *result) conclude() {
 	for _, e := range r.Cases {
-		e.Rate, e.Median = e.Rates.summary(), e.P50.summary()
+		e.Rate, e.Median = e.Rates.Summary(), e.P50.Summary()
 		ours := r.Cases[0]
 		if ours.System != chpSystem.Name || e == ours {
 			continue
@@ -107,7 +53,7 @@ func (r *result) conclude() {
 			mine, theirs = ours.P50, e.P50
 		}
 		e.Ratios = figures.Ratios(mine, theirs)
-		e.Ratio = e.Ratios.summary()
+		e.Ratio = e.Ratios.Summary()
 	}
 }
 
@@ -135,8 +81,8 @@ func (r *result) print(out io.Writer) error {
 			fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.0f\t%s\t\n", name, e.Updates, e.Rate.Median, e.Rate.Min, e.Rate.Max, cells(e.Ratio, true))
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%s\t\n", name, e.Updates, e.Sent.median(),
-			e.Median.Median, e.Median.Min, e.Median.Max, e.P99.median(), e.P999.median(), cells(e.Ratio, false))
+		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%s\t\n", name, e.Updates, e.Sent.Median(),
+			e.Median.Median, e.Median.Min, e.Median.Max, e.P99.Median(), e.P999.Median(), cells(e.Ratio, false))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -147,7 +93,7 @@ func (r *result) print(out io.Writer) error {
 			fmt.Fprintf(out, "\n%s: %s\n", e.System, e.Error)
 		case e.Conflates:
 			fmt.Fprintf(out, "\n* %s conflates: a replica saw %.0f %% of the updates, and only these\ncount; it ended with the last value of each key.\n",
-				e.System, 100*e.Seen.median())
+				e.System, 100*e.Seen.Median())
 		}
 	}
 	return nil
@@ -175,8 +121,8 @@ func (r *result) write(file string) error {
 	return os.WriteFile(file, append(text, '\n'), 0o666)
 }
 
-func thisMachine() machine {
-	m := machine{Processor: figures.Processor(), Cores: runtime.NumCPU(), Go: runtime.Version()}
+func thisMachine() results.Machine {
+	m := results.Machine{Processor: figures.Processor(), Cores: runtime.NumCPU(), Go: runtime.Version()}
 	release, _ := exec.Command("uname", "-sr").Output() // without it, the name of the system alone
 	m.System = cmp.Or(strings.TrimSpace(string(release)), runtime.GOOS) + " " + runtime.GOARCH
 	return m

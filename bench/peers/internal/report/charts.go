@@ -10,6 +10,7 @@ import (
 
 	"gonum.org/v1/plot"
 
+	"clustermap/bench/peers/internal/results"
 	"clustermap/internal/bench/figures"
 )
 
@@ -86,28 +87,28 @@ func (c *collector) ticks(label func(x float64) string) (all []plot.Tick) {
 }
 
 // both reports whether a case has our library at both ends in our column.
-func (c *socketCase) both() bool { return c.First == library && c.Second == library }
+func both(c *results.Sockets) bool { return c.First == library && c.Second == library }
 
 // sockets collects the cases that match, by a place on the X axis.
-func (d *Data) sockets(match func(*socketCase) bool, x func(*socketCase) float64) (all collector) {
+func (d *Data) sockets(match func(*results.Sockets) bool, x func(*results.Sockets) float64) (all collector) {
 	for i := range d.Sockets {
 		c := &d.Sockets[i]
-		if !c.both() || c.Error != "" || !match(c) {
+		if !both(c) || c.Error != "" || !match(c) {
 			continue
 		}
 		us := ourSend
 		if c.Batch > 0 {
 			us = ourBatch
 		}
-		all.add(us, x(c), c.Ours...)
-		all.add(c.Peer, x(c), c.Theirs...)
+		all.add(us, x(c), c.AllOurs...)
+		all.add(c.Peer, x(c), c.AllTheirs...)
 	}
 	return all
 }
 
 func (d *Data) bySize() Chart {
-	all := d.sockets(func(c *socketCase) bool { return c.Pattern == "push-pull" && c.Transport == "tcp" && !c.Curve },
-		func(c *socketCase) float64 { return float64(c.Size) })
+	all := d.sockets(func(c *results.Sockets) bool { return c.Pattern == "push-pull" && c.Transport == "tcp" && !c.Curve },
+		func(c *results.Sockets) float64 { return float64(c.Size) })
 	return Chart{
 		File: "sockets-size.svg", Title: "PUSH to PULL over tcp, by the size of a message\n" + allRounds,
 		X: "size of a message (bytes)", Y: "throughput (messages/s)", LogX: true, LogY: true,
@@ -127,10 +128,10 @@ func sizeName(bytes float64) string {
 }
 
 func (d *Data) bySubscribers() Chart {
-	all := d.sockets(func(c *socketCase) bool {
+	all := d.sockets(func(c *results.Sockets) bool {
 		return c.Pattern == "pub-sub" && c.Transport == "tcp" && c.Size == 64 && !c.Topic
 	},
-		func(c *socketCase) float64 { return float64(c.Subscribers) })
+		func(c *results.Sockets) float64 { return float64(c.Subscribers) })
 	return Chart{
 		File: "sockets-subscribers.svg", Title: "PUB to SUBs over tcp, 64 bytes, by the number of subscribers\n" + allRounds,
 		X: "subscribers", Y: "deliveries (messages/s, all subscribers)", LogX: true, LogY: true,
@@ -144,8 +145,8 @@ func (d *Data) roundTrips() Chart {
 		X: "time (µs), logarithmic; less is better", LogX: true,
 	}
 	for _, transport := range []string{"tcp", "inproc"} {
-		all := d.sockets(func(c *socketCase) bool { return c.Pattern == "req-rep" && c.Transport == transport },
-			func(*socketCase) float64 { return 0 })
+		all := d.sockets(func(c *results.Sockets) bool { return c.Pattern == "req-rep" && c.Transport == transport },
+			func(*results.Sockets) float64 { return 0 })
 		for _, l := range all.lines(ourSend, "libzmq") {
 			name := strings.TrimSuffix(l.Name, ", Send")
 			c.Bars = append(c.Bars, Bar{name + ", " + transport, name, l.Points[0].Summary})
@@ -257,13 +258,13 @@ func (d *Data) pipelines() Chart {
 }
 
 // kv returns the cases of a mode that have figures, ours first.
-func (d *Data) kv(mode string) (all []kvCase) {
+func (d *Data) kv(mode string) (all []*results.KVCase) {
 	for _, c := range d.KV {
 		if c.Mode == mode && c.Error == "" && len(c.Rates)+len(c.P50) > 0 {
 			all = append(all, c)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b kvCase) int {
+	slices.SortStableFunc(all, func(a, b *results.KVCase) int {
 		if ours := cmp.Compare(rank(a.System), rank(b.System)); ours != 0 || mode == "latency" {
 			return ours
 		}

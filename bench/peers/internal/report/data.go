@@ -13,16 +13,18 @@ import (
 
 	"golang.org/x/perf/benchfmt"
 
+	"clustermap/bench/internal/majordomo"
+	"clustermap/bench/peers/internal/results"
 	"clustermap/internal/bench/figures"
 )
 
 // Data is the content of a folder. Fields that were not measured are empty.
 type Data struct {
 	Origins map[string]Origin // of the measurements, by name
-	Sockets []socketCase
-	KV      []kvCase
+	Sockets []results.Sockets
+	KV      []*results.KVCase
 	CHP     *chpBench
-	Brokers []brokerCase
+	Brokers []majordomo.Result
 	Go      []goResult
 }
 
@@ -38,39 +40,6 @@ type Origin struct {
 	Incomplete bool `json:"incomplete,omitempty"` // it failed or was interrupted
 }
 
-// socketCase is a row of cmd/compare.
-type socketCase struct {
-	Case        string    `json:"case"`
-	Pattern     string    `json:"pattern"`
-	Transport   string    `json:"transport"`
-	Size        int       `json:"size"`
-	Subscribers int       `json:"subscribers"`
-	Topic       bool      `json:"topic"`
-	Curve       bool      `json:"curve"`
-	First       string    `json:"first"`
-	Second      string    `json:"second"`
-	Peer        string    `json:"peer"`
-	Batch       int       `json:"batch"`
-	Unit        string    `json:"unit"`
-	Ours        []float64 `json:"all_ours"`
-	Theirs      []float64 `json:"all_theirs"`
-	Ratios      []float64 `json:"ratios"`
-	Error       string    `json:"error"`
-}
-
-// kvCase is a case of cmd/kv.
-type kvCase struct {
-	System  string    `json:"system"`
-	Mode    string    `json:"mode"`
-	Error   string    `json:"error"`
-	Rates   []float64 `json:"rates"`
-	Ratios  []float64 `json:"ratios"`
-	Offered float64   `json:"offered"`
-	P50     []float64 `json:"p50_us"`
-	P99     []float64 `json:"p99_us"`
-	P999    []float64 `json:"p99.9_us"`
-}
-
 // chpBench is the result of chp bench.
 type chpBench struct {
 	Rounds []struct {
@@ -79,14 +48,6 @@ type chpBench struct {
 		Data     rate `json:"data"`
 		Pair     rate `json:"pair"`
 	} `json:"rounds"`
-}
-
-// brokerCase is a broker of cmd/majordomo with a number of workers; ours comes first.
-type brokerCase struct {
-	Workers   int       `json:"workers"`
-	Broker    string    `json:"broker"`
-	Rates     []float64 `json:"rates"`
-	Processor []float64 `json:"processor_us"`
 }
 
 type rate struct {
@@ -130,7 +91,7 @@ func Load(folder string) (*Data, error) {
 		return nil, err
 	}
 	err := each(folder, socketsFiles, func(path string) error {
-		var cases []socketCase
+		var cases []results.Sockets
 		err := readJSON(path, &cases)
 		d.Sockets = append(d.Sockets, cases...)
 		return err
@@ -139,9 +100,7 @@ func Load(folder string) (*Data, error) {
 		return nil, err
 	}
 	err = each(folder, kvFiles, func(path string) error {
-		var r struct {
-			Cases []kvCase `json:"cases"`
-		}
+		var r results.KV
 		err := readJSON(path, &r)
 		d.KV = append(d.KV, r.Cases...)
 		return err

@@ -143,7 +143,7 @@ func (d *Data) socketRows() section {
 			continue
 		}
 		middle, span := ratio(c.Ratios)
-		s.rows = append(s.rows, []string{name, c.Peer, median(c.Ours, unit), median(c.Theirs, unit), middle, span})
+		s.rows = append(s.rows, []string{name, c.Peer, median(c.AllOurs, unit), median(c.AllTheirs, unit), middle, span})
 	}
 	return s
 }

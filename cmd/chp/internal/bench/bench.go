@@ -5,23 +5,22 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
 	"clustermap/internal/bench/bare"
 	"clustermap/internal/bench/ours"
 	"clustermap/internal/bench/pipeline"
+	"clustermap/internal/bench/worker"
 )
 
 // ErrUnsound is returned by Run, together with a result, if all runs completed but the
 // updates that arrived are not those that were sent.
 var ErrUnsound = errors.New("the result is unsound")
 
-// Serve runs this process in the role that its parent assigns.
-func Serve(in io.Reader, out io.Writer) error {
-	return pipeline.Serve(in, out, &ours.Pipeline, &bare.Pipeline)
-}
+// Main does the work of a process that a benchmark has started, and ends it. In another
+// process it does nothing.
+func Main() { worker.Main(pipeline.Workers(&ours.Pipeline, &bare.Pipeline)) }
 
 // Run runs all rounds and returns their result. The result is nil if the benchmark
 // could not run.
@@ -54,7 +53,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 				continue
 			}
 			r := &pipeline.Run{
-				Command: c.Command, Pipeline: ours.Pipeline.Name, Spec: spec,
+				Pipeline: ours.Pipeline.Name, Spec: spec,
 				Publishers: c.Publishers, Replicas: c.Replicas, Rate: c.Rate,
 				Patience: c.Patience, ProfileDir: c.ProfileDir,
 			}

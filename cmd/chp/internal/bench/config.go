@@ -1,12 +1,11 @@
 // Package bench measures a CHP server: publishers, the server and replicas run
-// as separate processes. Every update that arrives is checked, and only a run without
+// as separate processes, which call Main. Every update that arrives is checked, and only a run without
 // faults has a rate.
 package bench
 
 import (
 	"fmt"
 	"math"
-	"os/exec"
 	"time"
 
 	"clustermap/chp/commit"
@@ -32,9 +31,6 @@ type Config struct {
 	Security   sockets.Security // with which clients connect to Server: none or CURVE
 	Patience   time.Duration
 	ProfileDir string // if not "", where the peers write CPU profiles
-
-	// Command returns a command that calls Serve.
-	Command func() *exec.Cmd
 
 	// Progress, if not nil, is called with the number of measured updates that have
 	// arrived.
