@@ -13,7 +13,7 @@ func TestBusyServerIsNotSilent(t *testing.T) {
 	defer s.beat(0)()
 	c := followScripted(t, ClientOptions{SyncTimeout: 4 * time.Second, OnFailure: func(_ string, err error) { t.Error(err) }}, s)
 	id, subtree := s.ask()
-	time.Sleep(6 * time.Second)
+	silence(t, 5*time.Second)
 	s.kvsync(id, pub{"k", 1, "v"})
 	s.kthxbai(id, 1, subtree)
 	must(t, c.WaitActive(testContext(t)))

@@ -124,8 +124,11 @@ func TestRemainingTTL(t *testing.T) {
 	must(t, early.Set(ctx, "/again", []byte("v"), WithTTL(time.Minute)))
 	must(t, early.Set(ctx, "/again", []byte("v")))
 	must(t, early.Flush(ctx))
-	passed := 50 * time.Millisecond
-	time.Sleep(passed)
+	const passed = 50 * time.Millisecond
+	eventually(t, "some of the minute is over", func() bool {
+		ttl, _ := timeLeft(early, "/b")
+		return ttl <= time.Minute-passed
+	})
 	all, one := followServer(t, s.Endpoints().Snapshot), followServer(t, s.Endpoints().Snapshot, "/b")
 	for what, c := range map[string]*Client{"early": early, "all": all, "one": one} {
 		for _, key := range []string{"/a", "/b"} {

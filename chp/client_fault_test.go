@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/testenv"
 	"clustermap/internal/wake"
 )
 
@@ -137,22 +138,25 @@ func TestClientMalformedMessages(t *testing.T) {
 func TestClientClose(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	closed := func(phase string, c *Client, calls ...func() error) {
+	type waits struct {
+		in   string
+		call func() error
+	}
+	closed := func(phase string, c *Client, calls ...waits) {
 		t.Helper()
-		errs := make(chan error, len(calls))
-		for _, call := range calls {
-			go func() { errs <- call() }()
+		var results []<-chan error
+		for _, w := range calls {
+			results = append(results, testenv.Blocked(t, w.in, w.call))
 		}
-		time.Sleep(10 * time.Millisecond)
 		must(t, c.Close())
-		for range calls {
-			if err := <-errs; !errors.Is(err, ErrClosed) || !errors.Is(err, net.ErrClosed) {
+		for _, result := range results {
+			if err := <-result; !errors.Is(err, ErrClosed) || !errors.Is(err, net.ErrClosed) {
 				t.Errorf("%s: %v, want ErrClosed", phase, err)
 			}
 		}
-		for i, call := range calls {
-			if err := call(); !errors.Is(err, ErrClosed) {
-				t.Errorf("%s: call %d after Close: %v", phase, i, err)
+		for _, w := range calls {
+			if err := w.call(); !errors.Is(err, ErrClosed) {
+				t.Errorf("%s: %s after Close: %v", phase, w.in, err)
 			}
 		}
 		must(t, c.Close())
@@ -160,7 +164,7 @@ func TestClientClose(t *testing.T) {
 			t.Errorf("%s: Watch after Close: %v", phase, err)
 		}
 	}
-	calls := func(c *Client) []func() error {
+	calls := func(c *Client) []waits {
 		w, err := c.Watch()
 		must(t, err)
 		for { // the events that are queued already
@@ -168,12 +172,12 @@ func TestClientClose(t *testing.T) {
 				break
 			}
 		}
-		return []func() error{
-			func() error { return c.WaitActive(ctx) },
-			func() error { return c.Set(ctx, "k", []byte("v")) },
-			func() error { _, err := c.SetSync(ctx, "k", []byte("v")); return err },
-			func() error { _, err := c.DeleteSync(ctx, "k"); return err },
-			func() error { _, err := w.Next(ctx); return err },
+		return []waits{
+			{"chp.(*Client).WaitActive", func() error { return c.WaitActive(ctx) }},
+			{"chp.(*Client).Set", func() error { return c.Set(ctx, "k", []byte("v")) }},
+			{"chp.(*Client).SetSync", func() error { _, err := c.SetSync(ctx, "k", []byte("v")); return err }},
+			{"chp.(*Client).DeleteSync", func() error { _, err := c.DeleteSync(ctx, "k"); return err }},
+			{"chp.(*Watch).Next", func() error { _, err := w.Next(ctx); return err }},
 		}
 	}
 
@@ -198,7 +202,7 @@ func TestClientClose(t *testing.T) {
 	c = activeClient(t, s, ClientOptions{}, pub{"k", 1, "v"})
 	must(t, c.Set(ctx, "k", []byte("v")))
 	active := calls(c)[2:]
-	closed("active", c, append(active, func() error { return c.Flush(ctx) })...)
+	closed("active", c, append(active, waits{"chp.(*Client).Flush", func() error { return c.Flush(ctx) }})...)
 	if v, ok := c.Get("k"); !ok || string(v) != "v" {
 		t.Errorf("after Close k = %q, %v", v, ok)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"clustermap/chp/internal/ports"
 	"clustermap/internal/loopback"
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 )
 
@@ -85,18 +86,20 @@ func TestReportedIsNeverSent(t *testing.T) {
 			calls, cancel := context.WithCancel(ctx)
 			defer cancel()
 			const n = 8
-			result := make(chan synced, n)
+			var results []<-chan synced
 			for i := range n { // together more than the connection takes without a reader
-				go func() {
+				results = append(results, testenv.Blocked(t, "chp.(*Client).SetSync", func() synced {
 					seq, err := c.SetSync(calls, fmt.Sprint("old", i), make([]byte, 1<<20))
-					result <- synced{seq, err}
-				}()
+					return synced{seq, err}
+				}))
 			}
-			time.Sleep(50 * time.Millisecond)
+			if collector == "stuck" {
+				eventually(t, "an update was sent", func() bool { return s.sub.Peers()[0].MessagesIn > 0 })
+			}
 			s.close()
-			time.Sleep(50 * time.Millisecond)
+			eventually(t, "the client has noticed", func() bool { return c.State() != StateActive })
 			cancel()
-			for range n {
+			for _, result := range results {
 				if got := <-result; !errors.Is(got.err, ErrUncertain) && !errors.Is(got.err, context.Canceled) {
 					t.Errorf("SetSync: %v", got)
 				}

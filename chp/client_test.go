@@ -220,6 +220,6 @@ func TestClientConcurrentUse(t *testing.T) {
 		})
 	}
 	writers.Wait()
-	waitEqual(t, ctx, s, one)
-	waitEqual(t, ctx, s, two)
+	waitEqual(t, s, one)
+	waitEqual(t, s, two)
 }

@@ -1,7 +1,9 @@
 package chp
 
 import (
+	"clustermap/internal/testenv"
 	"clustermap/internal/wake"
+	"clustermap/sockets"
 	"context"
 	"errors"
 	"fmt"
@@ -183,17 +185,15 @@ func TestClientWritesToAllServers(t *testing.T) {
 	must(t, c.Set(ctx, "k", []byte("v")))
 	first.kvset()
 	eventually(t, "the second server is connected", func() bool { return second.connected("PUB at P+2") == 1 })
-	for i := 0; ; i++ { // its subscription may take a moment more
-		must(t, c.Set(ctx, fmt.Sprint(i), []byte("v")))
+	eventually(t, "the second server gets an update", func() bool { // its subscription may take a moment more
+		must(t, c.Set(ctx, "again", []byte("v")))
 		first.kvset()
-		if m, err := second.sub.Recv(wake.Ended); err == nil {
-			if string(m[2]) == "" {
-				t.Error("without UUID")
-			}
-			break
+		m, err := second.sub.Recv(wake.Ended)
+		if err == nil && string(m[2]) == "" {
+			t.Error("without UUID")
 		}
-		time.Sleep(time.Millisecond)
-	}
+		return err == nil
+	})
 }
 
 // The updates of a client that follows a server of ours go to that server alone:
@@ -232,14 +232,11 @@ func TestClientSetWaits(t *testing.T) {
 	if err := c.Set(short, "too soon", []byte("v")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Set without a server: %v", err)
 	}
-	done := make(chan error, 2)
-	for _, key := range []string{"one", "two"} {
-		go func() { done <- c.Set(ctx, key, []byte("v")) }()
-	}
-	time.Sleep(10 * time.Millisecond)
+	one := testenv.Blocked(t, "chp.(*Client).Set", func() error { return c.Set(ctx, "one", []byte("v")) })
+	two := testenv.Blocked(t, "chp.(*Client).Set", func() error { return c.Set(ctx, "two", []byte("v")) })
 	s.answer(1)
-	must(t, <-done)
-	must(t, <-done)
+	must(t, <-one)
+	must(t, <-two)
 	for range 2 {
 		if m := s.kvset(); m.key == "too soon" {
 			t.Error("an update was sent though its context had ended")
@@ -257,20 +254,24 @@ func TestClientSetUnderBackPressure(t *testing.T) {
 	stuck.answer(1)
 	must(t, c.WaitActive(ctx))
 	value := make([]byte, 1<<16)
-	sent := 0
-	for {
+	full := false // the server's queue; behind it are the buffers of the connection
+	for sent := 0; ; {
 		short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 		err := c.Set(short, fmt.Sprint(sent), value)
 		cancel()
-		if errors.Is(err, context.DeadlineExceeded) {
+		if err == nil {
+			sent++
+			continue
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		was := full
+		if full = stuck.sub.Peers()[0].PendingBytes >= sockets.DefaultHWMBytes; was {
 			break
 		}
-		must(t, err)
-		sent++
 	}
-	waiting := make(chan error)
-	go func() { waiting <- c.Set(ctx, "waiting", value) }()
-	time.Sleep(20 * time.Millisecond)
+	waiting := testenv.Blocked(t, "chp.(*Client).Set", func() error { return c.Set(ctx, "waiting", value) })
 	stuck.close()
 	next.answer(1)
 	// The next server has got the updates of the first one, as far as there was room:

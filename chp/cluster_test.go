@@ -80,15 +80,10 @@ func startClient(t testing.TB, s *Server, o ClientOptions) *Client {
 
 // waitEqual waits until a client has come to the server's sequence, which must
 // not move any more, and compares their contents.
-func waitEqual(t testing.TB, ctx context.Context, s *Server, c *Client) {
+func waitEqual(t testing.TB, s *Server, c *Client) {
 	t.Helper()
 	want, seq := serverState(s)
-	for c.State() != StateActive || c.Sequence() < seq {
-		if ctx.Err() != nil {
-			t.Fatalf("client is %v at %d, server at %d", c.State(), c.Sequence(), seq)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, fmt.Sprintf("the client is active at %d", seq), func() bool { return c.State() == StateActive && c.Sequence() >= seq })
 	if got := clientState(c); got != want {
 		t.Errorf("client has %d keys with digest %x, server %d with %x", got.keys, got.sum, want.keys, want.sum)
 	}
@@ -96,7 +91,7 @@ func waitEqual(t testing.TB, ctx context.Context, s *Server, c *Client) {
 
 // mirror applies the events of a watch to a map as they come. The function that it
 // returns waits for a sequence and returns the map.
-func mirror(t testing.TB, w *Watch) func(ctx context.Context, seq int64) map[string]string {
+func mirror(t testing.TB, w *Watch) func(seq int64) map[string]string {
 	ctx, cancel := context.WithCancel(context.Background())
 	content, last := map[string]string{}, atomic.Int64{}
 	ended := make(chan error, 1)
@@ -117,11 +112,9 @@ func mirror(t testing.TB, w *Watch) func(ctx context.Context, seq int64) map[str
 		}
 	}()
 	t.Cleanup(cancel)
-	return func(until context.Context, seq int64) map[string]string {
+	return func(seq int64) map[string]string {
 		t.Helper()
-		for last.Load() < seq && until.Err() == nil && len(ended) == 0 {
-			time.Sleep(time.Millisecond)
-		}
+		eventually(t, fmt.Sprintf("the watch is at %d", seq), func() bool { return last.Load() >= seq || len(ended) > 0 })
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) || last.Load() < seq {
 			t.Fatalf("the watch came to %d of %d: %v", last.Load(), seq, err)
@@ -195,24 +188,19 @@ func TestReplicasEqualServer(t *testing.T) {
 		s.sequencer.Between(func(now *order.Moment) { n = now.State.Deadlines.Len() })
 		return n
 	}
-	for timers() > 0 {
-		if ctx.Err() != nil {
-			t.Fatal("keys do not expire")
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	eventually(t, "all keys with a time to live expire", func() bool { return timers() == 0 })
 	if s.Stats().Expired == 0 {
 		t.Error("nothing expired: the test does not test")
 	}
 	for _, c := range append(late, watcher) {
-		waitEqual(t, ctx, s, c)
+		waitEqual(t, s, c)
 	}
 	if n := len(s.Stats().Refused); n != 0 {
 		t.Errorf("updates were refused: %v", s.Stats().Refused)
 	}
 
 	want, seq := serverState(s)
-	content := replayed(ctx, seq)
+	content := replayed(seq)
 	var got digest
 	for k, v := range content {
 		got.add([]byte(k), []byte(v))
@@ -266,7 +254,7 @@ func TestStalledSubscriber(t *testing.T) {
 	if most < queue/2 || most > queue+1<<20 {
 		t.Errorf("at most %d bytes were queued; the bound is %d", most, queue)
 	}
-	waitEqual(t, ctx, s, c)
+	waitEqual(t, s, c)
 }
 
 // A client whose process stops reading for a while is disconnected and, once
@@ -298,7 +286,7 @@ func TestStalledClientRecovers(t *testing.T) {
 	close(block)
 	_, err := writer.SetSync(ctx, "/none/last", value) // all before it is published, too
 	must(t, err)
-	waitEqual(t, ctx, s, c)
+	waitEqual(t, s, c)
 	if n := c.Stats().Syncs; n < 2 {
 		t.Errorf("the client took %d snapshots; it was to be disconnected and take another", n)
 	}

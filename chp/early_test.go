@@ -125,7 +125,10 @@ func TestPairResumes(t *testing.T) {
 	halt := func(on bool) { primary.sequencer.Halt(on) }
 	halt(true) // as handover does
 	c.send(1, "/k", "", "v", 0)
-	time.Sleep(20 * time.Millisecond)
+	eventually(t, "the update has come", func() bool {
+		all := primary.collector.Peers()
+		return len(all) == 1 && all[0].MessagesIn == 1 && all[0].PendingMessages == 0
+	})
 	if _, ok := primary.Get("/k"); ok || !primary.holdsEarly(0) {
 		t.Error("the update does not wait")
 	}

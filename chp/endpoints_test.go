@@ -118,7 +118,7 @@ func TestServerEndpoints(t *testing.T) {
 	_, err = s.SetSync(ctx, "/last", []byte("3"))
 	must(t, err)
 	for i, c := range clients {
-		waitEqual(t, ctx, s, c)
+		waitEqual(t, s, c)
 		st, err := ServerStatus(ctx, all[i].Snapshot, c.opts.Security)
 		if err != nil || st.Keys != s.Len() {
 			t.Errorf("%s: status %+v, %v", all[i].Snapshot, st, err)
@@ -255,7 +255,7 @@ func TestListenersHandedIn(t *testing.T) {
 	must(t, s.Set(ctx, "/server", []byte("1")))
 	_, err = c.SetSync(ctx, "/client", []byte("2"))
 	must(t, err)
-	waitEqual(t, ctx, s, c)
+	waitEqual(t, s, c)
 	must(t, c.Close())
 	must(t, s.Close())
 	for address, l := range listeners {

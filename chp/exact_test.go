@@ -492,7 +492,7 @@ func TestDroppedUpdateLeavesNoGap(t *testing.T) {
 		given := setSync(short, c, fmt.Sprint("dropped", i), "x")
 		kept := setSync(ctx, c, fmt.Sprint("kept", i), "x")
 		if i%2 == 0 {
-			time.Sleep(time.Millisecond)
+			eventually(t, "both are staged", func() bool { _, waits := c.writer.Pending(); return waits == 2 })
 		}
 		proxies[2].each((*link).reset)
 		cancel()

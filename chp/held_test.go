@@ -76,8 +76,9 @@ func TestHeldUpdatesAreBounded(t *testing.T) {
 		sent <- c.Flush(ctx)
 	}()
 	held := q.Held
-	eventually(t, "the bound is reached", func() bool { return held() >= order.MaxHeld })
-	time.Sleep(50 * time.Millisecond)
+	eventually(t, "the bound is reached, and more has come", func() bool {
+		return held() >= order.MaxHeld && s.collector.Peers()[0].PendingMessages > 0
+	})
 	if n := held(); n > order.MaxHeld+4*size {
 		t.Errorf("%d bytes are held, the bound is %d", n, order.MaxHeld)
 	}

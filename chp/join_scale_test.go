@@ -79,7 +79,7 @@ func TestJoinLargeMap(t *testing.T) {
 		t.Error("no updates went on: the test does not test")
 	}
 	for _, c := range joined {
-		waitEqual(t, ctx, s, c)
+		waitEqual(t, s, c)
 		if st := c.Stats(); st.Syncs != 1 || st.Gaps != 0 {
 			t.Errorf("%d snapshots and %d gaps", st.Syncs, st.Gaps)
 		}

@@ -1,11 +1,9 @@
 package chp
 
 import (
-	"context"
 	"encoding/binary"
 	"strings"
 	"testing"
-	"time"
 
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/kvmsg"
@@ -72,12 +70,7 @@ func TestAllocExactSet(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for c.Sequence() < before+batch {
-			if ctx.Err() != nil {
-				t.Fatal(context.Cause(ctx))
-			}
-			time.Sleep(50 * time.Microsecond)
-		}
+		eventually(t, "all have come back", func() bool { return c.Sequence() >= before+batch })
 	}
 	if n := testenv.Allocs(100, 50, round); n > batch/10 {
 		t.Errorf("%v allocations for %d updates", n, batch)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"clustermap/chp/internal/order"
+	"clustermap/internal/testenv"
 	"clustermap/patterns/binarystar"
 )
 
@@ -95,15 +96,10 @@ func TestPairHandoverGoesOn(t *testing.T) {
 	q := &primary.sequencer
 	halt := func(on bool) { q.Halt(on) }
 	halt(true) // as a handover does
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		primary.stop()
-	}()
-	time.Sleep(50 * time.Millisecond)
+	ended := testenv.Blocked(t, "partner.(*Pair).Shutdown", func() error { primary.pair.Shutdown(); return nil })
 	halt(false)
+	must(t, <-ended)
 	eventually(t, "the backup is active", backup.active)
-	<-stopped
 }
 
 // TestPairTakesBack: the server that has handed over can take over again at once: it has

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"clustermap/chp/commit"
 	pairjournal "clustermap/chp/internal/journal/pair"
@@ -60,7 +59,6 @@ func TestPairCatchesUp(t *testing.T) {
 	must(t, err)
 	eventually(t, "updates wait for the follower", func() bool {
 		f.have(has)
-		time.Sleep(time.Millisecond)
 		return s.inSync2()
 	})
 	if st := s.Status(); st.InSync || st.Lag != pairjournal.CaughtUp {

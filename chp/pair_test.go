@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -258,12 +259,24 @@ func TestPairEndHandsOver(t *testing.T) {
 func TestPairWithoutCopyDoesNotServe(t *testing.T) {
 	t.Parallel()
 	po, bo := pairOptions(t)
-	c := pairClient(t, po, bo)
+	var refused atomic.Int64 // how often the backup has refused the client
+	c, err := NewClient(ClientOptions{
+		Servers: []string{bo.Pair.Peer, po.Pair.Peer}, HeartbeatTimeout: hang, SyncTimeout: hang, Logger: quiet(),
+		OnFailure: func(server string, err error) {
+			if server == po.Pair.Peer && errors.Is(err, ErrStandby) {
+				refused.Add(1)
+			}
+		},
+	})
+	must(t, err)
+	defer c.Close()
 	bo.Pair.Peer = bo.Pair.PeerState // where no server sends anything
 	primary, backup := startPairServer(t, po), startPairServer(t, bo)
 	eventually(t, "the backup is passive", func() bool { return backup.Status().State == ServerPassive })
 	primary.crash()
-	time.Sleep(2 * bo.Pair.Timeout)
+	eventually(t, "the backup misses the primary", func() bool { return !backup.pair.Node().Peer().Alive })
+	before := refused.Load()
+	eventually(t, "it has refused the client twice since then", func() bool { return refused.Load() >= before+2 })
 	if backup.active() || c.State() == StateActive {
 		t.Fatal("the backup serves a map that is not the one before")
 	}

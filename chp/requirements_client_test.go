@@ -63,11 +63,17 @@ func TestC6SubscribesBeforeItAsks(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asPlain)
 	c := followScripted(t, ClientOptions{Subtrees: []string{"/a/", "/b/"}}, s)
+	other := followScripted(t, ClientOptions{Subtrees: []string{"/a/"}}, s)
 	s.subscribed("/b/", 1)
-	s.subscribed("HUGZ", 1)
-	// An update of one subtree does not say that the other is subscribed to.
+	s.subscribed("/a/", 2)
+	s.subscribed("HUGZ", 2)
+	// An update of one subtree does not say that the other is subscribed to: the client
+	// asks after HUGZ, when the other one has joined.
 	s.kvpub(pub{"/a/1", 1, "x"})
-	time.Sleep(20 * time.Millisecond)
+	id, _ := s.ask()
+	s.kvsync(id, pub{"/a/1", 1, "x"})
+	s.kthxbai(id, 1, "/a/")
+	must(t, other.WaitActive(testContext(t)))
 	s.nobodyAsks()
 	s.answer(1, pub{"/a/1", 1, "x"})
 	s.answer(1)
@@ -153,7 +159,7 @@ func TestC12AppliesAfterKTHXBAI(t *testing.T) {
 	s.kvpub(pub{"live", 11, "x"}, pub{"dead", 12, "x"}, pub{"dead", 13, ""}, pub{"old", 9, "stale"})
 	s.kvsync(id, pub{"old", 1, "snapshot"})
 	s.kvsync(id, pub{"dead", 1, "snapshot"})
-	time.Sleep(20 * time.Millisecond)
+	meanwhile(t)
 	if n := c.Len(); n != 0 || c.State() != StateSyncing {
 		t.Errorf("%d keys in state %v before KTHXBAI", n, c.State())
 	}
@@ -209,7 +215,7 @@ func TestC20SilenceIsACrash(t *testing.T) {
 	first.answer(10, pub{"k", 1, "first"})
 	must(t, c.WaitActive(testContext(t)))
 	stop := first.beat(10)
-	time.Sleep(3 * time.Second)
+	silence(t, 2*time.Second)
 	if c.State() != StateActive || c.Server() != first.name() {
 		t.Errorf("the client is %v at %s in spite of HUGZ", c.State(), c.Server())
 	}
@@ -232,7 +238,7 @@ func TestC27NoHUGZExpected(t *testing.T) {
 	id, _ := s.ask() // after SyncTimeout, for lack of a sign
 	s.kthxbai(id, 4, "")
 	must(t, c.WaitActive(testContext(t)))
-	time.Sleep(3 * time.Second)
+	silence(t, 2*time.Second)
 	s.kvpub(pub{"k", 5, "v"})
 	wantContents(t, c, 5, map[string]string{"k": "v"})
 	if n := c.Stats().Syncs; n != 1 {
@@ -327,7 +333,7 @@ func TestC28TurnsToTheBackup(t *testing.T) {
 	stop()
 	second.kvsync(id, pub{"same", 2, "x"})
 	second.kvsync(id, pub{"other", 3, "y"})
-	time.Sleep(10 * time.Millisecond)
+	meanwhile(t)
 	if _, ok := c.Get("gone"); !ok || c.Len() != 4 || c.State() != StateSyncing {
 		t.Errorf("while joining the client is %v with %v, and not as it was", c.State(), have(c))
 	}

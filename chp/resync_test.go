@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"clustermap/internal/interop"
+	"clustermap/internal/kvmsg"
+	"clustermap/sockets"
 )
 
 // A guide's server whose publisher has dropped updates for a client that was too
@@ -46,11 +47,25 @@ func TestLostTailAtForeignServer(t *testing.T) {
 			c := cloneClient(t, ClientOptions{}, p)
 			p.Call(cloneSet("/before", "x"), nil)
 			wantClone(t, c, p)
-			time.Sleep(200 * time.Millisecond) // some heartbeats with this sequence
+			heartbeats(t, p, 3) // with this sequence
 			p.Call(interop.Op{"op": "lose", "key": []byte("/lost"), "value": []byte("x")}, nil)
 			eventually(t, "what was lost is there", func() bool { _, ok := c.Get("/lost"); return ok })
 			wantClone(t, c, p)
 		})
+	}
+}
+
+// heartbeats waits for the next heartbeats of a guide's server.
+func heartbeats(t *testing.T, p *interop.Process, n int) {
+	t.Helper()
+	sub, err := sockets.NewSub(sockets.Options{})
+	must(t, err)
+	defer sub.Close()
+	must(t, sub.Subscribe(kvmsg.KeyHUGZ))
+	must(t, sub.Connect(fmt.Sprintf("tcp://127.0.0.1:%d", p.Port+1)))
+	for range n {
+		_, err := sub.Recv(testContext(t))
+		must(t, err)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"time"
 
 	"clustermap/chp/internal/ports"
 )
@@ -86,7 +85,7 @@ func TestC6SubscribesBeforeItAsksOurs(t *testing.T) {
 	gate := s.holdSubscriptions()
 	c := followScripted(t, ClientOptions{}, s)
 	gate.reached()
-	time.Sleep(20 * time.Millisecond)
+	meanwhile(t)
 	s.nobodyAsks()
 	gate.open()
 	s.answer(1)

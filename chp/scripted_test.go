@@ -162,7 +162,7 @@ func (s *scripted) beat(seq int64) (stop func()) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for ctx.Err() == nil && s.pub.Send(ctx, []byte(kvmsg.KeyHUGZ), seqBytes(seq), nil, nil, nil) == nil {
-			time.Sleep(5 * time.Millisecond)
+			wake.Pause(ctx, 5*time.Millisecond)
 		}
 	})
 	return func() {
@@ -214,6 +214,33 @@ func followScripted(t testing.TB, o ClientOptions, servers ...*scripted) *Client
 	must(t, err)
 	t.Cleanup(func() { must(t, c.Close()) })
 	return c
+}
+
+// meanwhile lets another client join another server. So much time passes for a client that
+// must not do something, however loaded the machine is.
+func meanwhile(t testing.TB) {
+	t.Helper()
+	s := newScripted(t, asPlain)
+	defer s.close()
+	c := followScripted(t, ClientOptions{}, s)
+	s.answer(1)
+	must(t, c.WaitActive(s.ctx))
+}
+
+// silence lets another client lose a server that has sent nothing for that long.
+func silence(t testing.TB, timeout time.Duration) {
+	t.Helper()
+	s := newScripted(t, asPlain)
+	defer s.close()
+	lost := make(chan struct{}, 1)
+	c := followScripted(t, ClientOptions{HeartbeatTimeout: timeout, OnLink: func(e LinkEvent) {
+		if e.Kind == LinkLost {
+			wake.Signal(lost)
+		}
+	}}, s)
+	s.answer(1)
+	must(t, c.WaitActive(s.ctx))
+	<-lost
 }
 
 // have returns the client's contents.

@@ -3,11 +3,11 @@ package chp
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"clustermap/chp/commit"
 	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/state"
+	"clustermap/internal/testenv"
 )
 
 // If the log fails before Serve, the server stays open. Calls that wait for the disk end
@@ -43,9 +43,7 @@ func TestServerLogFailsWhileFull(t *testing.T) {
 	defer s.Close()
 	q := &s.sequencer
 	q.Halt(true)
-	set := make(chan error, 1)
-	go func() { set <- s.Set(ctx, "/a", []byte("1")) }()
-	time.Sleep(10 * time.Millisecond) // so that it waits, most likely
+	set := testenv.Blocked(t, "chp.(*Server).Set", func() error { return s.Set(ctx, "/a", []byte("1")) })
 	close(log.fail)
 	q.Between(func(*order.Moment) { q.Journal().Append(state.Head{First: 1, Count: 1}, nil, 0) })
 	if err := <-set; !errors.Is(err, errDisk) {

@@ -21,7 +21,7 @@ func TestServerReads(t *testing.T) {
 	must(t, s.Apply(ctx, &b))
 	must(t, s.Delete(ctx, "/b/99"))
 	c := startClient(t, s, ClientOptions{})
-	waitEqual(t, ctx, s, c)
+	waitEqual(t, s, c)
 
 	e, p := s.Lookup("/a/42")
 	if p != PresenceFound || string(e.Key) != "/a/42" || string(e.Value) != "42" || e.Sequence != base+43 || e.TTL != 0 {

@@ -47,7 +47,7 @@ func TestServerSetIsPublished(t *testing.T) {
 		}
 	}
 	c := startClient(t, s, ClientOptions{})
-	waitEqual(t, ctx, s, c)
+	waitEqual(t, s, c)
 	if st := s.Stats(); st.Updates != 4 || st.Keys != 1 || len(st.Refused) != 0 {
 		t.Errorf("%d updates, %d keys, refused %v", st.Updates, st.Keys, st.Refused)
 	}
@@ -291,12 +291,9 @@ func TestServerSetWaitsForRoom(t *testing.T) {
 	if err := s.Set(soon, "/a", []byte("1")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Set: %v", err)
 	}
-	set := make(chan error, 1)
-	go func() { set <- s.Set(ctx, "/b", []byte("1")) }()
-	select {
-	case err := <-set:
-		t.Errorf("Set did not wait: %v", err)
-	case <-time.After(20 * time.Millisecond):
+	set := testenv.Blocked(t, "chp.(*Server).Set", func() error { return s.Set(ctx, "/b", []byte("1")) })
+	if len(set) != 0 {
+		t.Errorf("Set did not wait: %v", <-set)
 	}
 	halt(s, false)
 	must(t, <-set)
@@ -305,8 +302,7 @@ func TestServerSetWaitsForRoom(t *testing.T) {
 	}
 
 	halt(s, true)
-	go func() { set <- s.Set(ctx, "/c", []byte("1")) }()
-	time.Sleep(10 * time.Millisecond) // so that it waits, most likely
+	set = testenv.Blocked(t, "chp.(*Server).Set", func() error { return s.Set(ctx, "/c", []byte("1")) })
 	must(t, s.Close())
 	if err := <-set; !errors.Is(err, ErrClosed) {
 		t.Errorf("Set while the server closes: %v", err)
@@ -455,7 +451,7 @@ func TestServerSetConcurrently(t *testing.T) {
 	if n := s.Sequence() - base; n != writers*updates {
 		t.Errorf("%d updates, want %d", n, writers*updates)
 	}
-	waitEqual(t, ctx, s, c)
+	waitEqual(t, s, c)
 	if gaps := c.Stats().Gaps; gaps != 0 {
 		t.Errorf("the client saw %d gaps", gaps)
 	}
@@ -501,7 +497,7 @@ func TestServerApply(t *testing.T) {
 	if b.Len() != 51 || string(b.wire) != sum || b.record(50).Seq() != 0 {
 		t.Error("Apply changed the batch")
 	}
-	waitEqual(t, ctx, s, c)
+	waitEqual(t, s, c)
 }
 
 // Updates that SetSync has acknowledged with a log that is flushed each time are there
