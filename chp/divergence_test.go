@@ -1,8 +1,11 @@
 package chp
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"clustermap/chp/commit"
@@ -112,6 +115,60 @@ func TestPairReportsUnknownReign(t *testing.T) {
 	slices.Sort(got)
 	if want := []string{"/primary/1", "/primary/2"}; !slices.Equal(got, want) {
 		t.Errorf("reported %v, want %v", got, want)
+	}
+}
+
+// TestPairKeepsUpdatesThatCannotBeReported: as long as a program cannot keep the updates that a
+// server is to discard, they are not discarded, and reported again.
+func TestPairKeepsUpdatesThatCannotBeReported(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	po, bo := pairOptions(t)
+	dir := t.TempDir()
+	var full atomic.Bool
+	full.Store(true)
+	calls := make(chan string, 100)
+	po.Pair.OnDiverged = func(d Divergence) {
+		if full.Load() {
+			d.Fail(errors.New("no space"))
+		}
+		for e := range d.Entries {
+			calls <- string(e.Key)
+		}
+	}
+	var said lockedLog
+	po.Logger = said.logger()
+	c := pairClient(t, po, bo)
+	set := func(key string) {
+		t.Helper()
+		_, err := c.SetSync(ctx, key, []byte("v"))
+		must(t, err)
+	}
+	first := startPairServer(t, po)
+	bo.Log = openLog(t, dir)
+	backup := startPairServer(t, bo)
+	set("/both")
+	eventually(t, "the backup follows", first.inSync)
+	first.crash()
+	set("/backup")
+	backup.crash()
+	primary := startPairServer(t, po) // with nothing
+	set("/new")
+	bo.Log = openLog(t, dir)
+	startPairServer(t, bo)
+	for range 2 {
+		if key := <-calls; key != "/new" {
+			t.Errorf("%s is reported", key)
+		}
+		if _, ok := primary.Get("/new"); !ok {
+			t.Error("the update is discarded, though it could not be kept")
+		}
+	}
+	full.Store(false)
+	eventually(t, "the primary has the backup's map", func() bool { _, ok := primary.Get("/backup"); return ok })
+	eventually(t, "it says that it discards them", func() bool { return strings.Contains(said.String(), "discarded updates that") })
+	if text := said.String(); !strings.Contains(text, "no space") || strings.Count(text, "discarded updates that") != 1 {
+		t.Errorf("the log says: %s", text)
 	}
 }
 

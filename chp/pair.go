@@ -23,18 +23,19 @@ func newPair(s *Server, o ServerOptions) *partner.Pair {
 		Restored:     s.restored > 0, Epochs: o.Log,
 		Order: &s.sequencer, Router: s.router, Sockets: []partner.Socket{s.router, s.collector, s.publisher},
 		Answer: s.snapshots.Add, Dismiss: s.members.DisconnectAll, Waits: s.local.Waiting, Local: s.admins.here,
-		Diverged: func(d partner.Divergence) { diverged(o.Pair.OnDiverged, d) }, Log: s.log, PeerLog: s.peerLog,
+		Diverged: func(d partner.Divergence) error { return diverged(o.Pair.OnDiverged, d) }, Log: s.log, PeerLog: s.peerLog,
 	})
 }
 
 // diverged calls OnDiverged.
-func diverged(report func(Divergence), d partner.Divergence) {
+func diverged(report func(Divergence), d partner.Divergence) (err error) {
 	if report == nil {
-		return
+		return nil
 	}
-	report(Divergence{Epoch: d.Epoch, After: d.After, Last: d.Last, Entries: func(yield func(Entry) bool) {
+	report(Divergence{Epoch: d.Epoch, After: d.After, Last: d.Last, failed: &err, Entries: func(yield func(Entry) bool) {
 		d.Cut.Records(func(r kvmsg.Record) bool {
 			return r.Seq() <= d.After || yield(entryOf(r, d.Cut.Deadlines))
 		})
 	}})
+	return err
 }

@@ -54,8 +54,8 @@ type PairOptions struct {
 
 	// OnDiverged, if set, is called with the updates that this server discards, because
 	// both servers were active at the same time and the other one's reign is newer.
-	// Afterwards the active server's map replaces this one's. The function must not
-	// keep Entries.
+	// Afterwards the active server's map replaces this one's, unless the function has
+	// called Divergence.Fail. It must not keep Entries.
 	OnDiverged func(Divergence)
 }
 
@@ -79,6 +79,17 @@ type Divergence struct {
 	// its last update. It does not yield deletions. Key and Value are lent for the body
 	// of the loop.
 	Entries iter.Seq[Entry]
+
+	failed *error // of Fail
+}
+
+// Fail says that OnDiverged, which calls it, could not keep the updates, for example because a
+// disk is full. Then they are not discarded: the server keeps its map and does not follow,
+// logs why, and after at most some seconds copies the other map anew and calls OnDiverged again.
+func (d Divergence) Fail(err error) {
+	if d.failed != nil {
+		*d.failed = err
+	}
 }
 
 // withDefaults returns the options with their defaults, and the errors of all invalid

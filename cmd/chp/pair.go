@@ -153,7 +153,7 @@ func (p *pairFlags) write(cmd *cobra.Command, data string) func(chp.Divergence) 
 		n, err := appendEntries(name, d)
 		stderr := cmd.ErrOrStderr()
 		if err != nil {
-			fmt.Fprintf(stderr, "chp: discarded the updates after sequence %d of epoch %d, and could not write them: %v\n", d.After, d.Epoch, err)
+			d.Fail(err) // the server's log says so
 			return
 		}
 		fmt.Fprintf(stderr, "chp: discarded the updates after sequence %d of epoch %d; %s written to %s\n", d.After, d.Epoch, command.Count(n, "key"), name)
@@ -161,12 +161,26 @@ func (p *pairFlags) write(cmd *cobra.Command, data string) func(chp.Divergence) 
 }
 
 // appendEntries appends the keys of d to a file, flushes it, and returns the number of
-// keys.
+// keys. After an error the file is as before.
 func appendEntries(name string, d chp.Divergence) (n int, err error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, f.Sync(), f.Close()) }()
-	return printEntries(context.Background(), f, "", d.Entries, appendDump)
+	defer func() { err = errors.Join(err, f.Close()) }()
+	st, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	n, err = printEntries(context.Background(), f, "", d.Entries, appendDump)
+	if !st.Mode().IsRegular() {
+		return n, err
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		err = errors.Join(err, f.Truncate(st.Size()))
+	}
+	return n, err
 }

@@ -27,6 +27,7 @@ import (
 type copier struct {
 	*Options
 	prove func(nonce []byte) []byte
+	heard func() (run uint64) // of the other server by its last state; 0 if that is not known
 
 	requested atomic.Pointer[string] // at whose request this server has handed over, until the other one knows
 	copied    atomic.Bool            // this server has a copy of the active server's map, or is active itself
@@ -77,6 +78,16 @@ var errOlder = errors.New("chp: the active server has an older map than this one
 // may hold.
 var errBase = errors.New("chp: the active server's map exceeds this server's MaxMapBytes, which both servers of a pair need alike")
 
+// errAnother ends the connection to a server that is not the other one of the pair, although it
+// accepts this one. If the other one has just started, its state arrives soon.
+var errAnother = errors.New("chp: the server at the other one's address is not the one whose state is heard: both endpoints must be of one server")
+
+// another reports whether the active server in a run is not the one that is heard.
+func (c *copier) another(run uint64) bool {
+	heard := c.heard()
+	return heard != 0 && heard != run
+}
+
 // outranks reports whether this server's map is not to be replaced by another one.
 func (c *copier) outranks(h *baseHead) bool {
 	var theirs state.Reigns
@@ -109,7 +120,7 @@ func (c *copier) follow(ctx, serving context.Context) {
 			return
 		}
 		wait = min(2*wait, followAgainMost)
-		if !f.copying {
+		if !f.copying && !errors.Is(err, errAnother) {
 			wait = followAgain
 		}
 	}
@@ -257,7 +268,11 @@ func (f *follower) control(name string, body []byte) error {
 		if f.base != nil || len(body) != 8 {
 			return errFollow
 		}
-		f.Order.Copies(binary.BigEndian.Uint64(body))
+		run := binary.BigEndian.Uint64(body)
+		if f.another(run) {
+			return errAnother
+		}
+		f.Order.Copies(run)
 		f.copied.Store(true)
 		f.news, f.follows = true, true
 		f.requested.Store(nil)
@@ -272,7 +287,10 @@ func (f *follower) control(name string, body []byte) error {
 		if !ok || f.base != nil {
 			return errFollow
 		}
-		if f.outranks(&h) {
+		switch {
+		case f.another(h.run):
+			return errAnother
+		case f.outranks(&h):
 			return errOlder
 		}
 		f.copying = true
@@ -352,8 +370,11 @@ func (f *follower) records(m []byte, spans []buf.Span) error {
 // install replaces the server's map by one that was received.
 func (c *copier) install(ctx context.Context, b *base) error {
 	c.Order.Surrender()
-	c.reportDivergence(&b.baseHead)
-	if err := c.Order.Install(ctx, b.Copy); err != nil {
+	err := c.reportDivergence(&b.baseHead)
+	if err == nil {
+		err = c.Order.Install(ctx, b.Copy)
+	}
+	if err != nil {
 		return err
 	}
 	c.restored = false
@@ -371,8 +392,9 @@ type reported struct {
 // reportDivergence reports the updates that are in this server's map and not in the one
 // that replaces it. If the maps have different identities, or the reign is one that the
 // active server has forgotten or never knew, their common updates are unknown; then all
-// keys are reported. A report is not repeated when a copy fails and begins again.
-func (c *copier) reportDivergence(h *baseHead) {
+// keys are reported. A report is not repeated when a copy fails and begins again, unless the
+// report itself has failed; then the map must not be replaced.
+func (c *copier) reportDivergence(h *baseHead) error {
 	var after int64
 	var newest state.Reign
 	c.Order.Between(func(now *order.Moment) {
@@ -381,14 +403,17 @@ func (c *copier) reportDivergence(h *baseHead) {
 		}
 	})
 	if newest.Last <= after || after == 0 && c.Order.Current().Store.Len() == 0 {
-		return
+		return nil
 	}
 	if c.reported.newest == newest && c.reported.after <= after {
-		return
+		return nil
 	}
-	c.reported = reported{newest, after}
 	d := Divergence{Epoch: state.TermOf(newest.ID), After: after, Last: newest.Last, Cut: c.Order.Cut()}
 	defer d.Cut.Release()
+	if err := c.Diverged(d); err != nil {
+		return fmt.Errorf("chp: the updates after sequence %d, which only this server has, cannot be kept, and so are not discarded: %w", after, err)
+	}
+	c.reported = reported{newest, after}
 	c.Log.Warn("discarded updates that only this server has", "epoch", d.Epoch, "after", d.After, "last", d.Last)
-	c.Diverged(d)
+	return nil
 }

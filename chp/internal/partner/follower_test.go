@@ -48,9 +48,9 @@ func newCopier(t testing.TB) (*copier, *order.Sequencer) {
 	q := new(order.Sequencer)
 	q.Init(order.Options{State: state.New(0), Journal: journal.Memory{}, Publisher: nobody{}, EarlyTimeout: time.Second})
 	t.Cleanup(q.Shut)
-	return &copier{Options: &Options{
+	return &copier{heard: func() uint64 { return 0 }, Options: &Options{
 		Order: q, Log: slog.New(slog.DiscardHandler), PeerSecurity: func() sockets.Security { return sockets.Security{} },
-		Diverged: func(Divergence) {},
+		Diverged: func(Divergence) error { return nil },
 	}}, q
 }
 
@@ -99,24 +99,38 @@ func TestPairKeepsNewerMap(t *testing.T) {
 	}
 }
 
-// TestPairReportsOnce: a divergence is reported once, however often the copy fails.
+// TestPairReportsOnce: a divergence is reported once, however often the copy fails, unless the
+// report itself fails.
 func TestPairReportsOnce(t *testing.T) {
 	t.Parallel()
 	c, q := newCopier(t)
 	reports := 0
-	c.Diverged = func(Divergence) { reports++ }
+	var full error
+	c.Diverged = func(Divergence) error { reports++; return full }
 	enterKey(t, q, "/lost")
 	h := baseHead{mapID: q.Current().ID, reigns: []state.Reign{{ID: 5, Last: 1}}}
 	for range 3 {
-		c.reportDivergence(&h)
+		testenv.Must(t, c.reportDivergence(&h))
 	}
 	if reports != 1 {
 		t.Errorf("%d reports, want 1", reports)
 	}
 	enterKey(t, q, "/lost/2")
-	c.reportDivergence(&h)
+	testenv.Must(t, c.reportDivergence(&h))
 	if reports != 2 {
 		t.Errorf("%d reports, want 2", reports)
+	}
+	enterKey(t, q, "/lost/3")
+	full = errors.New("full")
+	for range 2 {
+		if err := c.reportDivergence(&h); !errors.Is(err, full) {
+			t.Errorf("the report fails with %v, not %v", full, err)
+		}
+	}
+	full = nil
+	testenv.Must(t, c.reportDivergence(&h))
+	if reports != 5 {
+		t.Errorf("%d reports, want 5", reports)
 	}
 }
 
@@ -127,11 +141,12 @@ func TestPairYieldedUpdatesAreReported(t *testing.T) {
 	ctx := testenv.Context(t)
 	c, q := newCopier(t)
 	var lost []string
-	c.Diverged = func(d Divergence) {
+	c.Diverged = func(d Divergence) error {
 		d.Cut.Records(func(r kvmsg.Record) bool {
 			lost = append(lost, string(r.Key()))
 			return true
 		})
+		return nil
 	}
 	q.Lead(0, false, 0, -1)
 	q.Wrap(func(j journal.Journal) journal.Journal { return stuck{j} })

@@ -38,7 +38,7 @@ type Options struct {
 	Dismiss  func(reason error)                                                  // disconnects all clients
 	Waits    func() bool                                                         // whether updates of this process wait for the sequencer
 	Local    func(peer *sockets.Peer) bool                                       // whether a peer is on this machine
-	Diverged func(d Divergence)                                                  // is called with updates that are discarded
+	Diverged func(d Divergence) error                                            // is called with updates before they are discarded; they are not if it fails
 	Log      *slog.Logger
 	PeerLog  *peerlog.Log
 }

@@ -89,7 +89,7 @@ func New(o Options) *Pair {
 	})
 	p.proofs = proofs{Options: &p.o, peerKey: o.PeerSecurity().CurveServerKey, send: p.send, linked: p.look}
 	p.proofs.init()
-	p.copier = copier{Options: &p.o, prove: p.proofs.prove, restored: o.Restored}
+	p.copier = copier{Options: &p.o, prove: p.proofs.prove, heard: p.heard, restored: o.Restored}
 	return p
 }
 
@@ -162,6 +162,12 @@ func (p *Pair) Status() (st Status) {
 func (p *Pair) standing() []byte {
 	accepted, source := p.o.Order.Standing()
 	return appendStanding(nil, standing{accepted, p.leader.run, source})
+}
+
+// heard returns the run of the other server, or 0 if it is not known.
+func (p *Pair) heard() uint64 {
+	s, _ := parseStanding(p.node.Peer().Payload)
+	return s.run
 }
 
 // look makes Run look at the other server now.
