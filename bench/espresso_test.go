@@ -10,6 +10,7 @@ import (
 
 	"clustermap/bench/internal/flow"
 	"clustermap/internal/bench/figures"
+	"clustermap/internal/testenv"
 	"clustermap/patterns/espresso"
 	"clustermap/sockets"
 )
@@ -161,14 +162,13 @@ func BenchmarkReadRecording(b *testing.B) {
 	})
 	const messages = 100_000
 	pass(messages)
-	size := int64(0)
-	for whole := int64(messages) * (100 + 2 + 17); size < whole; time.Sleep(time.Millisecond) {
+	testenv.Eventually(b, "all is recorded", func() bool {
 		info, err := os.Stat(name)
 		if err != nil {
 			b.Fatal(err)
 		}
-		size = info.Size()
-	}
+		return info.Size() >= messages*(100+2+17)
+	})
 	b.SetBytes(100 + 2 + 17)
 	b.ResetTimer()
 	for n := 0; n < b.N; {

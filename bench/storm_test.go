@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"clustermap/chp"
+	"clustermap/internal/testenv"
 )
 
 var (
@@ -75,13 +76,10 @@ func storm(b *testing.B, command string) {
 		begun := time.Now()
 		begin()
 		acks := s.count(func() {
-			for _, r := range replicas {
-				for r.State() != chp.StateActive || r.Server() != pair.servers[server].endpoint || r.Len() != *stormKeys+1 || r.Sequence() < rest.Sequence {
-					if ctx.Err() != nil {
-						b.Fatalf("%s: a replica at %s is %v, with %d keys at sequence %d", name, r.Server(), r.State(), r.Len(), r.Sequence())
-					}
-					time.Sleep(time.Millisecond)
-				}
+			for i, r := range replicas {
+				testenv.Eventually(b, fmt.Sprintf("%s: replica %d has the map", name, i), func() bool {
+					return r.State() == chp.StateActive && r.Server() == pair.servers[server].endpoint && r.Len() == *stormKeys+1 && r.Sequence() >= rest.Sequence
+				})
 			}
 		})
 		took := time.Since(begun)
@@ -114,12 +112,7 @@ func storm(b *testing.B, command string) {
 	sequence := pair.status()[1-active].Sequence
 	want := fingerprint(pair.client(chp.ClientOptions{}))
 	for i, r := range replicas {
-		for r.Sequence() < sequence {
-			if ctx.Err() != nil {
-				b.Fatalf("replica %d is at sequence %d, the servers at %d", i, r.Sequence(), sequence)
-			}
-			time.Sleep(time.Millisecond)
-		}
+		testenv.Eventually(b, fmt.Sprintf("replica %d is at %d", i, sequence), func() bool { return r.Sequence() >= sequence })
 		if got := fingerprint(r); got != want {
 			b.Fatalf("replica %d differs: %+v, want %+v", i, got, want)
 		}

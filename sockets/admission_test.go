@@ -357,7 +357,7 @@ func TestAdmissionWelcome(t *testing.T) {
 	connect()
 	waits()
 	connect()
-	time.Sleep(50 * time.Millisecond) // for the newcomer to do harm
+	meanwhile(t) // for the newcomer to do harm
 	var b queue.Batch
 	must(t, router.core.In.TakeBatch(testContext(t), nil, &b))
 	for range 2 {

@@ -15,6 +15,7 @@ import (
 	"clustermap/internal/engine"
 	"clustermap/internal/hooks"
 	"clustermap/internal/queue"
+	"clustermap/internal/testenv"
 	"clustermap/zmtp"
 )
 
@@ -417,19 +418,22 @@ func TestCloseReleasesWithoutLocks(t *testing.T) {
 // event.
 func TestCloseTwice(t *testing.T) {
 	t.Parallel()
-	stopping, told := make(chan struct{}), atomic.Bool{}
+	stopping, tell, told := make(chan struct{}), make(chan struct{}), atomic.Bool{}
 	pull := open(t, NewPull, Options{Monitor: func(e Event) {
 		if e.Kind == EventMonitorStopped {
 			close(stopping)
-			time.Sleep(50 * time.Millisecond) // for the other Close to return early
+			<-tell
 			told.Store(true)
 		}
 	}})
 	first := make(chan error)
 	go func() { first <- pull.Close() }()
 	<-stopping
-	must(t, pull.Close())
-	if !told.Load() {
+	second := testenv.Blocked(t, "sockets.(*socket).Close", pull.Close)
+	early := len(second) > 0
+	close(tell)
+	must(t, <-second)
+	if early || !told.Load() {
 		t.Error("the second Close did not wait for the first")
 	}
 	must(t, <-first)

@@ -128,10 +128,11 @@ func TestAllocHeartbeat(t *testing.T) {
 	router := bind(t, NewRouter, o)
 	dialled(t, NewDealer, Options{}, router.LastEndpoint())
 	peer := seen.Await(t, EventHandshakeSucceeded).Peer
+	wanted := uint64(0)
+	reached := func() bool { return peer.engine().Reads() >= wanted }
 	beats := func(n uint64) {
-		for from := peer.engine().Reads(); peer.engine().Reads() < from+2*n; {
-			time.Sleep(100 * time.Microsecond)
-		}
+		wanted = peer.engine().Reads() + 2*n
+		eventually(t, "the peers have sent heartbeats", reached)
 	}
 	beats(20)
 	if n := testenv.Allocs(0, 20, func() { beats(5) }); n != 0 {

@@ -503,11 +503,11 @@ func TestHostileMemory(t *testing.T) {
 					return unreceived(t, peers) == 0
 				})
 			}
-			cost := (used() - before) / int64(connections)
-			t.Logf("%d bytes a connection", cost)
-			if cost > c.each {
-				t.Errorf("%d bytes a connection, the bound is %d", cost, c.each)
-			}
+			eventually(t, fmt.Sprintf("at most %d bytes a connection", c.each), func() bool {
+				cost := (used() - before) / int64(connections)
+				t.Logf("%d bytes a connection", cost)
+				return cost <= c.each
+			})
 			for _, r := range peers {
 				r.Conn.Close()
 			}
@@ -515,8 +515,8 @@ func TestHostileMemory(t *testing.T) {
 	}
 }
 
-// unreceived is how many bytes the peers' other sides have not read yet, as
-// far as the system tells.
+// unreceived is how many bytes the peers' other sides have not confirmed yet. Confirmed
+// bytes may still be in the other side's buffer; its reader is soon done with it.
 func unreceived(t *testing.T, peers []*raw) (n int) {
 	t.Helper()
 	for _, r := range peers {
@@ -524,8 +524,5 @@ func unreceived(t *testing.T, peers []*raw) (n int) {
 		must(t, s.Init(r.Conn))
 		n += s.Unconfirmed()
 	}
-	// Confirmed bytes may still be in the other side's buffer; its reader is soon done
-	// with it.
-	time.Sleep(10 * time.Millisecond)
 	return n
 }

@@ -3,11 +3,11 @@
 package sockets
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"clustermap/zmtp"
 
@@ -82,18 +82,11 @@ func TestIdleMemory(t *testing.T) {
 			// A stack that has grown shrinks by half with each collection, if
 			// its goroutine waits by then.
 			most := maxIdle + c.keeps
-			cost := (used() - before) / connections
-			for range 50 {
-				if cost <= most {
-					break
-				}
-				time.Sleep(10 * time.Millisecond)
-				cost = (used() - before) / connections
-			}
-			if cost > most {
-				t.Errorf("%d bytes a connection, the bound is %d", cost, most)
-			}
-			t.Logf("%d bytes a connection", cost)
+			eventually(t, fmt.Sprintf("at most %d bytes a connection", most), func() bool {
+				cost := (used() - before) / connections
+				t.Logf("%d bytes a connection", cost)
+				return cost <= most
+			})
 		})
 	}
 }

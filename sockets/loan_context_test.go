@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -38,8 +39,11 @@ func TestLoanSurvivesTheContextOfAnotherCall(t *testing.T) {
 			must(t, err)
 		}
 		lent := req.core.In.Status().Loan != nil
+		ended := make(chan struct{})
+		context.AfterFunc(asked, func() { close(ended) })
 		done()
-		time.Sleep(2 * time.Millisecond) // for a goroutine that its end may have started
+		<-ended // and so any other function that its end may have started
+		runtime.Gosched()
 		ask(t, req, fmt.Sprint(i))
 		if lent && req.core.In.Status().Loan == nil {
 			t.Fatalf("round %d: a call was ended by the context of another one", i)

@@ -87,3 +87,18 @@ func dialled[S interface {
 	t.Helper()
 	return sockettest.Connect(t, make, o, endpoint)
 }
+
+// meanwhile lets another client connect to another server, and be served. So much time
+// passes for what must not happen, however loaded the machine is.
+func meanwhile(t testing.TB) {
+	t.Helper()
+	rep := bind(t, NewRep, Options{})
+	req := dialled(t, NewReq, Options{}, rep.LastEndpoint())
+	ctx := testContext(t)
+	must(t, req.Send(ctx, []byte("question")))
+	m, err := rep.Recv(ctx)
+	must(t, err)
+	must(t, rep.Send(ctx, m...))
+	_, err = req.Recv(ctx)
+	must(t, err)
+}

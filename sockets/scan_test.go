@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"testing"
-	"time"
 
 	"clustermap/internal/hooks"
 	"clustermap/zmtp"
@@ -103,10 +102,10 @@ func TestScanCommandInside(t *testing.T) {
 	r := dialRaw(t, pull.LastEndpoint()).Greet("PUSH", nil)
 	two := wire("o", "more")
 	stream := bytes.Join([][]byte{two[:3], zmtp.AppendPing(nil, 0, nil), two[3:], wire("s1")}, nil)
-	for _, part := range [][]byte{stream[:5], stream[5:]} {
-		r.Send(part)
-		time.Sleep(time.Millisecond) // usually two reads; either way is right
-	}
+	before := pull.Reads()
+	r.Send(stream[:5])
+	eventually(t, "the beginning is read", func() bool { return pull.Reads() > before })
+	r.Send(stream[5:])
 	for _, want := range []string{"o", "s1"} {
 		m, err := pull.Recv(testContext(t))
 		must(t, err)

@@ -292,6 +292,7 @@ func TestStreamPoller(t *testing.T) {
 	nc, err := net.Dial("tcp", strings.TrimPrefix(s.LastEndpoint(), "tcp://"))
 	must(t, err)
 	defer nc.Close()
+	must(t, nc.(*net.TCPConn).SetReadBuffer(16<<10))
 	ready := func(want PollEvents) {
 		t.Helper()
 		got, err := p.Wait(ctx)
@@ -306,17 +307,21 @@ func TestStreamPoller(t *testing.T) {
 	wantStream(t, s, "bytes")
 	must(t, p.Add(s, PollIn|PollOut))
 	ready(PollOut)
-	eventually(t, "the peer's queue stays full", func() bool { // for the system takes some
-		for err == nil {
-			err = s.TrySend(peer.Identity(), make([]byte, 1<<20))
-		}
-		if !errors.Is(err, ErrWouldBlock) {
+	// The system takes a part of the first message, so that the second one stays in the
+	// peer's queue.
+	sent, large := 0, make([]byte, 16<<20)
+	eventually(t, "both are taken", func() bool {
+		err := s.TrySend(peer.Identity(), large)
+		if err == nil {
+			sent++
+		} else if !errors.Is(err, ErrWouldBlock) {
 			t.Fatal(err)
 		}
-		err = nil
-		time.Sleep(10 * time.Millisecond)
-		return peer.Stats().QueuedMessages == 1
+		return sent == 2
 	})
+	if n := peer.Stats().QueuedMessages; n != 1 {
+		t.Errorf("%d messages are queued, want 1", n)
+	}
 	ready(PollOut)
 	must(t, p.Add(s, PollIn))
 	must(t, nc.Close())

@@ -6,7 +6,6 @@ import (
 	"os"
 	"syscall"
 	"testing"
-	"time"
 
 	"clustermap/internal/commandtest"
 	"clustermap/internal/testenv"
@@ -53,11 +52,7 @@ func TestServeWithStandardErrorFull(t *testing.T) {
 		c.Close()
 	}
 	must(t, "set", "key", "value", "--server", m[1])
-	for end := time.Now().Add(testenv.Hang); descriptors() > before+10; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d descriptors, %d before the failed handshakes", descriptors(), before)
-		}
-	}
+	testenv.Eventually(t, "the descriptors of failed handshakes are free", func() bool { return descriptors() <= before+10 })
 	p.signal(syscall.SIGTERM)
 	if code := p.wait(); code != exitDone {
 		t.Errorf("exit code %d", code)

@@ -33,12 +33,15 @@ func TestServeExpiryGraceAfterStop(t *testing.T) {
 			break
 		}
 	}
-	// Ticks have come before this is done, each of which would expire the key.
-	for range 20 {
-		_, err := c.SetSync(ctx, "/tick", []byte("1"))
-		testenv.Must(t, err)
-		time.Sleep(10 * time.Millisecond)
-	}
+	// Meanwhile a key of another server expires.
+	other, err := chp.NewClient(chp.ClientOptions{Servers: []string{serve(t).endpoint}, HeartbeatTimeout: testenv.Hang, SyncTimeout: testenv.Hang})
+	testenv.Must(t, err)
+	defer other.Close()
+	_, err = other.SetSync(ctx, "/k", []byte("1"), chp.WithTTL(time.Second))
+	testenv.Must(t, err)
+	testenv.Eventually(t, "a key expires", func() bool { return other.Len() == 0 })
+	_, err = c.SetSync(ctx, "/last", []byte("1"))
+	testenv.Must(t, err)
 	if e, p := c.Lookup("/k"); p != chp.PresenceFound {
 		t.Errorf("/k is %v: %+v; the server: %s", p, e, s.stderr.String())
 	}

@@ -3,13 +3,13 @@
 package main
 
 import (
+	"clustermap/internal/testenv"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // watchWith starts a watch with --exec.
@@ -95,11 +95,7 @@ func TestWatchExecInterrupted(t *testing.T) {
 	if _, err := os.Stat(trapped); err != nil {
 		t.Errorf("the command got no SIGTERM: %v", err)
 	}
-	for end := time.Now().Add(time.Minute); syscall.Kill(child, 0) == nil && !zombie(child); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the process that the command has started goes on")
-		}
-	}
+	testenv.Eventually(t, "the process that the command has started ends", func() bool { return syscall.Kill(child, 0) != nil || zombie(child) })
 }
 
 // zombie reports whether a process has ended and its parent has not waited for it.

@@ -5,10 +5,10 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"clustermap/internal/command"
 	"clustermap/internal/commandtest"
+	"clustermap/internal/testenv"
 )
 
 // A tap whose standard error is a full pipe ends after a signal, and so does a
@@ -31,14 +31,7 @@ func TestStandardErrorFull(t *testing.T) {
 	if code := failed.Wait(); code != command.ExitUsage {
 		t.Errorf("exit code %d of a command that fails", code)
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(filepath.Join(dir, "b")); err == nil {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("the tap does not begin")
-		}
-	}
+	testenv.Eventually(t, "the tap begins", func() bool { return exists(filepath.Join(dir, "b")) })
 	p.Signal(syscall.SIGTERM)
 	if code := p.Wait(); code != command.ExitDone {
 		t.Errorf("exit code %d of the tap", code)

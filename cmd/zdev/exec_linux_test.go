@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
+	"clustermap/internal/testenv"
 	"clustermap/patterns/majordomo"
 )
 
@@ -30,16 +30,8 @@ func TestCommandEndsWithKilledWorker(t *testing.T) {
 		client.Close()
 		<-ended
 	}()
-	end := time.Now().Add(time.Minute)
-	wait := func(what string, is func() bool) {
-		for ; !is(); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("never: %s", what)
-			}
-		}
-	}
 	var pid int
-	wait("the command runs", func() bool {
+	testenv.Eventually(t, "the command runs", func() bool {
 		text, _ := os.ReadFile(file)
 		pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
 		return pid > 0
@@ -54,5 +46,5 @@ func TestCommandEndsWithKilledWorker(t *testing.T) {
 	if err := worker.Cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	wait("the command ends", func() bool { return !alive(pid) })
+	testenv.Eventually(t, "the command ends", func() bool { return !alive(pid) })
 }

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"clustermap/internal/command"
+	"clustermap/internal/testenv"
 )
 
 // shell is a program that runs a line of sh.
@@ -101,23 +101,23 @@ func TestProgramKilledWithItsGroup(t *testing.T) {
 		ended <- err
 	}()
 	var child int
-	for child == 0 {
+	testenv.Eventually(t, "the command runs", func() bool {
 		text, _ := os.ReadFile(file)
 		child, _ = strconv.Atoi(strings.TrimSpace(string(text)))
-		time.Sleep(time.Millisecond)
-	}
+		return child != 0
+	})
+	defer func() {
+		if t.Failed() {
+			if p, err := os.FindProcess(child); err == nil {
+				_ = p.Kill()
+			}
+		}
+	}()
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	for end := time.Now().Add(time.Minute); alive(child); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			if p, err := os.FindProcess(child); err == nil {
-				_ = p.Kill()
-			}
-			t.Fatal("the process that the command has started goes on")
-		}
-	}
+	testenv.Eventually(t, "the process that the command has started ends", func() bool { return !alive(child) })
 }
 
 // alive reports whether a process runs. A process that has ended may be a zombie,

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"clustermap/internal/command"
 	"clustermap/internal/commandtest"
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -70,12 +70,8 @@ func startHeld(t *testing.T, drain string) (server, call *commandtest.Process, e
 		t.Fatal(err)
 	}
 	call = zdev.Start(t, "freelance-call", "--server", endpoint, "--timeout", "1m", file)
-	for {
-		if _, err := os.Stat(file); err == nil {
-			return server, call, endpoint, file
-		}
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Eventually(t, "the command has begun", func() bool { return exists(file) })
+	return server, call, endpoint, file
 }
 
 // After a signal a server finishes requests in progress, and refuses new ones.
@@ -83,9 +79,9 @@ func TestFreelanceDrain(t *testing.T) {
 	t.Parallel()
 	server, call, endpoint, file := startHeld(t, "1m")
 	server.Signal(syscall.SIGTERM)
-	for zdev.Try(t, "freelance-call", "--server", endpoint, file+".other").Code != command.ExitRefused {
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Eventually(t, "a new request is refused", func() bool {
+		return zdev.Try(t, "freelance-call", "--server", endpoint, file+".other").Code == command.ExitRefused
+	})
 	if err := os.Remove(file + ".wait"); err != nil {
 		t.Fatal(err)
 	}

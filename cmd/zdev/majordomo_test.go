@@ -12,6 +12,7 @@ import (
 	"clustermap/internal/command"
 	"clustermap/internal/commandtest"
 	"clustermap/internal/loopback"
+	"clustermap/internal/testenv"
 	"clustermap/patterns/majordomo"
 )
 
@@ -112,12 +113,7 @@ func TestWorkerKilled(t *testing.T) {
 	begun := filepath.Join(t.TempDir(), "begun")
 	busy := startWorker(t, at, "slow", "--", "sh", "-c", "echo > "+begun+"; exec sleep 1000")
 	request := zdev.Start(t, "request", "--broker", at, "slow", "body", "--timeout", "100s")
-	for {
-		if m, _ := filepath.Glob(begun); len(m) > 0 {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Eventually(t, "the worker is busy", func() bool { return exists(begun) })
 	busy.Cmd.Process.Kill()
 	startWorker(t, at, "slow", "--echo")
 	if code := request.Wait(); code != command.ExitDone || request.Line() != "body" {
@@ -164,20 +160,18 @@ func TestBrokerKilled(t *testing.T) {
 			}
 		})
 	}
-	for range 3 {
+	goesOn := func() {
 		before := worker.Stats().Requests
-		for worker.Stats().Requests < before+100 && ctx.Err() == nil {
-			time.Sleep(time.Millisecond)
-		}
+		testenv.Eventually(t, "100 more requests are executed", func() bool { return worker.Stats().Requests >= before+100 })
+	}
+	for range 3 {
+		goesOn()
 		p.Cmd.Process.Kill()
 		<-p.Exited()
 		p = zdev.Start(t, "broker", "--bind", at)
 		p.Ready()
 	}
-	before := worker.Stats().Requests
-	for worker.Stats().Requests < before+100 && ctx.Err() == nil {
-		time.Sleep(time.Millisecond)
-	}
+	goesOn()
 	close(stop)
 	all.Wait()
 	if s := client.Stats(); s.Repeated == 0 || worker.Stats().Sessions < 4 {

@@ -6,10 +6,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"clustermap/internal/command"
 	"clustermap/internal/commandtest"
+	"clustermap/internal/testenv"
 )
 
 func startTitanic(t testing.TB, broker, dir string, args ...string) *commandtest.Process {
@@ -140,12 +140,7 @@ func TestTitanicUsage(t *testing.T) {
 	// A broker that is not there yet is waited for; a signal ends that.
 	dir := t.TempDir()
 	p := zdev.Start(t, "titanic", "--data", dir, "--broker", "tcp://127.0.0.1:1")
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "titanic.db")); err == nil {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Eventually(t, "the store is there", func() bool { return exists(filepath.Join(dir, "titanic.db")) })
 	endsWell(t, p)
 	// A store that is damaged.
 	if err := os.WriteFile(filepath.Join(dir, "titanic.db"), []byte("something else"), 0o600); err != nil {

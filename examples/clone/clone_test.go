@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"clustermap/internal/interop"
 	"clustermap/internal/loopback"
@@ -61,18 +60,11 @@ func noMalformed(t *testing.T, p *interop.Process) {
 // receives waits until a Python server has received n updates from clients.
 func receives(t *testing.T, p *interop.Process, n int) {
 	t.Helper()
-	deadline := time.Now().Add(testenv.Hang)
-	for {
+	testenv.Eventually(t, fmt.Sprintf("%d updates have come from clients", n), func() bool {
 		var stats struct{ Received, KVSet int }
 		p.Call(interop.Op{"op": "stats"}, &stats)
-		if stats.Received+stats.KVSet >= n {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("no %d updates from clients: %+v", n, stats)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return stats.Received+stats.KVSet >= n
+	})
 }
 
 // styles are the guide's C and Python programs, which differ in some frames.

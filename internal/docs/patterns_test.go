@@ -104,16 +104,17 @@ func TestBinaryStar(t *testing.T) {
 			return nil
 		}()
 	}()
-	for done := false; !done; {
+	testenv.Eventually(t, "a request is served", func() bool {
 		select {
 		case requests <- "hello":
-			time.Sleep(time.Millisecond)
+			return false
 		case <-served:
-			done = true
+			return true
 		case err := <-ended:
 			t.Fatal(err)
+			return false
 		}
-	}
+	})
 	close(requests)
 	testenv.Must(t, <-ended)
 	if epoch == 0 {

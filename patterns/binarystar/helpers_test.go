@@ -26,12 +26,13 @@ var (
 type link struct {
 	listener net.Listener
 	target   atomic.Pointer[string] // host:port, or nil
-	hole     atomic.Bool            // data is not forwarded
 	carried  atomic.Int64           // connections so far
-	stuck    atomic.Int64           // data of connections up to this one are not forwarded
 	running  sync.WaitGroup
 
 	mu    sync.Mutex
+	flow  sync.Cond // hole or stuck has changed
+	hole  bool      // data is not forwarded
+	stuck int64     // data of connections up to this one are not forwarded
 	cut   bool
 	conns map[net.Conn]bool // nil when the link is closed
 }
@@ -43,10 +44,11 @@ func newLink(t testing.TB) *link {
 		t.Fatal(err)
 	}
 	l := &link{listener: listener, conns: map[net.Conn]bool{}}
+	l.flow.L = &l.mu
 	l.running.Go(l.accept)
 	t.Cleanup(func() {
-		l.hole.Store(false)
-		l.stuck.Store(0)
+		l.setHole(false)
+		l.setStuck(0)
 		listener.Close()
 		l.mu.Lock()
 		for c := range l.conns {
@@ -132,10 +134,28 @@ type gated struct {
 
 func (g gated) Read(b []byte) (int, error) {
 	n, err := g.Conn.Read(b)
-	for g.l.hole.Load() || g.number <= g.l.stuck.Load() {
-		time.Sleep(time.Millisecond)
+	g.l.mu.Lock()
+	defer g.l.mu.Unlock()
+	for g.l.hole || g.number <= g.l.stuck {
+		g.l.flow.Wait()
 	}
 	return n, err
+}
+
+// setHole makes the link forward no data, or all of it again.
+func (l *link) setHole(hole bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hole = hole
+	l.flow.Broadcast()
+}
+
+// setStuck makes the link forward no data of the connections up to this one.
+func (l *link) setStuck(number int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stuck = number
+	l.flow.Broadcast()
 }
 
 // setCut cuts or restores the link.

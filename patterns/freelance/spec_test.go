@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"clustermap/sockets"
 )
@@ -315,7 +314,12 @@ func TestNoRequestWhileSilent(t *testing.T) {
 	eventually(t, "the server is silent", func() bool { return c.Servers()[0].State == ServerSilent })
 	second := c.begin(testContext(t), "second")
 	eventually(t, "both are in progress", func() bool { return c.Stats().Pending == 2 })
-	time.Sleep(short)
+	// So long a request to a server that is not silent takes.
+	other := startRaw(t)
+	third := startClient(t, ClientOptions{Servers: []string{other.endpoint}, PingInterval: short}).begin(testContext(t), "third")
+	q := other.await(t, 1)
+	other.send(t, q, string(q.frames[0]), "done")
+	must(t, (<-third).err)
 	if n := len(raw.got()); n != 1 {
 		t.Fatalf("%d requests were sent to a silent server", n)
 	}

@@ -662,13 +662,26 @@ func TestSilentBroker(t *testing.T) {
 func TestBusyWorkerBeats(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, BrokerOptions{Heartbeat: 100 * time.Millisecond, Liveness: 30})
+	// The handler runs until the broker has removed another worker, which came later and
+	// is silent.
+	begun, end := make(chan struct{}, 10), make(chan struct{})
 	startWorker(t, "slow", endpoint, func(context.Context, [][]byte) ([][]byte, error) {
-		time.Sleep(3300 * time.Millisecond)
+		begun <- struct{}{}
+		<-end
 		return nil, nil
 	}, WorkerOptions{Heartbeat: 10 * time.Millisecond, Liveness: 1000})
-	_, err := startClient(t, endpoint, ClientOptions{}).Request(testContext(t), "slow")
-	must(t, err)
-	if s := b.Stats(); s.Lost != 0 || s.Repeated != 0 {
+	c := startClient(t, endpoint, ClientOptions{})
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Request(testContext(t), "slow")
+		done <- err
+	}()
+	<-begun
+	newRaw(t, endpoint, sockets.Options{}).ready(b, "silent")
+	eventually(t, "the silent worker is removed", func() bool { return workersOf(b, "silent") == 0 })
+	close(end)
+	must(t, <-done)
+	if s := b.Stats(); s.Lost != 1 || s.Repeated != 0 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -678,10 +691,13 @@ func TestBusyWorkerBeats(t *testing.T) {
 func TestBusyWithGuideBroker(t *testing.T) {
 	t.Parallel()
 	f := newFakeBroker(t)
+	o := WorkerOptions{Heartbeat: 50 * time.Millisecond, Liveness: 2}
+	idle := startWorker(t, "idle", newFakeBroker(t).endpoint, func(context.Context, [][]byte) ([][]byte, error) { return nil, nil }, o)
 	startWorker(t, "s", f.endpoint, func(context.Context, [][]byte) ([][]byte, error) {
-		time.Sleep(300 * time.Millisecond)
+		before := idle.Stats().Silent
+		eventually(t, "an idle worker has given up such a broker twice", func() bool { return idle.Stats().Silent >= before+2 })
 		return [][]byte{[]byte("done")}, nil
-	}, WorkerOptions{Heartbeat: 50 * time.Millisecond, Liveness: 2})
+	}, o)
 	peer := f.awaitReady("s")
 	f.send(peer, "", worker01, cRequest, "client", "", "body")
 	from, got := f.recv()

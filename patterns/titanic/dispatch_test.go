@@ -355,7 +355,9 @@ func TestCrowded(t *testing.T) {
 	}
 	b.mu.Unlock()
 	eventually(t, "the store is full of replies", func() bool { return s.store.repliesBytes() >= 10_000 })
-	time.Sleep(30 * time.Millisecond) // the dispatcher could execute a request by mistake
+	// So long it takes until a request is executed, with another store.
+	other := testServer(t, b, nil)
+	answered(t, other, submit(t, other, "grow", "x"))
 	if st := s.Status(); st.Replies != 4 || st.Waiting != 6 {
 		t.Errorf("%+v", st)
 	}

@@ -456,7 +456,7 @@ func TestAge(t *testing.T) {
 	if old := s.expired(time.Hour, time.Hour, 10); len(old) != 0 {
 		t.Errorf("%v of the two are old", old)
 	}
-	time.Sleep(5 * time.Millisecond)
+	eventually(t, "both are old", func() bool { return len(s.expired(5*time.Millisecond, 5*time.Millisecond, 10)) == 2 })
 	if err := s.close(); err != nil {
 		t.Fatal(err)
 	}
