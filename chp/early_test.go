@@ -61,8 +61,7 @@ func (p pairServer) holdsEarly(n int) bool {
 
 // Updates that clients of other makes sent to both servers are applied once when the
 // passive one takes over: those that the active one had published are not applied again,
-// also if their copies come late, and the others are, with the rest of their time to live
-// (flaws 1 and 2).
+// also if their copies come late, and the others are, with the rest of their time to live.
 func TestPairAppliesEarlyUpdates(t *testing.T) {
 	t.Parallel()
 	po, bo := pairOptions(t)
@@ -83,7 +82,7 @@ func TestPairAppliesEarlyUpdates(t *testing.T) {
 		return remembered == 1
 	})
 
-	// Flaw 1: the passive server expires no keys.
+	// The passive server expires no keys.
 	eventually(t, "the active server expires it", func() bool { return primary.Sequence() == base+4 && primary.Len() == 2 })
 	eventually(t, "both are equal", func() bool { return backup.Sequence() == base+4 && backup.Len() == 2 })
 	if n := backup.Stats().Expired; n > 0 {

@@ -65,7 +65,7 @@ func wantClone(t *testing.T, c *Client, p *interop.Process) {
 	}
 }
 
-// C6, C15, C18: join with keys that are there, then follow updates and
+// Join with keys that are there, then follow updates and
 // deletions.
 func TestInteropClientFollows(t *testing.T) {
 	t.Parallel()
@@ -104,7 +104,7 @@ func TestInteropClientFollows(t *testing.T) {
 	}
 }
 
-// C21, C24, C26: sets, deletions and times to live, with and without waiting.
+// Sets, deletions and times to live, with and without waiting.
 func TestInteropClientWrites(t *testing.T) {
 	t.Parallel()
 	for _, style := range cloneStyles {
@@ -187,7 +187,7 @@ func TestInteropClientsJoinUnderLoad(t *testing.T) {
 	}
 }
 
-// C20, C28: a server that sends no HUGZ is left for the backup.
+// A server that sends no HUGZ is left for the backup.
 func TestInteropClientSilence(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -214,7 +214,7 @@ func TestInteropClientSilence(t *testing.T) {
 	wantClone(t, c, backup)
 }
 
-// C28: a server that is killed, and starts again with other content and lower
+// A server that is killed, and starts again with other content and lower
 // sequences, leaves no stale key behind.
 func TestInteropClientRestart(t *testing.T) {
 	t.Parallel()

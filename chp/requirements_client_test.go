@@ -12,12 +12,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// The tests of this file are named after the client's requirements, as RFC 12
-// has them. The other side is scripted.
+// The tests of this file are of the client's requirements, as RFC 12 has them. The other
+// side is scripted.
 
-// C4 (SHOULD, client): connect DEALER to P and SUB to P+1. C5 (MAY, client):
-// connect PUB to P+2, only if it wants to write.
-func TestC4C5Connections(t *testing.T) {
+// RFC 12 (SHOULD, client): connect DEALER to P and SUB to P+1. (MAY): connect PUB to P+2, only if it wants to write.
+func TestClientConnectsWhatItNeeds(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asPlain)
 	c := followScripted(t, ClientOptions{}, s)
@@ -33,8 +32,8 @@ func TestC4C5Connections(t *testing.T) {
 	}
 }
 
-// C6 (MUST, client): begin with ICANHAZ on the snapshot connection.
-func TestC6BeginsWithICANHAZ(t *testing.T) {
+// RFC 12 (MUST, client): begin with ICANHAZ on the snapshot connection.
+func TestClientBeginsWithICANHAZ(t *testing.T) {
 	t.Parallel()
 	for _, ours := range []bool{asOurs, asPlain} {
 		s := newScripted(t, ours)
@@ -59,7 +58,7 @@ func TestC6BeginsWithICANHAZ(t *testing.T) {
 // The subscription is in force before the client asks for the snapshot. A plain
 // server's first HUGZ is the sign; a client that asked earlier might miss
 // updates between the snapshot and the subscription.
-func TestC6SubscribesBeforeItAsks(t *testing.T) {
+func TestClientSubscribesBeforeItAsks(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asPlain)
 	c := followScripted(t, ClientOptions{Subtrees: []string{"/a/", "/b/"}}, s)
@@ -80,9 +79,9 @@ func TestC6SubscribesBeforeItAsks(t *testing.T) {
 	wantContents(t, c, 1, map[string]string{"/a/1": "x"})
 }
 
-// C7 (MAY, client): leave the subtree empty; if not empty it has the form of a
+// RFC 12 (MAY, client): leave the subtree empty; if not empty it has the form of a
 // slash, segments and a slash. Only our own servers are asked for one key.
-func TestC7SubtreeForm(t *testing.T) {
+func TestClientSubtreeForm(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		ours     bool
@@ -117,7 +116,7 @@ func TestC7SubtreeForm(t *testing.T) {
 
 // Keys that a prefix brings along beside the one that was wanted are left out,
 // in the snapshot and afterwards.
-func TestC7OneKeyOnly(t *testing.T) {
+func TestClientOfOneKey(t *testing.T) {
 	t.Parallel()
 	for _, ours := range []bool{asOurs, asPlain} {
 		s := newScripted(t, ours)
@@ -130,9 +129,9 @@ func TestC7OneKeyOnly(t *testing.T) {
 	}
 }
 
-// C10 (may, server): put any value, even 0, as KVSYNC sequence. The client takes
+// RFC 12 (MAY, server): put any value, even 0, as KVSYNC sequence. The client takes
 // the pair with any sequence, and updates above the cut after it.
-func TestC10AnyKVSYNCSequence(t *testing.T) {
+func TestClientTakesAnyKVSYNCSequence(t *testing.T) {
 	t.Parallel()
 	for _, ours := range []bool{asOurs, asPlain} {
 		s := newScripted(t, ours)
@@ -145,10 +144,10 @@ func TestC10AnyKVSYNCSequence(t *testing.T) {
 	}
 }
 
-// C12 (SHOULD, client): start reading and applying the subscriber connection
+// RFC 12 (SHOULD, client): start reading and applying the subscriber connection
 // after KTHXBAI. The client reads it earlier, so as not to fall behind, but
 // nothing of it is to be seen before KTHXBAI.
-func TestC12AppliesAfterKTHXBAI(t *testing.T) {
+func TestClientAppliesAfterKTHXBAI(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asPlain)
 	c := followScripted(t, ClientOptions{}, s)
@@ -173,9 +172,9 @@ func TestC12AppliesAfterKTHXBAI(t *testing.T) {
 	}
 }
 
-// C15 (MUST, client): discard a KVPUB whose sequence is not above that of the
+// RFC 12 (MUST, client): discard a KVPUB whose sequence is not above that of the
 // last KTHXBAI or KVPUB.
-func TestC15DiscardsOldSequences(t *testing.T) {
+func TestClientDiscardsOldSequences(t *testing.T) {
 	t.Parallel()
 	for _, ours := range []bool{asOurs, asPlain} {
 		s := newScripted(t, ours)
@@ -191,8 +190,8 @@ func TestC15DiscardsOldSequences(t *testing.T) {
 	}
 }
 
-// C18 (SHOULD, client): delete the key on an empty KVPUB value.
-func TestC18EmptyValueDeletes(t *testing.T) {
+// RFC 12 (SHOULD, client): delete the key on an empty KVPUB value.
+func TestClientDeletesOnEmptyValue(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asPlain)
 	c := followScripted(t, ClientOptions{}, s)
@@ -206,9 +205,8 @@ func TestC18EmptyValueDeletes(t *testing.T) {
 	}
 }
 
-// C20 (MAY, client): treat missing HUGZ as a server crash. C27 (MAY, client):
-// detect the lack of HUGZ over a period.
-func TestC20SilenceIsACrash(t *testing.T) {
+// RFC 12 (MAY, client): treat missing HUGZ as a server crash. (MAY): detect the lack of HUGZ over a period.
+func TestClientTakesSilenceForACrash(t *testing.T) {
 	t.Parallel()
 	first, second := newScripted(t, asPlain), newScripted(t, asPlain)
 	c := followScripted(t, ClientOptions{HeartbeatTimeout: 2 * time.Second}, first, second)
@@ -229,9 +227,9 @@ func TestC20SilenceIsACrash(t *testing.T) {
 	}
 }
 
-// C27 (MAY, client): without HeartbeatTimeout the lack of HUGZ is not detected,
+// RFC 12 (MAY, client): without HeartbeatTimeout the lack of HUGZ is not detected,
 // not even while joining, since some servers send none.
-func TestC27NoHUGZExpected(t *testing.T) {
+func TestClientWithoutTimeoutExpectsNoHUGZ(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asPlain)
 	c := followScripted(t, ClientOptions{HeartbeatTimeout: -1, SyncTimeout: 2 * time.Second}, s)
@@ -246,10 +244,10 @@ func TestC27NoHUGZExpected(t *testing.T) {
 	}
 }
 
-// C21 (MAY, client): send KVSET; its sequence has no meaning. C22 (SHOULD,
-// client): use a universally unique UUID in KVSET when servers are paired. C26
-// (MAY, client): set a UUID in every KVSET.
-func TestC22UUIDInEveryKVSET(t *testing.T) {
+// RFC 12 (MAY, client): send KVSET; its sequence has no meaning. (SHOULD): use a
+// universally unique UUID in KVSET when servers are paired. (MAY): set a UUID in every
+// KVSET.
+func TestClientUUIDInEveryKVSET(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	s := newScripted(t, asPlain)
@@ -280,8 +278,8 @@ func TestC22UUIDInEveryKVSET(t *testing.T) {
 	}
 }
 
-// C26: the other frames of a KVSET are as they are to be.
-func TestC26KVSETForm(t *testing.T) {
+// The other frames of a KVSET are as they are to be.
+func TestClientKVSETForm(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	s := newScripted(t, asPlain)
@@ -308,10 +306,10 @@ func TestC26KVSETForm(t *testing.T) {
 	}
 }
 
-// C28 (MAY, client): connect to a backup server and re-synchronise. The new
+// RFC 12 (MAY, client): connect to a backup server and re-synchronise. The new
 // state takes the place of the old one as a whole: no key stays that the backup
 // does not have, and its sequences may be lower.
-func TestC28TurnsToTheBackup(t *testing.T) {
+func TestClientTurnsToTheBackup(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	first, second := newScripted(t, asOurs), newScripted(t, asOurs)
@@ -367,9 +365,9 @@ func TestC28TurnsToTheBackup(t *testing.T) {
 	}
 }
 
-// C28: a server that takes requests and does not answer, as a passive one does,
+// A server that takes requests and does not answer, as a passive one does,
 // is left after at most two of them.
-func TestC28SilentServerIsLeft(t *testing.T) {
+func TestClientLeavesASilentServer(t *testing.T) {
 	t.Parallel()
 	passive, active := newScripted(t, asPlain), newScripted(t, asPlain)
 	stop := passive.beat(0) // alive all the time
@@ -390,8 +388,8 @@ func TestC28SilentServerIsLeft(t *testing.T) {
 	}
 }
 
-// C28: a server that cannot be reached costs no time if there is another.
-func TestC28UnreachableServerIsLeft(t *testing.T) {
+// A server that cannot be reached costs no time if there is another.
+func TestClientLeavesAnUnreachableServer(t *testing.T) {
 	t.Parallel()
 	gone, there := newScripted(t, asOurs), newScripted(t, asOurs)
 	gone.close()
@@ -400,9 +398,9 @@ func TestC28UnreachableServerIsLeft(t *testing.T) {
 	wantContents(t, c, 3, map[string]string{"k": "v"})
 }
 
-// C28: an interrupted snapshot is asked for anew, and nothing of the first attempt is to
+// An interrupted snapshot is asked for anew, and nothing of the first attempt is to
 // be seen.
-func TestC28BrokenSnapshot(t *testing.T) {
+func TestClientAsksAnewAfterABrokenSnapshot(t *testing.T) {
 	t.Parallel()
 	first, second := newScripted(t, asOurs), newScripted(t, asOurs)
 	c := followScripted(t, ClientOptions{}, first, second)

@@ -78,8 +78,8 @@ func (g *subscriptionGate) reached() { <-g.held }
 
 func (g *subscriptionGate) open() { close(g.opens) }
 
-// C6: with a server of ours the sign is the PONG behind the subscriptions.
-func TestC6SubscribesBeforeItAsksOurs(t *testing.T) {
+// With a server of ours the sign is the PONG behind the subscriptions.
+func TestClientSubscribesBeforeItAsksOurs(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asOurs)
 	gate := s.holdSubscriptions()

@@ -19,8 +19,8 @@ func portsOf(e Endpoints) [3]int {
 	return [3]int{ports.Of(e.Snapshot), ports.Of(e.Publisher), ports.Of(e.Collector)}
 }
 
-// C1, C2, C3: the server binds ROUTER on P, PUB on P+1, SUB on P+2.
-func TestC1C2C3Ports(t *testing.T) {
+// The server binds ROUTER on P, PUB on P+1, SUB on P+2.
+func TestServerPorts(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{})
 	p := portsOf(s.Endpoints())
@@ -72,9 +72,9 @@ func TestC1C2C3Ports(t *testing.T) {
 	}
 }
 
-// C8: ICANHAZ is answered by 0..n KVSYNC and one KTHXBAI. C9: each comes to the
-// client that asked. C11: KTHXBAI's sequence is the highest.
-func TestC8C9C11Snapshot(t *testing.T) {
+// ICANHAZ is answered by any number of KVSYNC and one KTHXBAI, whose sequence is the
+// highest. They come to the client that asked.
+func TestSnapshotGoesToWhoAsked(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{})
 	a, b := newPlainClient(t, s), newPlainClient(t, s)
@@ -107,9 +107,9 @@ func TestC8C9C11Snapshot(t *testing.T) {
 	}
 }
 
-// C7: the subtree is empty or in slash form; KTHXBAI carries it. A request in
+// The subtree is empty or in slash form; KTHXBAI carries it. A request in
 // another form is refused without harm to the connection.
-func TestC7Subtrees(t *testing.T) {
+func TestServerRefusesOtherSubtrees(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{})
 	c := newPlainClient(t, s)
@@ -133,10 +133,9 @@ func TestC7Subtrees(t *testing.T) {
 	}
 }
 
-// C13: every update is published. C14: sequences increase strictly, here by one
-// each. C16: the UUID is passed on. C17: so are the properties. C21: the sequence that a
-// client sends has no meaning.
-func TestC13C14C16C17C21Updates(t *testing.T) {
+// Every update is published, with its UUID and its properties. Sequences increase
+// strictly, here by one each. The sequence that a client sends has no meaning.
+func TestUpdatesArePublishedInOrder(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{})
 	c := newPlainClient(t, s)
@@ -171,8 +170,8 @@ func TestSequencesSurviveRestart(t *testing.T) {
 	}
 }
 
-// C19: the server sends HUGZ at a regular interval, with the current sequence.
-func TestC19Hugz(t *testing.T) {
+// The server sends HUGZ at a regular interval, with the current sequence.
+func TestServerSendsHeartbeats(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{HeartbeatInterval: 5 * time.Millisecond})
 	c := newPlainClient(t, s, "HUGZ")
@@ -183,8 +182,8 @@ func TestC19Hugz(t *testing.T) {
 	}
 }
 
-// C23: an empty value deletes the key.
-func TestC23Delete(t *testing.T) {
+// An empty value deletes the key.
+func TestServerDeletesOnEmptyValue(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{})
 	c := newPlainClient(t, s)
@@ -205,9 +204,9 @@ func TestC23Delete(t *testing.T) {
 	}
 }
 
-// C24: the server accepts the property ttl. C25: when it ends, the key is
+// The server accepts the property ttl. When it ends, the key is
 // deleted and an empty KVPUB published.
-func TestC24C25TTL(t *testing.T) {
+func TestServerExpiresKeys(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{})
 	c := newPlainClient(t, s)

@@ -104,10 +104,10 @@ func TestEarly(t *testing.T) {
 	}
 }
 
-// Flaw 4: nothing stays for ever. If the active server has not published an update while
+// Nothing stays for ever. If the active server has not published an update while
 // it was heard for two time-outs, it never will; while it is silent, updates wait for the
 // server that takes over, but not without end; the memory has a bound.
-func TestPairFlaw4EarlyUpdatesAge(t *testing.T) {
+func TestEarlyUpdatesAge(t *testing.T) {
 	testenv.Alone(t)
 	t.Parallel()
 	e, a := newEarlyTest(), new(sockets.Peer)
@@ -166,9 +166,9 @@ func TestPairFlaw4EarlyUpdatesAge(t *testing.T) {
 	}
 }
 
-// Flaw 5: a client's earlier update cannot come back over a later one of its own that
+// A client's earlier update cannot come back over a later one of its own that
 // the active server has published, in any order of copies and records.
-func TestPairFlaw5EarlyUpdatesKeepTheOrder(t *testing.T) {
+func TestEarlyUpdatesKeepTheOrder(t *testing.T) {
 	t.Parallel()
 	e, a, b := newEarlyTest(), new(sockets.Peer), new(sockets.Peer)
 	e.comes(a, 1, 2) // 1 did not reach the active server
@@ -202,9 +202,9 @@ func TestEarlyCopied(t *testing.T) {
 	e.want(t, 4, 6)
 }
 
-// Flaw 2: a time to live counts from an update's arrival. Flaw 10: the other properties
+// A time to live counts from an update's arrival. The other properties
 // stay as they are.
-func TestPairFlaws2And10EarlyProperties(t *testing.T) {
+func TestEarlyUpdatesKeepTheirProperties(t *testing.T) {
 	t.Parallel()
 	e, a := newEarlyTest(), new(sockets.Peer)
 	for n, properties := range []string{"a=1\nttl=10\nb=2\n", "ttl=1\n", "ttl=0\n", strings.Repeat("name=value\n", 1000)} {
@@ -226,8 +226,8 @@ func TestPairFlaws2And10EarlyProperties(t *testing.T) {
 	}
 }
 
-// Flaw 11: an update without a UUID, or one of the wrong size, is not kept.
-func TestPairFlaw11EarlyUUIDs(t *testing.T) {
+// An update without a UUID, or one of the wrong size, is not kept.
+func TestEarlyUpdatesNeedAUUID(t *testing.T) {
 	t.Parallel()
 	e, a := newEarlyTest(), new(sockets.Peer)
 	wire := kvmsg.AppendRecord(nil, []byte("/k"), 0, nil, nil, []byte("v"))
