@@ -107,13 +107,13 @@ func (c *cluster) status() (all [2]chp.Status) {
 
 // inSync returns when one server is active and waits for the other one with each
 // update, and the other one has the same. It returns which one is active.
-func (c *cluster) inSync() int {
+func (c *cluster) inSync() (active int) {
 	c.tb.Helper()
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	testenv.Eventually(c.tb, "the pair is in sync", func() bool {
 		all := c.status()
-		for i := range all {
-			if all[i].State == chp.ServerActive && all[i].InSync && all[1-i].State == chp.ServerPassive && all[i].Keys == all[1-i].Keys {
-				return i
+		for active = range all {
+			if all[active].State == chp.ServerActive && all[active].InSync && all[1-active].State == chp.ServerPassive && all[active].Keys == all[1-active].Keys {
+				return true
 			}
 		}
 		for _, p := range c.servers {
@@ -123,9 +123,9 @@ func (c *cluster) inSync() int {
 			default:
 			}
 		}
-	}
-	c.tb.Fatalf("the pair does not come in sync: %+v", c.status())
-	return 0
+		return false
+	})
+	return active
 }
 
 // client returns a client of both servers, ACTIVE. It ends with tb.
