@@ -63,6 +63,37 @@ func TestPairStrangerDoesNotFollow(t *testing.T) {
 	f.mustBeRefused()
 }
 
+// A stranger that asks for the map and does not answer the challenge is in the log, also if it
+// leaves, or asks again, before its time is over.
+func TestPairStrangerThatGivesUpIsLogged(t *testing.T) {
+	t.Parallel()
+	for name, givesUp := range map[string]func(*wireFollower){
+		"it leaves":     func(f *wireFollower) { must(f.t, f.Close()) },
+		"it asks again": func(f *wireFollower) { f.say(nameFollow, new(followRequest).append(nil)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			po, bo := pairOptions(t)
+			var told lockedLog
+			po.Logger = told.logger()
+			s := startAlone(t, po)
+			must(t, pairClient(t, po, bo).WaitActive(testContext(t)))
+			f := dialFollower(t, s)
+			f.proves = false
+			f.say(nameFollow, new(followRequest).append(nil))
+			m, err := f.Recv(testContext(t))
+			must(t, err)
+			if string(m[0]) != nameChallenge {
+				t.Fatalf("the follower was sent %q", m[0])
+			}
+			givesUp(f)
+			eventually(t, "the stranger is in the log", func() bool {
+				return strings.Contains(told.String(), `"refused a follower" remote=127.0.0.1`)
+			})
+		})
+	}
+}
+
 // The other server follows after it has proved that it answers at its state endpoint. If
 // both have a secret, one that does not know it does not follow.
 func TestPairSecret(t *testing.T) {

@@ -40,6 +40,7 @@ var (
 	errStranger = errors.New("chp: the follower does not have the key of the other server of the pair")
 	errUnproved = errors.New("chp: the follower is not the server at the other one's state endpoint, or has another secret")
 	errUnknown  = errors.New("chp: nobody answers at the other server's state endpoint, so no follower can be told from a stranger")
+	errLeft     = errors.New("chp: the follower left before it had proved who it is")
 )
 
 // proofs decides who may follow.
@@ -144,25 +145,31 @@ func (p *proofs) apply(peer *sockets.Peer, accept func()) {
 	c := &applicant{accept: accept}
 	p.mu.Lock()
 	_, twice := p.applicants[peer]
-	p.applicants[peer] = c
-	p.mu.Unlock()
-	if !peer.Stats().Connected { // its end was reported before
-		p.forget(peer)
-		return
-	}
 	if twice {
-		p.forget(peer)
-		peer.Disconnect(errFollower)
-		return
+		delete(p.applicants, peer)
+	} else {
+		p.applicants[peer] = c
 	}
-	p.examine(peer, c)
+	p.mu.Unlock()
+	switch {
+	case twice:
+		p.refuse(peer, errFollower)
+	case !peer.Stats().Connected: // its end was reported before
+		p.forget(peer)
+	default:
+		p.examine(peer, c)
+	}
 }
 
-// forget removes an applicant.
+// forget removes a peer whose connection has ended from the applicants.
 func (p *proofs) forget(peer *sockets.Peer) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	_, unproved := p.applicants[peer]
 	delete(p.applicants, peer)
+	p.mu.Unlock()
+	if unproved {
+		p.refuse(peer, errLeft)
+	}
 }
 
 // examine challenges an applicant, once there was a link to the other server.
