@@ -49,7 +49,8 @@ func lookEvery(timeout time.Duration) time.Duration {
 type observation struct {
 	heard   bool // the other server, within little more than the interval
 	down    bool // the other server's machine says that it does not run
-	arrived bool // anything from anybody, or the server is busy by itself
+	arrived bool // anything from anybody, or updates of this process wait
+	blocked bool // this server waits for its own disk, and reads nothing
 }
 
 // look counts a look, and reports whether to ask the other server: see answered.
@@ -71,6 +72,7 @@ func (i *isolation) look(s observation) (ask bool) {
 			// question without an answer.
 			ask, i.other = i.check(), again
 		}
+	case s.blocked: // it may or may not be cut off: the disk may be behind the same network
 	case i.state == isolationNone:
 		if i.quiet++; i.quiet == quietLooks {
 			i.state, i.before = isolationSuspected, false

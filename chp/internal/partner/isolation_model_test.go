@@ -31,6 +31,9 @@ func (w *modelPair) seen(i int, v observation) (ask bool) {
 		s.state, ask = isolationNone, false
 	case w.mutation == modelAnswerStays && before.fresh > 0:
 		s.fresh = before.fresh
+	case w.mutation == modelDiskHeard && v.blocked:
+		*s, v.arrived = before, true
+		ask = s.look(v)
 	case w.mutation == modelExcludedStays && before.state == isolationExcluded:
 		*s = before
 	}
@@ -247,8 +250,9 @@ func modelDeadMachine(m modelMutation) *modelPair {
 // modelReturn is the end of an isolation of the active server, which has asked the other
 // one before: clients reach it and write at once, and then the servers reach each other,
 // of which the other one has taken over. What it acknowledges before it hears of that is
-// lost, be it an update that has waited since the beginning, or one of those.
-func modelReturn(m modelMutation, looks int, pending bool) *modelPair {
+// lost, be it an update that has waited since the beginning, or one of those. The server's disk
+// may be behind the same network.
+func modelReturn(m modelMutation, looks int, pending, disk bool) *modelPair {
 	w := newModelPair(false, m, nil)
 	primary := &w.servers[0]
 	for _, w.stalled = range []bool{true, false} {
@@ -261,7 +265,7 @@ func modelReturn(m modelMutation, looks int, pending bool) *modelPair {
 	if w.stalled = true; pending {
 		w.update(0, true)
 	}
-	w.cut, primary.lost = true, true
+	w.cut, primary.lost, primary.blocked = true, true, disk
 	for range looks {
 		w.pass()
 		w.vote(1)
@@ -273,7 +277,7 @@ func modelReturn(m modelMutation, looks int, pending bool) *modelPair {
 		w.update(0, true)
 		maps.Copy(acked, w.acknowledged())
 	}
-	primary.lost = false
+	primary.lost, primary.blocked = false, false
 	try()
 	w.cut, w.stalled, w.deaf = false, false, w.now+2
 	for range 2 * modelTimeout {
@@ -386,9 +390,12 @@ func modelReturnPassive(seed uint64, m modelMutation) *modelPair {
 
 // modelDirected are the schedules that random ones do not have often enough.
 func modelDirected(m modelMutation) []*modelPair {
-	all := []*modelPair{modelDeadMachine(m), modelAnswered(m), modelReturn(m, 8*modelTimeout, false), modelReturn(m, 8*modelTimeout, true), modelReturnAlone(m)}
+	all := []*modelPair{modelDeadMachine(m), modelAnswered(m), modelReturnAlone(m)}
+	for _, disk := range []bool{false, true} {
+		all = append(all, modelReturn(m, 8*modelTimeout, false, disk), modelReturn(m, 8*modelTimeout, true, disk))
+	}
 	for looks := modelTimeout; looks < 2*modelTimeout; looks++ {
-		all = append(all, modelReturn(m, looks, true))
+		all = append(all, modelReturn(m, looks, true, false))
 	}
 	return all
 }
@@ -432,6 +439,7 @@ var modelIsolations = map[modelMutation]string{
 	modelNotAsked:      "a server goes on alone without asking",
 	modelNoPings:       "clients that only wait are not asked for a sign of life",
 	modelVoteAtOnce:    "a server takes over without asking",
+	modelDiskHeard:     "a server that waits for its own disk takes that for a sign of others",
 }
 
 // TestPairModelFindsFaultsOfIsolation: the model finds what each rule of isolation prevents.

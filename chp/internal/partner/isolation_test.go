@@ -93,6 +93,31 @@ func TestIsolation(t *testing.T) {
 	i.answered(false, false)
 	expect("no answer, though others are heard", false)
 
+	// While it waits for its own disk it reads nothing: that is not suspicious, and shows no
+	// more than silence that others are heard.
+	i = isolation{}
+	blocked := observation{blocked: true}
+	looks(1, others)
+	looks(10*LooksPerTimeout, blocked)
+	expect("its own disk is slow", false)
+	if alone, ask := i.overdue(LooksPerTimeout + 1); alone || !ask {
+		t.Error("it does not ask the other server while its own disk is slow")
+	}
+	looks(LooksPerTimeout/4, blocked)
+	if ask := i.answered(false, false); ask || i.knows() {
+		t.Error("it takes the other server for dead, though it has read nothing, because its own disk is slow")
+	}
+	looks(10*LooksPerTimeout, blocked)
+	expect("no answer, and its own disk is slow", true)
+	if n := looks(1, others); n != 1 {
+		t.Errorf("when it reads again it asks %d times", n)
+	}
+	looks(1, others)
+	i.answered(false, false)
+	if expect("no answer, though others are heard again", false); !i.knows() {
+		t.Error("it does not know that the other server does not answer, when its disk has caught up")
+	}
+
 	// A client that sends something now and then.
 	i = isolation{}
 	looks(quietLooks, nothing)

@@ -58,6 +58,7 @@ type modelServer struct {
 	lost      bool // cut off from clients only
 	pinged    bool // clients that only wait have been asked for a sign of life
 	voting    int  // looks since the other one is asked because a client has voted, or 0
+	blocked   bool // it waits for its own disk, and reads nothing
 	stopped   bool // the process stands still, and what arrives waits
 	queued    int  // updates of clients that wait for that
 }
@@ -112,6 +113,7 @@ const (
 	modelNotAsked
 	modelNoPings
 	modelVoteAtOnce
+	modelDiskHeard
 )
 
 const (
@@ -287,9 +289,9 @@ func (w *modelPair) look(i int) {
 		}
 	}
 	suspected := s.isolation.state == isolationSuspected
-	arrived := s.asked || s.pinged && !s.lost && !s.apart
+	arrived := !s.blocked && (s.asked || s.pinged && !s.lost && !s.apart)
 	s.asked, s.pinged = false, false
-	if w.seen(i, observation{heard: heard, down: s.down, arrived: arrived}) {
+	if w.seen(i, observation{heard: heard, down: s.down, arrived: arrived, blocked: s.blocked}) {
 		w.ask(i)
 	}
 	if s.isolation.state == isolationSuspected && !suspected {
@@ -470,7 +472,7 @@ func (w *modelPair) update(i int, client bool) bool {
 	if client && s.stopped && s.up && !s.apart && !s.lost {
 		s.queued++
 	}
-	if client && !w.reached(i) || !s.up || s.stopped || !s.active || client && w.holds(i) {
+	if client && !w.reached(i) || !s.up || s.stopped || s.blocked || !s.active || client && w.holds(i) {
 		return false
 	}
 	if client || w.mutation == modelExpiry {

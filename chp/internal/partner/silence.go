@@ -21,11 +21,10 @@ func (p *Pair) watch(ctx context.Context) {
 	}
 	suspected := p.isolation.state == isolationSuspected
 	ask := p.isolation.look(observation{
-		heard: peer.State != 0 && time.Since(peer.Heard) < p.o.Interval+p.leader.every,
-		down:  peer.Down,
-		// A server that waits for its own disk reads nothing, and updates of this process
-		// are not heard either.
-		arrived: reads != p.reads || p.o.Waits() || p.o.Order.Journal().Room(wake.Ended) != nil,
+		heard:   peer.State != 0 && time.Since(peer.Heard) < p.o.Interval+p.leader.every,
+		down:    peer.Down,
+		arrived: reads != p.reads || p.o.Waits(), // the latter are not heard
+		blocked: p.o.Order.Journal().Room(wake.Ended) != nil,
 	})
 	p.reads = reads
 	if p.isolation.state == isolationSuspected && !suspected {
