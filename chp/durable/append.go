@@ -123,7 +123,10 @@ func (l *Log) sync() error {
 	l.mu.Unlock()
 	var err error
 	for _, f := range files {
-		if err = l.disk.Data(f); err != nil {
+		if err = l.disk.Data(f); err == nil && file.Unlinked(f) {
+			err = fmt.Errorf("a segment in %s was removed while the log was open", l.segments.Names.Path)
+		}
+		if err != nil {
 			break
 		}
 	}

@@ -42,6 +42,30 @@ func TestLogWithoutItsDirectory(t *testing.T) {
 	}
 }
 
+// TestRemovedSegmentFailsTheFlush: a flush of a segment that has no name any more, because someone
+// has removed it or moved it to another disk, does not succeed: a restart would not find it.
+func TestRemovedSegmentFailsTheFlush(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l, _ := mustOpen(t, dir)
+	fill(t, l, 10, 3)
+	testenv.Must(t, l.Sync())
+	all, err := filepath.Glob(filepath.Join(dir, format.LogName, "*.wal"))
+	testenv.Must(t, err)
+	for _, path := range all {
+		testenv.Must(t, os.Remove(path))
+	}
+	testenv.Must(t, l.Append(entry(11)))
+	for range 2 {
+		if err := l.Sync(); !errors.Is(err, commit.ErrFailed) {
+			t.Errorf("a flush of nothing: %v", err)
+		}
+	}
+	if l.Synced() != 10 {
+		t.Errorf("flushed up to %d", l.Synced())
+	}
+}
+
 // TestMovedLogLeavesItsPlaceAlone: a log whose directory was moved goes on there while it can,
 // and changes nothing in the directory that has its name now.
 func TestMovedLogLeavesItsPlaceAlone(t *testing.T) {
