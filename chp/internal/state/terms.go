@@ -47,8 +47,8 @@ const (
 	tookShift   = ReignBits - 2 - tookBits
 	tookRandom  = 1<<tookShift - 1
 
-	// In term 0 the first bit is 0, and the next ones are the stint, after the last of which
-	// the terms begin. Then come random bits that tell the stints of a map from those of
+	// In term 0 the first bit is 0, and the next ones are the stint. The last one does not
+	// end before both servers have the map. Then come random bits that tell the stints of a map from those of
 	// others, and stintLow that identify the reign; the first of those is 0, so that interims
 	// can follow.
 	stintLow    = 1<<10 - 1
@@ -85,6 +85,10 @@ func stintAfter(before uint64) uint64 {
 // isStint reports whether a reign is a stint of a map that only one server has had.
 func isStint(id uint64) bool { return id >= firstStint && TermOf(id) == 0 }
 
+// inLastStint reports whether a reign is one of the last stint: all later ones are, until both
+// servers have the map, and the sequence tells which one continues the other.
+func inLastStint(id uint64) bool { return id >= lastStint && TermOf(id) == 0 }
+
 // reignAfter returns the id of a new reign in which a client's update is accepted, given the id of the
 // one before. took is the epoch of a server that took over, else 0. The first term is that of
 // the reign in which both servers got the map, also if that begins with a stint.
@@ -102,8 +106,14 @@ func reignAfter(before, took uint64) uint64 {
 // interimAfter returns the id of a new reign in which no client's update was accepted yet.
 func interimAfter(before, took uint64) uint64 {
 	room := lowBits(before) &^ before
-	if room == 0 {
+	switch {
+	case room > 0:
+	case TermOf(before) > 0:
 		return reignAfter(before, took) // after more interims than anybody sees
+	case before < lastStint:
+		return stintAfter(before)
+	default:
+		return before
 	}
 	return before + 1 + rand.Uint64N(max(room/interimShare, 1))
 }
@@ -122,6 +132,8 @@ func Compare(a, b Reign) int {
 	case isStint(a.ID) && isStint(b.ID) && (a.ID^b.ID)&stintMap != 0: // different maps
 	case line(a.ID) != line(b.ID):
 		return cmp.Compare(a.ID, b.ID)
+	case inLastStint(a.ID):
+		return cmp.Or(cmp.Compare(a.Last, b.Last), cmp.Compare(a.ID, b.ID))
 	case (a.ID^b.ID)&ReignTook != 0:
 		return cmp.Compare(a.ID&ReignTook, b.ID&ReignTook)
 	}
@@ -164,8 +176,10 @@ func (r *Reigns) Begin(took uint64) {
 // update is accepted.
 func (r *Reigns) Count() {
 	switch {
-	case r.Interim && !r.Shared && r.Newest.ID < lastStint:
-		r.Present = stintAfter(r.Newest.ID)
+	case r.Interim && !r.Shared && TermOf(r.Newest.ID) == 0:
+		if r.Newest.ID < lastStint {
+			r.Present = stintAfter(r.Newest.ID)
+		}
 	case r.Interim:
 		r.Present = reignAfter(r.Newest.ID, r.took)
 	case r.Shared && TermOf(r.Present) == 0: // the other server has got the map since it began
@@ -178,6 +192,9 @@ func (r *Reigns) Count() {
 // with the newest term or stint, the one that is not an interim.
 func (r *Reigns) Accepted() Reign {
 	last := r.Newest
+	if inLastStint(last.ID) {
+		return last // an interim cannot be told from others
+	}
 	for _, before := range slices.Backward(r.Earlier) {
 		if line(before.ID) != line(last.ID) {
 			break

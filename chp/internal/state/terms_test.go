@@ -114,9 +114,47 @@ func TestTermsBeginWhenBothHaveTheMap(t *testing.T) {
 			}
 		}
 	}
-	r.Begin(0)
-	if got := count(); TermOf(got.ID) != 2 {
-		t.Fatalf("%x after the last stint", got)
+}
+
+// TestMapOfOneServerBeginsNoTerm: however often a server starts with a map that the other one has
+// never had, and whatever happens then, its map does not outrank one that both have had; and what
+// its clients do continues it.
+func TestMapOfOneServerBeginsNoTerm(t *testing.T) {
+	t.Parallel()
+	both := Reign{1 << ReignBits, 1 << 40}
+	for name, updates := range map[string]func(start int) bool{
+		"updates":              func(int) bool { return true },
+		"expiry":               func(start int) bool { return start == 0 },
+		"both, now and then":   func(start int) bool { return start%200 == 0 },
+		"both, more and more":  func(start int) bool { return start%7 > 2 },
+		"none before the last": func(start int) bool { return start == 2999 },
+	} {
+		var r Reigns
+		for start := range 3000 {
+			r.Set(r.History())
+			r.Begin(uint64(start % 2 * start))
+			before := r.Accepted()
+			if !updates(start) {
+				r.Advance(r.Present, r.Newest.Last+1)
+				if r.Newest.ID < before.ID {
+					t.Fatalf("%s: start %d: %x after %x", name, start, r.Newest, before)
+				}
+			} else {
+				r.Count()
+				r.Advance(r.Present, r.Newest.Last+1)
+				if got := r.Accepted(); Compare(got, before) <= 0 || Compare(before, got) >= 0 {
+					t.Fatalf("%s: start %d: %x does not continue %x", name, start, got, before)
+				}
+			}
+			if got := r.Accepted(); TermOf(r.Newest.ID) != 0 || Compare(got, both) >= 0 {
+				t.Fatalf("%s: after %d starts %x, which only one server has had, outranks a map of both", name, start+1, got)
+			}
+		}
+		r.Shared = true
+		r.Count()
+		if r.Present <= r.Newest.ID || TermOf(r.Present) == 0 {
+			t.Errorf("%s: %x after %x, though the other server has the map", name, r.Present, r.Newest)
+		}
 	}
 }
 
