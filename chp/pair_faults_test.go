@@ -314,12 +314,13 @@ func TestPairHandoverFails(t *testing.T) {
 	s, c := activePrimary(t)
 	f := dialFollower(t, s)
 	h := beginHandover(testContext(t), t, s, c, f)
+	meanwhile(t)
 	select {
 	case err := <-h.ended:
 		t.Fatalf("the handover does not wait for the follower: %v", err)
 	case err := <-h.after:
 		t.Fatalf("an update was taken meanwhile: %v", err)
-	case <-time.After(100 * time.Millisecond):
+	default:
 	}
 	must(t, f.Close())
 	if err := <-h.ended; !errors.Is(err, binarystar.ErrNoSuccessor) {

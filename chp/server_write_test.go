@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -315,32 +316,29 @@ func TestServerSetHeldIsBounded(t *testing.T) {
 	ctx := testContext(t)
 	s := startServer(t, ServerOptions{})
 	release := hold(s)
-	set := make(chan error, 1)
 	const size, writers = 1 << 20, 4
-	var wrote sync.WaitGroup
+	var sets []<-chan error
 	for w := range writers {
-		wrote.Go(func() {
-			for i := range 2 * order.MaxHeld / size / writers {
-				if err := s.Set(ctx, fmt.Sprintf("/%d/%d", w, i), make([]byte, size)); err != nil {
-					t.Error(err)
-				}
+		sets = append(sets, testenv.Blocked(t, "chp.(*Server).Set", func() (err error) {
+			for i := 0; i < 2*order.MaxHeld/size/writers && err == nil; i++ {
+				err = s.Set(ctx, fmt.Sprintf("/%d/%d", w, i), make([]byte, size))
 			}
-		})
+			return err
+		}))
 	}
-	go func() { wrote.Wait(); set <- nil }()
 	q := &s.sequencer
 	held := q.Held
 	eventually(t, "the bound is reached", func() bool { return held() >= order.MaxHeld })
-	select {
-	case <-set:
+	if !slices.ContainsFunc(sets, func(set <-chan error) bool { return len(set) == 0 }) {
 		t.Error("Set did not wait")
-	case <-time.After(20 * time.Millisecond):
 	}
 	if n := held(); n > order.MaxHeld+2*size {
 		t.Errorf("%d bytes are held, the bound is %d", n, order.MaxHeld)
 	}
 	release()
-	<-set
+	for _, set := range sets {
+		must(t, <-set)
+	}
 }
 
 // SetSync ends with the server, and with the server's time as the active one.
@@ -388,17 +386,16 @@ func TestServerSetIsPaced(t *testing.T) {
 	if err := s.Set(soon, "/a", value); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Set: %v", err)
 	}
-	set := make(chan error, 2)
-	for range cap(set) {
-		go func() { set <- s.Set(ctx, "/b", value) }()
-	}
-	select {
-	case err := <-set:
-		t.Errorf("Set was not delayed: %v", err)
-	case <-time.After(20 * time.Millisecond):
+	var sets []<-chan error
+	for range 2 {
+		set := testenv.Blocked(t, "chp.(*Server).Set", func() error { return s.Set(ctx, "/b", value) })
+		if len(set) != 0 {
+			t.Error("Set was not delayed")
+		}
+		sets = append(sets, set)
 	}
 	must(t, s.Close())
-	for range cap(set) {
+	for _, set := range sets {
 		if err := <-set; !errors.Is(err, ErrClosed) {
 			t.Errorf("Set while the server closes: %v", err)
 		}

@@ -1,6 +1,7 @@
 package sockets
 
 import (
+	"clustermap/internal/testenv"
 	"context"
 	"errors"
 	"testing"
@@ -23,13 +24,10 @@ func unsent(t *testing.T) (dealer *Dealer, endpoint string, accept func() *raw) 
 func TestLingerForever(t *testing.T) {
 	t.Parallel()
 	dealer, _, accept := unsent(t)
-	closed := make(chan error, 1)
-	go func() { closed <- dealer.Close() }()
-	<-dealer.core.Closing()
-	select {
-	case <-closed:
-		t.Error("it did not wait")
-	case <-time.After(50 * time.Millisecond):
+	closed := testenv.Blocked(t, "sockets.(*socket).Close", dealer.Close)
+	meanwhile(t)
+	if len(closed) != 0 {
+		t.Fatal("it did not wait")
 	}
 	if m := accept().Greet("DEALER", nil).Message(); string(m[0]) != "x" {
 		t.Errorf("%q", m)

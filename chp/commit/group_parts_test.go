@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"clustermap/internal/testenv"
 )
@@ -77,12 +76,9 @@ func TestGroupRoom(t *testing.T) {
 	if _, err := g.Append(gone, Entry{}); !errors.Is(err, context.Canceled) {
 		t.Error("Append without room:", err)
 	}
-	done := make(chan error)
-	go func() { done <- g.Room(ctx) }()
-	select {
-	case err := <-done:
-		t.Fatal("Room did not wait:", err)
-	case <-time.After(20 * time.Millisecond):
+	done := testenv.Blocked(t, "commit.(*Group).Room", func() error { return g.Room(ctx) })
+	if len(done) != 0 {
+		t.Fatal("Room did not wait:", <-done)
 	}
 	log.gate.Unlock()
 	if err := <-done; err != nil {
