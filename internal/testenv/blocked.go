@@ -3,7 +3,6 @@ package testenv
 import (
 	"bytes"
 	"runtime"
-	"strings"
 	"testing"
 )
 
@@ -29,21 +28,20 @@ func Blocked[T any](t testing.TB, function string, f func() T) <-chan T {
 func goroutine() []byte {
 	b := make([]byte, 64)
 	b = b[:runtime.Stack(b, false)]
-	head, _, _ := bytes.Cut(b, []byte("["))
-	return head
+	return bytes.Join(bytes.SplitAfterN(b, []byte(" "), 3)[:2], nil)
 }
 
 // waits reports whether among stacks the goroutine whose stack begins with head waits
 // within a function.
 func waits(stacks, head []byte, function string) bool {
 	for stack := range bytes.SplitSeq(stacks, []byte("\n\n")) {
-		rest, ok := bytes.CutPrefix(stack, head)
-		if !ok {
+		if !bytes.HasPrefix(stack, head) {
 			continue
 		}
-		for _, reason := range []string{"[select", "[chan receive", "[chan send", "[sync.Cond.Wait", "[sync.WaitGroup.Wait"} {
+		_, rest, _ := bytes.Cut(stack, []byte("["))
+		for _, reason := range []string{"select", "chan receive", "chan send", "sync.Cond.Wait", "sync.WaitGroup.Wait"} {
 			if bytes.HasPrefix(rest, []byte(reason)) {
-				return strings.Contains(string(rest), function+"(")
+				return bytes.Contains(rest, []byte(function+"("))
 			}
 		}
 	}
