@@ -772,17 +772,13 @@ func TestOneAtATime(t *testing.T) {
 			t.Parallel()
 			b, endpoint := startBroker(t, lasting)
 			var running, most atomic.Int32
-			all := make(chan struct{}) // closed when n run
+			end := make(chan struct{})
 			startWorker(t, "s", endpoint, func(context.Context, [][]byte) ([][]byte, error) {
 				now := running.Add(1)
 				defer running.Add(-1)
-				for old := most.Load(); now > old; old = most.Load() {
-					if most.CompareAndSwap(old, now) && int(now) == n {
-						close(all)
-					}
+				for old := most.Load(); now > old && !most.CompareAndSwap(old, now); old = most.Load() {
 				}
-				<-all
-				time.Sleep(time.Millisecond)
+				<-end
 				return nil, nil
 			}, WorkerOptions{Concurrency: n})
 			eventually(t, "all are registered", func() bool { return workersOf(b, "s") == n })
@@ -797,6 +793,12 @@ func TestOneAtATime(t *testing.T) {
 					}
 				})
 			}
+			eventually(t, "all wait for the first", func() bool { return int(running.Load()) >= n && c.Stats().Requests == 20 })
+			// Meanwhile another worker gets a request that comes later.
+			startWorker(t, "other", endpoint, func(context.Context, [][]byte) ([][]byte, error) { return nil, nil }, WorkerOptions{})
+			_, err := startClient(t, endpoint, ClientOptions{}).Request(testContext(t), "other")
+			must(t, err)
+			close(end)
 			requests.Wait()
 			if int(most.Load()) != n {
 				t.Errorf("%d at a time", most.Load())
