@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"clustermap/internal/engine"
+	"clustermap/internal/wake"
 )
 
 // Socket is the interface that all socket types of this package implement.
@@ -75,10 +76,7 @@ func (p *Poller) init() {
 
 // look makes one waiter check the sockets again. mu must be held.
 func (p *Poller) look() {
-	select {
-	case p.token <- struct{}{}:
-	default:
-	}
+	wake.Signal(p.token)
 }
 
 // Add adds a socket, or replaces the events of a socket that was added before.

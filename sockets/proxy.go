@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"clustermap/internal/queue"
 )
 
 // Proxy forwards messages between two sockets until the context is done, whose
@@ -78,10 +80,11 @@ type SteerableProxy struct {
 
 	mu      sync.Mutex
 	busy    int             // flows that are not stopped by a pause
-	idle    chan struct{}   // closed when busy becomes 0; nil without a waiter
+	idle    queue.Gate      // for busy to become 0
 	step    context.Context // ends when a pause begins
 	stop    context.CancelFunc
-	resumed chan struct{}      // closed by Resume; nil unless the proxy is paused
+	paused  bool
+	resumed queue.Gate         // for the end of a pause
 	over    bool               // Terminate was called
 	end     context.CancelFunc // ends Run; nil unless it is running
 	stats   *[2]flowStats
@@ -133,7 +136,7 @@ func (p *SteerableProxy) Run(ctx context.Context) error {
 	}
 	p.over, p.end, p.busy = false, cancel, len(p.flows)
 	p.step, p.stop = context.WithCancel(inner)
-	if p.resumed != nil {
+	if p.paused {
 		p.stop()
 	}
 	p.mu.Unlock()
@@ -176,37 +179,23 @@ func (p *SteerableProxy) Run(ctx context.Context) error {
 // returns its error, but the proxy pauses nevertheless.
 func (p *SteerableProxy) Pause(ctx context.Context) error {
 	p.mu.Lock()
-	if p.resumed == nil {
-		p.resumed = make(chan struct{})
-		if p.end != nil {
-			p.stop()
-		}
+	defer p.mu.Unlock()
+	if !p.paused && p.end != nil {
+		p.stop()
 	}
+	p.paused = true
 	if p.busy == 0 {
-		p.mu.Unlock()
 		return nil
 	}
-	if p.idle == nil {
-		p.idle = make(chan struct{})
-	}
-	idle := p.idle
-	p.mu.Unlock()
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return p.idle.Wait(ctx, &p.mu, nil, nil)
 }
 
 // Resume continues forwarding after Pause.
 func (p *SteerableProxy) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.resumed != nil {
-		close(p.resumed)
-		p.resumed = nil
-	}
+	p.paused = false
+	p.resumed.WakeAll()
 }
 
 // Terminate ends Run, if the proxy is running. It does not wait until Run has
@@ -225,15 +214,9 @@ func (p *SteerableProxy) Terminate() {
 func (p *SteerableProxy) proceed(ctx context.Context) (context.Context, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.resumed != nil && ctx.Err() == nil {
-		resumed := p.resumed
+	for p.paused && ctx.Err() == nil {
 		p.parked()
-		p.mu.Unlock()
-		select {
-		case <-resumed:
-		case <-ctx.Done():
-		}
-		p.mu.Lock()
+		_ = p.resumed.Wait(ctx, &p.mu, nil, nil) // the end of ctx is looked at below
 		p.busy++
 	}
 	if err := ctx.Err(); err != nil {
@@ -247,9 +230,7 @@ func (p *SteerableProxy) proceed(ctx context.Context) (context.Context, error) {
 
 // parked records that a flow has stopped. mu must be held.
 func (p *SteerableProxy) parked() {
-	p.busy--
-	if p.busy == 0 && p.idle != nil {
-		close(p.idle)
-		p.idle = nil
+	if p.busy--; p.busy == 0 {
+		p.idle.WakeAll()
 	}
 }

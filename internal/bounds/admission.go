@@ -61,7 +61,6 @@ type Admission struct {
 func (a *Admission) Init(l Limits, t *Tuning) {
 	a.tuning = t
 	a.Set(l)
-	a.room, a.callers = queue.NewGate(), queue.NewGate()
 }
 
 // Limits are the options of an Admission.

@@ -33,7 +33,7 @@ type Incomplete struct {
 	used    int
 	clients map[*queue.Client]int // their parts of used
 	holders list.List[Holding]    // in the order in which their messages began
-	changed chan struct{}         // closed when memory is released; nil while no connection waits
+	changed queue.Gate            // for memory that is released
 }
 
 // Holding is the memory that one connection holds. Only its reader changes parts,
@@ -152,22 +152,10 @@ func (m *Incomplete) measure() {
 // have stalled. It returns false if the connection of h has ended. mu must be held;
 // wait releases it while waiting.
 func (m *Incomplete) wait(h *Holding) bool {
-	if m.changed == nil {
-		m.changed = make(chan struct{})
-	}
-	changed, patience := m.changed, m.tuning.StallPatience
-	m.mu.Unlock()
 	_ = h.conn.Heard() // the peer is not silent: we do not read. On an error, gone is closed.
-	ended := false
-	select {
-	case <-changed:
-	case <-time.After(patience / 4):
-	case <-h.conn.Gone():
-		ended = true
-	}
+	err := m.changed.Sleep(&m.mu, nil, h.conn.Gone(), time.After(m.tuning.StallPatience/4))
 	h.conn.Listening()
-	m.mu.Lock()
-	return !ended && !h.evicted
+	return err != queue.ErrClosed && !h.evicted
 }
 
 // evict disconnects a peer that has stalled, so that another gets more memory: one of the
@@ -207,10 +195,7 @@ func (m *Incomplete) drop(h *Holding) {
 // tell wakes the connections that wait for memory. mu must be held.
 func (m *Incomplete) tell() {
 	m.measure()
-	if m.changed != nil {
-		close(m.changed)
-		m.changed = nil
-	}
+	m.changed.WakeAll()
 }
 
 // KeptUp records that n more bytes of an incomplete message have arrived. If it follows on

@@ -262,7 +262,7 @@ func (x *dialogue) end(err error) error {
 	p.peer.Store(nil)
 	s.In.Peers(-1)
 	if !x.reader.ignore {
-		s.peers.add(-1)
+		s.countPeers(-1)
 		s.pattern.detach(p, peer)
 		s.tellEnd(p, peer)
 	}
@@ -303,7 +303,7 @@ func (s *Socket) connected(p *Pipe, peer *Peer) (refused error) {
 	p.peer.Store(peer) // after attach, which may set its identity
 	s.In.Tell()
 	if refused == nil {
-		s.peers.add(1)
+		s.countPeers(1)
 	}
 	s.report(Event{Kind: HandshakeSucceeded, Endpoint: p.Endpoint, Remote: peer.remote, Peer: peer})
 	if refused != nil {

@@ -9,6 +9,7 @@ import (
 	"clustermap/internal/buf"
 	"clustermap/internal/invariants"
 	"clustermap/internal/queue"
+	"clustermap/internal/wake"
 	"clustermap/zmtp"
 )
 
@@ -104,18 +105,10 @@ func (h *half) open() {
 // messages to fetch. The other side's Outbox.mu is held.
 func (h *half) notify() {
 	if h.eager {
-		h.wake()
+		wake.Signal(h.more)
 		return
 	}
 	h.socket.In.Offer(&h.pipe.In)
-}
-
-// wake makes the goroutine of an eager side fetch.
-func (h *half) wake() {
-	select {
-	case h.more <- struct{}{}:
-	default:
-	}
 }
 
 // run serves the connection until it ends: with the context, because one of the
@@ -158,7 +151,7 @@ func (h *half) part() {
 		s.pipe.peer.Store(nil)
 		s.socket.In.Peers(-1)
 		if !s.rejected() {
-			s.socket.peers.add(-1)
+			s.socket.countPeers(-1)
 			s.socket.pattern.detach(s.pipe, s.peer)
 			if !s.pipe.Lasting { // as in libzmq, there is no hiccup message: the connection is not made again
 				s.socket.tellEnd(s.pipe, s.peer)
@@ -208,7 +201,7 @@ func (h *half) serve() {
 // lock held.
 func (h *half) pump() {
 	if !h.Fetch() {
-		h.wake() // the goroutine will wait for room
+		wake.Signal(h.more) // the goroutine will wait for room
 	}
 }
 

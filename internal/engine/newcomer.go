@@ -55,7 +55,7 @@ func (n *Newcomer) wait(most time.Duration) bool {
 		return false
 	}
 	s := n.Pipe.socket
-	s.peers.add(1)
+	s.countPeers(1)
 	s.report(Event{Kind: PeerAdmitted, Endpoint: n.Pipe.Endpoint, Remote: n.Peer.remote, Peer: n.Peer})
 	n.Owner.Welcome(n)
 	close(n.in)

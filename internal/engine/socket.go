@@ -45,7 +45,6 @@ type Socket struct {
 	total      total
 
 	places atomic.Uint64 // the last Pipe.Place assigned
-	peers  peerCount     // how many peers are connected
 
 	In queue.Inbox // what was received
 
@@ -56,6 +55,8 @@ type Socket struct {
 	ended     chan struct{} // closed at the end of Close
 	endpoints endpoints
 	pipes     map[*Pipe]struct{}
+	peers     int        // connected, without those that it ignores
+	arrivals  queue.Gate // for changes of peers
 }
 
 // endpoints are those of a socket, by their text. Socket.mu guards them.
@@ -241,9 +242,9 @@ type Status struct {
 
 // Status returns a snapshot of what the socket counts.
 func (s *Socket) Status() (t Status) {
-	s.peers.mu.Lock()
-	t.Peers = s.peers.peers
-	s.peers.mu.Unlock()
+	s.mu.Lock()
+	t.Peers = s.peers
+	s.mu.Unlock()
 	t.Incomplete, t.Holders = s.incomplete.Status()
 	t.Scarce = s.incomplete.Scarce()
 	t.Writers = s.retire.runs.Load()
@@ -251,7 +252,29 @@ func (s *Socket) Status() (t Status) {
 }
 
 // WaitPeers waits until at least n peers are connected that the socket does not ignore.
-func (s *Socket) WaitPeers(ctx context.Context, n int) error { return s.peers.await(ctx, n, s.closing) }
+func (s *Socket) WaitPeers(ctx context.Context, n int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		if s.closed {
+			return queue.ErrClosed
+		}
+		if s.peers >= n {
+			return nil
+		}
+		if err := s.arrivals.Wait(ctx, &s.mu, s.closing, nil); err != nil {
+			return err
+		}
+	}
+}
+
+// countPeers counts n more peers that are connected.
+func (s *Socket) countPeers(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.peers += n
+	s.arrivals.WakeAll()
+}
 
 // AnyRoom reports whether at least one peer's queue is not full. Full queues signal when
 // they have room.

@@ -99,7 +99,7 @@ func (p *Publisher) Set(now Settings) {
 	if !now.LastValue {
 		p.only = nil
 	}
-	p.announce()
+	p.changed.WakeAll()
 	p.release()
 	for _, out := range full {
 		out.Kick()
@@ -253,23 +253,21 @@ type Status struct {
 func (p *Publisher) Status() Status {
 	p.Lock()
 	defer p.Unlock()
-	return Status{p.trie.Len(), p.used, p.changed != nil}
+	return Status{p.trie.Len(), p.used, p.changed.Waiters() > 0}
 }
 
 // Await waits until at least n peers have a subscription that matches topic. The error of
 // the context says how many have.
 func (p *Publisher) Await(ctx context.Context, topic string, n int) error {
 	p.Lock()
+	defer p.Unlock()
 	for sizeOf(p.find([]byte(topic))) < n {
-		if err := p.waitChange(ctx, nil); err == queue.ErrClosed {
+		if err := p.changed.Wait(ctx, &p.Mutex, p.done, nil); err == queue.ErrClosed {
 			return err
 		} else if err != nil {
-			p.Lock()
-			defer p.Unlock()
 			return fmt.Errorf("%w: %d of %d connected peers have a subscription that matches %.60q", err, sizeOf(p.find([]byte(topic))), len(p.peers), topic)
 		}
 	}
-	p.Unlock()
 	return nil
 }
 
@@ -291,29 +289,4 @@ func (p *Publisher) Blocked() bool {
 		}
 	}
 	return false
-}
-
-// waitChange waits until a peer subscribes. It is called with the mutex held
-// and returns with it held unless it returns an error.
-func (p *Publisher) waitChange(ctx context.Context, l *queue.Limit) error {
-	if p.changed == nil {
-		p.changed = make(chan struct{})
-	}
-	changed := p.changed
-	p.Unlock()
-	expired, err := l.Start()
-	if err != nil {
-		return err
-	}
-	select {
-	case <-changed:
-	case <-expired:
-		return queue.ErrTimeout
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-p.done:
-		return queue.ErrClosed
-	}
-	p.Lock()
-	return nil
 }

@@ -24,7 +24,8 @@ func (p *Publisher) Send(ctx context.Context, patience time.Duration, frames [][
 				p.Unlock()
 				return nil
 			}
-			if err := p.waitChange(ctx, &l); err != nil {
+			if err := p.changed.Wait(ctx, &p.Mutex, p.done, &l); err != nil {
+				p.Unlock()
 				return err
 			}
 			continue

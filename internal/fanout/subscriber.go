@@ -54,7 +54,7 @@ func (p *Publisher) Attach(link Link, out *queue.Outbox, client *queue.Client, a
 	p.peers[q] = struct{}{}
 	p.regroup(q, p.groupOf(nil, 0))
 	if p.invert {
-		p.announce()
+		p.changed.WakeAll()
 	}
 	return q
 }

@@ -18,12 +18,12 @@ type subscriptions struct {
 	trie    topic.Trie[*group]
 	groups  map[string]*group // the groups that are shared, by key
 	all     []*group
-	invert  bool          // Settings.Invert
-	touched []*group      // scratch of matching
-	mark    uint64        // number of the message being matched
-	alike   alike         // scratch of sort
-	changed chan struct{} // closed when a peer subscribes; nil without a waiter
-	only    *Subscriber   // the only peer to get the next message; see Settings.LastValue
+	invert  bool        // Settings.Invert
+	touched []*group    // scratch of matching
+	mark    uint64      // number of the message being matched
+	alike   alike       // scratch of sort
+	changed queue.Gate  // for peers that subscribe
+	only    *Subscriber // the only peer to get the next message; see Settings.LastValue
 	peers   map[*Subscriber]struct{}
 	most    int // of groups, since it was made
 	max     int // Settings.MaxBytes
@@ -37,15 +37,6 @@ func (s *subscriptions) setInvert(invert bool) {
 	for _, g := range s.all {
 		_, g.whole = g.topics[""]
 		g.whole = g.whole && !invert
-	}
-}
-
-// announce notifies the goroutines that wait for a change. The mutex must be
-// held.
-func (s *subscriptions) announce() {
-	if s.changed != nil {
-		close(s.changed)
-		s.changed = nil
 	}
 }
 
@@ -78,7 +69,7 @@ func (s *subscriptions) subscribe(q *Subscriber, topic []byte, limit int) (first
 		g.whole = g.whole || len(topic) == 0 && !s.invert
 		s.trie.Add(topic, g)
 	}
-	s.announce()
+	s.changed.WakeAll()
 	return first, nil
 }
 
@@ -102,7 +93,7 @@ func (s *subscriptions) cancel(q *Subscriber, topic []byte) (had, last bool) {
 		s.trie.Remove(topic, g)
 	}
 	if s.invert {
-		s.announce()
+		s.changed.WakeAll()
 	}
 	return true, !s.trie.Has(topic)
 }

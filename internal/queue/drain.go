@@ -65,10 +65,7 @@ func (w *waker) wake(was drainState) {
 	case uncalled:
 		w.start()
 	case asleep, idle:
-		select {
-		case w.filled <- struct{}{}:
-		default:
-		}
+		wake.Signal(w.filled)
 	}
 }
 

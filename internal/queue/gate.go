@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"clustermap/internal/wake"
 )
 
 // Gate lets goroutines wait, with a context, for a condition that a mutex
@@ -14,13 +16,12 @@ import (
 // true for others calls Wake again, so that wake-ups are passed on along the
 // chain; a token that no waiter fetched wakes the next one for nothing, which only makes
 // it look again.
+//
+// The zero Gate is ready to use, and costs nothing before the first wait. The mutex guards it.
 type Gate struct {
-	token   chan struct{}
-	waiters int // guarded by the mutex
+	token   chan struct{} // capacity 1; nil before the first waiter
+	waiters int
 }
-
-// NewGate returns a gate without waiters.
-func NewGate() Gate { return Gate{token: make(chan struct{}, 1)} }
 
 // Waiters returns the number of waiting goroutines. The mutex must be held.
 func (g *Gate) Waiters() int { return g.waiters }
@@ -28,19 +29,16 @@ func (g *Gate) Waiters() int { return g.waiters }
 // Wake wakes one waiter if there is any. The mutex must be held.
 func (g *Gate) Wake() {
 	if g.waiters > 0 {
-		select {
-		case g.token <- struct{}{}:
-		default:
-		}
+		wake.Signal(g.token)
 	}
 }
 
 // WakeAll wakes all waiters. It is for a change that does not concern each of them, where
 // one of the others could take the only token. The mutex must be held.
 func (g *Gate) WakeAll() {
-	if g.waiters > 0 {
+	if g.waiters > 0 && g.token != nil { // nil: those that wait were all woken just before
 		close(g.token)
-		g.token = make(chan struct{}, 1)
+		g.token = nil
 	}
 }
 
@@ -48,7 +46,7 @@ func (g *Gate) WakeAll() {
 // context's error when that ends first, ErrTimeout when the limit is reached
 // first, if l is not nil, and ErrClosed when done is closed first. With NoWait it
 // returns ErrWouldBlock at once, and keeps mu.
-func (g *Gate) Wait(ctx context.Context, mu *sync.Mutex, done <-chan struct{}, l *Limit) error {
+func (g *Gate) Wait(ctx context.Context, mu sync.Locker, done <-chan struct{}, l *Limit) error {
 	if ctx == NoWait {
 		return ErrWouldBlock
 	}
@@ -71,7 +69,10 @@ var errGone = errors.New("queue: gone")
 //
 // The waiter counts itself before it unlocks mu: a waker that takes mu next sees it and
 // leaves a token, even if the waiter is not yet in its select.
-func (g *Gate) Sleep(mu *sync.Mutex, gone, done <-chan struct{}, expired <-chan time.Time) (err error) {
+func (g *Gate) Sleep(mu sync.Locker, gone, done <-chan struct{}, expired <-chan time.Time) (err error) {
+	if g.token == nil {
+		g.token = make(chan struct{}, 1)
+	}
 	g.waiters++
 	token := g.token
 	mu.Unlock()

@@ -41,7 +41,7 @@ func (s *semaphore) release(n int) {
 func TestGate(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	s := semaphore{gate: NewGate()}
+	s := semaphore{}
 	const workers, rounds = 16, 2000
 	var wg sync.WaitGroup
 	for range workers {
@@ -76,7 +76,7 @@ func TestGate(t *testing.T) {
 
 func TestGateEnds(t *testing.T) {
 	t.Parallel()
-	s := semaphore{gate: NewGate()}
+	s := semaphore{}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := s.acquire(ctx, nil); !errors.Is(err, context.Canceled) {

@@ -92,13 +92,12 @@ type inbatch struct {
 // a queue keeps the last message only.
 func (in *Inbox) Init(limits HWM, total int, conflate bool) {
 	in.limits, in.total.most, in.conflate, in.grace = limits, total, conflate, aheadGrace
-	in.some, in.leftovers.newcomers = NewGate(), NewGate()
 	in.done = make(chan struct{})
 }
 
 // Init says whether the peer is new: then its first messages may have to wait.
 func (q *Inqueue) Init(fresh bool) {
-	q.room, q.client = NewGate(), new(Client)
+	q.client = new(Client)
 	if fresh {
 		q.state = inFresh
 	}

@@ -67,7 +67,6 @@ const (
 // Init sets the high-water mark. With conflate the outbox keeps the last message only,
 // and has none.
 func (o *Outbox) Init(limits HWM, conflate bool) {
-	o.room = NewGate()
 	o.waker.filled = make(chan struct{}, 1)
 	if conflate {
 		limits = HWM{Unbounded, Unbounded}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"clustermap/internal/wake"
 )
 
 // watch notifies Pollers that the state of a socket may have changed: messages
@@ -56,10 +58,7 @@ func (w *watch) tell() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, token := range w.tokens {
-		select {
-		case token <- struct{}{}:
-		default:
-		}
+		wake.Signal(token)
 	}
 }
 
@@ -114,10 +113,7 @@ func (w *watch) signal(some, over bool) {
 	switch {
 	case w.readable == nil || over:
 	case some:
-		select {
-		case w.readable <- struct{}{}:
-		default:
-		}
+		wake.Signal(w.readable)
 	default:
 		select {
 		case <-w.readable:

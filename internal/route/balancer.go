@@ -38,10 +38,7 @@ type onlyPipe struct {
 	to   *queue.Conn // the pipe accepts messages only for this connection; nil for any
 }
 
-func (lb *Balancer) Init(core *engine.Socket) {
-	lb.room = queue.NewGate()
-	lb.core = core
-}
+func (lb *Balancer) Init(core *engine.Socket) { lb.core = core }
 
 // added, attached and detached are called by the functions of engine.Pattern of the same
 // name, and Remove by Pattern.Removed.

@@ -28,7 +28,7 @@ type Topics struct {
 	peers   map[*engine.Peer]uint64   // connected publishers, with the version that each has confirmed
 	version uint64                    // of count, incremented by each change; at least 1
 	asked   uint64                    // the last version for which a PING was sent to publishers
-	changed chan struct{}             // closed and replaced when peers changes
+	changed queue.Gate                // for changes of peers
 	pipes   map[*engine.Pipe]struct{} // where own messages go, connected or not
 	queued  int                       // bytes that were queued for publishers since the mutex was locked
 	local   []*engine.Peer            // publishers connected over inproc; copied on write
@@ -45,7 +45,6 @@ func (t *Topics) Init(core *engine.Socket, own bool, p *engine.Pattern) {
 	t.count = map[string]int{}
 	t.peers = map[*engine.Peer]uint64{}
 	t.pipes = map[*engine.Pipe]struct{}{}
-	t.changed = make(chan struct{})
 	t.version = 1
 	p.Added, p.Removed, p.Attach, p.Detach, p.Command = t.added, t.removed, t.attach, t.detach, t.command
 }
@@ -200,19 +199,14 @@ func (t *Topics) Wait(ctx context.Context) error {
 			t.request(peer, zmtp.AppendPing(nil, 0, pingContext(mine)))
 		}
 	}
-	for !t.inForce(mine) {
-		changed := t.changed
-		t.release()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-t.core.Closing():
-			return queue.ErrClosed
-		}
-		t.mu.Lock()
-	}
 	t.release()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for !t.inForce(mine) {
+		if err := t.changed.Wait(ctx, &t.mu, t.core.Closing(), nil); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -271,7 +265,7 @@ func (t *Topics) attach(p *engine.Pipe, peer *engine.Peer) error {
 	if !peer.Info().TakesCommands() {
 		t.peers[peer] = math.MaxUint64 // it cannot answer
 	}
-	t.announce()
+	t.changed.WakeAll()
 	return nil
 }
 
@@ -282,12 +276,7 @@ func (t *Topics) detach(_ *engine.Pipe, peer *engine.Peer) {
 	if i := slices.Index(t.local, peer); i >= 0 {
 		t.local = slices.Concat(t.local[:i], t.local[i+1:])
 	}
-	t.announce()
-}
-
-func (t *Topics) announce() {
-	close(t.changed)
-	t.changed = make(chan struct{})
+	t.changed.WakeAll()
 }
 
 // command handles the PONGs that WaitSubscribed waits for.
@@ -300,7 +289,7 @@ func (t *Topics) command(_ *engine.Pipe, peer *engine.Peer, name string, data []
 	defer t.mu.Unlock()
 	if known, ok := t.peers[peer]; ok && n > known && n <= t.version {
 		t.peers[peer] = n
-		t.announce()
+		t.changed.WakeAll()
 	}
 	return nil
 }
