@@ -123,7 +123,7 @@ var rules = []struct {
 	},
 	{
 		path: "internal/queue",
-		own:  []string{"internal/buf", "internal/closed", "internal/fifo", "internal/invariants", "internal/wake", "zmtp"},
+		own:  []string{"internal/buf", "internal/closed", "internal/fifo", "internal/invariants", "internal/list", "internal/wake", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
@@ -135,7 +135,7 @@ var rules = []struct {
 	},
 	{
 		path: "internal/connection",
-		own:  []string{"internal/buf", "internal/closed", "internal/fifo", "internal/invariants", "internal/ipcpath", "internal/link", "internal/queue", "internal/wake", "zmtp"},
+		own:  []string{"internal/buf", "internal/closed", "internal/fifo", "internal/invariants", "internal/ipcpath", "internal/link", "internal/list", "internal/queue", "internal/wake", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
@@ -159,7 +159,7 @@ var rules = []struct {
 	},
 	{
 		path: "internal/fanout",
-		own:  []string{"internal/buf", "internal/closed", "internal/fifo", "internal/invariants", "internal/queue", "internal/topic", "internal/wake", "zmtp"},
+		own:  []string{"internal/buf", "internal/closed", "internal/fifo", "internal/invariants", "internal/list", "internal/queue", "internal/topic", "internal/wake", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},

@@ -103,6 +103,28 @@ func (q *Inqueue) Init(fresh bool) {
 	}
 }
 
+// SetLimits changes the high-water mark of each queue, and the total of their bytes.
+func (in *Inbox) SetLimits(limits HWM, total int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.limits, in.total.most = limits, total
+	for i := range in.ready.lanes.Len() { // a queue whose readers wait has messages
+		queues := &(*in.ready.lanes.At(i)).queues
+		for j := range queues.Len() {
+			(*queues.At(j)).room.WakeAll()
+		}
+	}
+	in.total.release()
+	in.leftovers.newcomers.WakeAll()
+}
+
+// Report changes the number of messages given to Connect.
+func (in *Inbox) Report(q *Inqueue, report int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	q.report = report
+}
+
 // Put queues b for the receivers. It takes over b's chunk reference and spans, and
 // leaves b empty, without gone with other spans.
 //

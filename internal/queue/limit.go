@@ -44,6 +44,9 @@ func (l *Limit) Start() (<-chan time.Time, error) {
 	return l.expired, nil
 }
 
+// none reports whether there is no limit.
+func (l *Limit) none() bool { return l == nil || l.Patience == 0 }
+
 // NoWait is the context of the calls that do not wait: it has ended, and its
 // error is ErrWouldBlock.
 var NoWait context.Context = &noWait{context.Background()}

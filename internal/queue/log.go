@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clustermap/internal/invariants"
+	"clustermap/internal/list"
 	"clustermap/zmtp"
 )
 
@@ -23,13 +24,12 @@ import (
 // Only the publisher adds, with the mutex of the subscriptions held. mu is the
 // last to be locked, behind that one and an outbox's.
 type Log struct {
-	mu      sync.Mutex
-	pieces  []piece // from the one that the slowest follower reads next
-	stage   *Stage  // for copied messages
-	tail    position
-	slowest *Outbox // the followers are in a list, in the order in which they have read
-	fastest *Outbox
-	idle    []*Outbox // followers to wake for the next message
+	mu        sync.Mutex
+	pieces    []piece // from the one that the slowest follower reads next
+	stage     *Stage  // for copied messages
+	tail      position
+	followers list.List[Outbox] // in the order in which they have read, the slowest first
+	idle      []*Outbox         // followers to wake for the next message
 
 	woken   []*Outbox // scratch of unlock
 	wokenAt time.Time // when unlock last woke several
@@ -50,8 +50,8 @@ type follower struct {
 	log *Log     // nil: none. Guarded by the outbox's mutex, the rest by the log's
 	at  position // everything before it was read
 
-	slower, faster *Outbox
-	idle           bool // is in the log's list of that name
+	place list.Element[Outbox] // in Log.followers
+	idle  bool                 // is in the log's list of that name
 
 	yields atomic.Bool // the writer calls yield when the log wakes it, if it writes a stream
 }
@@ -65,8 +65,8 @@ func (o *Outbox) Follow(l *Log) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	o.follows.log, o.follows.at = l, l.tail
-	l.enlist(o)
+	o.follows.log, o.follows.at, o.follows.place.Of = l, l.tail, o
+	l.followers.PushBack(&o.follows.place)
 	if o.drain > working {
 		l.await(o)
 	}
@@ -146,34 +146,6 @@ func (l *Log) await(o *Outbox) {
 	}
 }
 
-// enlist makes o the fastest follower. mu must be held.
-func (l *Log) enlist(o *Outbox) {
-	f := &o.follows
-	f.slower, f.faster = l.fastest, nil
-	if f.slower != nil {
-		f.slower.follows.faster = o
-	} else {
-		l.slowest = o
-	}
-	l.fastest = o
-}
-
-// delist takes o out of the list. mu must be held.
-func (l *Log) delist(o *Outbox) {
-	f := &o.follows
-	if f.slower != nil {
-		f.slower.follows.faster = f.faster
-	} else {
-		l.slowest = f.faster
-	}
-	if f.faster != nil {
-		f.faster.follows.slower = f.slower
-	} else {
-		l.fastest = f.slower
-	}
-	f.slower, f.faster = nil, nil
-}
-
 // hand lends to q the unread messages of o, whose mutex is held. If o stays, it has then
 // read them; otherwise it follows no more.
 func (l *Log) hand(o *Outbox, q *Wire, stays bool) {
@@ -183,10 +155,10 @@ func (l *Log) hand(o *Outbox, q *Wire, stays bool) {
 	if stays && at == l.tail {
 		return
 	}
-	l.delist(o)
+	o.follows.place.Remove()
 	if stays {
 		o.follows.at = l.tail
-		l.enlist(o)
+		l.followers.PushBack(&o.follows.place)
 	} else if o.follows.idle { // the next log is to know it as well
 		i := slices.Index(l.idle, o)
 		l.idle = slices.Delete(l.idle, i, i+1)
@@ -199,8 +171,8 @@ func (l *Log) hand(o *Outbox, q *Wire, stays bool) {
 	// any, o reads all of them, since it was the slowest. So the log's references to
 	// these pieces become o's, and none is given up with a lock held.
 	rest := l.tail
-	if l.slowest != nil {
-		rest = l.slowest.follows.at
+	if slowest := l.followers.Front(); slowest != nil {
+		rest = slowest.follows.at
 	}
 	done, first := l.before(rest.bytes), l.before(at.bytes)
 	invariants.Assert(done == 0 || first == 0, "what is read by all was read by the slowest last")
@@ -234,29 +206,26 @@ func (l *Log) before(at int64) int {
 func (l *Log) First() *Outbox {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.slowest
+	return l.followers.Front()
 }
 
 // Overtaken returns a follower whose unread messages have reached limits, or nil.
 func (l *Log) Overtaken(limits HWM) *Outbox {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	o := l.slowest
-	if o == nil {
+	o := l.followers.Front()
+	if o != nil && l.tail.messages-o.follows.at.messages < int64(limits.Messages) &&
+		l.tail.bytes-o.follows.at.bytes < int64(limits.Bytes) {
 		return nil
 	}
-	if at := &o.follows.at; l.tail.messages-at.messages >= int64(limits.Messages) ||
-		l.tail.bytes-at.bytes >= int64(limits.Bytes) {
-		return o
-	}
-	return nil
+	return o
 }
 
 // Add appends one message, by copy. Without followers the message is dropped.
 func (l *Log) Add(frames [][]byte, size int) {
 	l.mu.Lock()
 	defer l.unlock()
-	if l.slowest == nil {
+	if l.followers.Len() == 0 {
 		return
 	}
 	s, before := l.begin(size)
@@ -270,7 +239,7 @@ func (l *Log) AddWire(wire []byte, messages int, owner Owner) {
 	l.mu.Lock()
 	defer l.unlock()
 	switch {
-	case l.slowest == nil:
+	case l.followers.Len() == 0:
 	case owner != nil && len(wire) >= LendFrom:
 		owner.Retain()
 		l.append(piece{l.tail, wire, owner}, messages)
@@ -285,7 +254,7 @@ func (l *Log) AddWire(wire []byte, messages int, owner Owner) {
 func (l *Log) AddRuns(wire []byte, runs []Run, messages int) {
 	l.mu.Lock()
 	defer l.unlock()
-	if l.slowest == nil {
+	if l.followers.Len() == 0 {
 		return
 	}
 	s, before := l.begin(SizeOf(runs))
@@ -365,7 +334,10 @@ func (l *Log) unlock() {
 func (l *Log) BehindBy(bytes int) (behind []*Outbox) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for o := l.slowest; o != nil && l.tail.bytes-o.follows.at.bytes >= int64(bytes); o = o.follows.faster {
+	for o := range l.followers.All() {
+		if l.tail.bytes-o.follows.at.bytes < int64(bytes) {
+			break
+		}
 		behind = append(behind, o)
 	}
 	return behind

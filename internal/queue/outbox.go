@@ -74,6 +74,67 @@ func (o *Outbox) Init(limits HWM, conflate bool) {
 	o.shares.own, o.limits, o.conflate = limits, limits, conflate
 }
 
+// SetLimits changes the high-water mark, with Link only the part that is not the
+// other socket's, and what MarkFull has said. It reports whether a full outbox may take
+// messages again.
+func (o *Outbox) SetLimits(limits HWM) (roomy bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.conflate {
+		return false
+	}
+	o.shares.own = limits
+	return o.relimit()
+}
+
+// SetFarLimits is SetLimits for the other socket's part. It does nothing before Link.
+func (o *Outbox) SetFarLimits(limits HWM) (roomy bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.conflate || !o.linked || o.shares.far == limits {
+		return false
+	}
+	o.shares.far = limits
+	return o.relimit()
+}
+
+// shares are the high-water marks that an outbox has from this socket, and from the one at
+// the other end if that is in this process; else far is zero.
+type shares struct{ own, far HWM }
+
+// relimit makes a change of the shares take effect, and reports whether the outbox was
+// full. mu must be held.
+func (o *Outbox) relimit() (roomy bool) {
+	o.limits = o.shares.own
+	if o.linked {
+		o.limits = o.shares.own.Plus(o.shares.far)
+	}
+	roomy = o.full
+	o.full, o.queue.mark = false, 0 // the next offer looks again
+	o.kick()
+	return roomy
+}
+
+// Limits returns the high-water mark.
+func (o *Outbox) Limits() HWM {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.limits
+}
+
+// Kick makes the calls of WaitRoom in progress return.
+func (o *Outbox) Kick() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.kick()
+}
+
+// kick is Kick with mu held.
+func (o *Outbox) kick() {
+	o.kicks++
+	o.room.WakeAll()
+}
+
 // Attach says that a connection takes the queued messages from here on.
 func (o *Outbox) Attach(c *Conn) {
 	o.mu.Lock()
