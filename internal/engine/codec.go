@@ -21,54 +21,39 @@ type codedSource struct {
 	codec  zmtp.Codec
 	max    int // largest message, in wire form
 
-	chunk       *buf.Chunk
-	start, fill int    // bytes of chunk that the codec has not used yet
-	tail        []byte // those bytes, while the connection is idle and has no chunk
-	need        int    // size of the unit at their start, as far as known
+	window     // of bytes that the codec has not used yet
+	need   int // size of the unit at their start, as far as known
 }
 
 // Space returns the free end of the chunk. As in reader.Space, the memory for a
 // large unit depends on how much of it has arrived.
 func (c *codedSource) Space() []byte {
 	if c.chunk == nil {
-		c.use(buf.Get(max(c.reader.ordinary(), len(c.tail)+minRead)), c.tail)
-		if cap(c.tail) > keepTail {
-			c.tail = nil
-		}
-		c.tail = c.tail[:0]
+		c.resume(max(c.reader.ordinary(), len(c.tail)+minRead))
 	}
 	if c.start == c.fill {
 		c.start, c.fill = 0, 0
 	}
 	data := c.chunk.Data()
-	pending := c.fill - c.start
-	need := max(c.need, pending+1)
+	need := max(c.need, c.pending()+1)
 	if c.start+need > len(data) || len(data)-c.fill < minRead {
 		ordinary := c.reader.ordinary()
 		size := ordinary
 		if need+minRead > size {
-			size = min(need+readAhead, max(size, doubled(data, c.start, c.fill, 1)))
+			size = min(need+readAhead, max(size, c.doubled(1)))
 		}
 		switch {
 		case size > len(data):
 			if size > ordinary {
 				c.reader.reserve(bounds.PartWire, size)
 			}
-			old := c.chunk
-			c.use(buf.Get(size), data[c.start:c.fill])
-			old.Release()
+			c.move(size)
 		case c.start > 0:
-			c.use(c.chunk, data[c.start:c.fill])
+			c.use(c.chunk, c.unused())
 		}
 		data = c.chunk.Data()
 	}
 	return data[c.fill:min(len(data), max(c.start+need+readAhead, c.fill+buf.Large))]
-}
-
-// use continues in a chunk, to the start of which it copies the pending bytes.
-func (c *codedSource) use(chunk *buf.Chunk, pending []byte) {
-	c.chunk = chunk
-	c.start, c.fill = 0, copy(chunk.Data(), pending)
 }
 
 // Received decodes the complete frames, portion by portion, and passes each portion to
@@ -77,7 +62,7 @@ func (c *codedSource) Received(n int) error {
 	c.fill += n
 	begin := c.start
 	defer func() {
-		switch h, left := c.reader.holding, c.fill-c.start; {
+		switch h, left := c.reader.holding, c.pending(); {
 		case h == nil || h.Part(bounds.PartWire) == 0:
 		case left <= keepTail, c.start > begin && left <= buf.Large:
 			c.reader.reserve(bounds.PartWire, 0)
@@ -86,7 +71,7 @@ func (c *codedSource) Received(n int) error {
 		}
 	}()
 	for first := true; ; first = false {
-		pending := c.fill - c.start
+		pending := c.pending()
 		least := minRead
 		if c.need <= pending {
 			least = max(least, c.need) // a complete unit
@@ -107,7 +92,7 @@ func (c *codedSource) Received(n int) error {
 		if err != nil {
 			return err
 		}
-		left := c.fill - c.start
+		left := c.pending()
 		switch cut := len(wire) < pending || len(frames) >= len(room); {
 		case left == 0:
 			return nil
@@ -140,31 +125,7 @@ func (c *codedSource) hand(room, frames []byte) error {
 // Idle releases the chunk while there is nothing to read, like reader.Idle.
 func (c *codedSource) Idle() {
 	c.reader.Idle()
-	if c.chunk == nil {
-		return
-	}
-	pending := c.chunk.Data()[c.start:c.fill]
-	switch {
-	case len(pending) <= keepTail:
-		c.tail = append(c.tail[:0], pending...)
-		c.end()
-		c.start, c.fill = 0, 0
-		c.reader.keep(bounds.PartWire, nil)
-		return
-	case len(c.chunk.Data()) > idlePart*len(pending):
-		old := c.chunk
-		c.use(buf.Get(len(pending)), pending)
-		old.Release()
-	}
-	c.reader.keep(bounds.PartWire, c.chunk)
-}
-
-// end releases the chunk.
-func (c *codedSource) end() {
-	if c.chunk != nil {
-		c.chunk.Release()
-		c.chunk = nil
-	}
+	c.reader.keep(bounds.PartWire, &c.window)
 }
 
 // sendCoded writes the frames that gather has listed, in the codec's form. Like

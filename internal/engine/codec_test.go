@@ -132,7 +132,7 @@ func TestCodecSplit(t *testing.T) {
 			}
 			must(t, feedTo(src, data[:split], most, idle))
 			must(t, feedTo(src, data[split:], most, idle))
-			src.end()
+			src.release()
 			rd.end()
 			if !slices.Equal(r.got, want) {
 				t.Fatalf("split at %d: %q\nwant %q", split, r.got, want)
@@ -167,7 +167,7 @@ func TestCodecSizes(t *testing.T) {
 		must(t, feedTo(src, data[:min(part, len(data))], part, func() bool { return rng.IntN(2) == 0 }))
 		data = data[min(part, len(data)):]
 	}
-	src.end()
+	src.release()
 	rd.end()
 	if !slices.Equal(r.got, want) {
 		t.Fatalf("%d messages come, or others, want %d", len(r.got), len(want))
@@ -195,7 +195,7 @@ func TestCodecFault(t *testing.T) {
 		if !slices.Equal(r.got, []string{`["good"]`}) {
 			t.Errorf("%s: %q came", name, r.got)
 		}
-		src.end()
+		src.release()
 		rd.end()
 	}
 }
@@ -221,7 +221,7 @@ func TestCodecLimit(t *testing.T) {
 		if !errors.Is(err, zmtp.ErrTooLarge) || !errors.As(err, &typed) || len(r.got) != 1 {
 			t.Errorf("%v, %d messages", err, len(r.got))
 		}
-		src.end()
+		src.release()
 		rd.end()
 	}
 }
@@ -250,7 +250,7 @@ func TestCodecAnnouncement(t *testing.T) {
 		if holds > 8*len(data) {
 			t.Errorf("%d bytes of a unit hold %d", len(data), holds)
 		}
-		src.end()
+		src.release()
 		rd.end()
 	}
 }
@@ -424,7 +424,7 @@ func TestAllocCodec(t *testing.T) {
 	if n := testenv.Allocs(0, 100, round); n >= 1 {
 		t.Errorf("%v allocations for 200 messages in and out", n)
 	}
-	src.end()
+	src.release()
 	rd.end()
 }
 

@@ -163,6 +163,6 @@ func (p *Pipe) relimit(now *Config) {
 
 // hasRoomAgain notifies callers that may wait for room in a pipe that was full.
 func (p *Pipe) hasRoomAgain() {
-	p.socket.pattern.roomy(p)
+	p.socket.pattern.Roomy(p)
 	p.socket.In.Tell()
 }

@@ -263,7 +263,7 @@ func (x *dialogue) end(err error) error {
 	s.In.Peers(-1)
 	if !x.reader.ignore {
 		s.countPeers(-1)
-		s.pattern.detach(p, peer)
+		s.pattern.Detach(p, peer)
 		s.tellEnd(p, peer)
 	}
 	if t := s.pattern; p.Lasting && (t.Keeps && !p.Immediate || p.Name != nil && !t.Raw) {
@@ -299,7 +299,7 @@ func (s *Socket) connected(p *Pipe, peer *Peer) (refused error) {
 		p.Out.Precede(hello, 1)
 	}
 	s.In.Peers(1)
-	refused = s.pattern.attach(p, peer)
+	refused = s.pattern.Attach(p, peer)
 	p.peer.Store(peer) // after attach, which may set its identity
 	s.In.Tell()
 	if refused == nil {

@@ -75,7 +75,7 @@ func (s *Socket) dialer(e link.Endpoint, name []byte) (*dialer, error) {
 	d.ctx, d.cancel = context.WithCancel(s.ctx)
 	s.endpoints.dialers[e.Text] = append(s.endpoints.dialers[e.Text], d)
 	s.pipes[d.pipe] = struct{}{}
-	s.pattern.added(d.pipe)
+	s.pattern.Added(d.pipe)
 	s.In.Tell()
 	if e.Scheme == link.Inproc {
 		d.joined = make(chan *half, 1)
@@ -115,7 +115,7 @@ func (s *Socket) disconnect(address string) (local []*half, cut []*Pipe, err err
 	}
 	delete(s.endpoints.dialers, address)
 	for _, d := range same {
-		s.pattern.removed(d.pipe)
+		s.pattern.Removed(d.pipe)
 		d.pipe.Out.Seal()
 		cut = append(cut, d.pipe)
 		if h := d.near.Load(); h != nil {

@@ -152,7 +152,7 @@ func (h *half) part() {
 		s.socket.In.Peers(-1)
 		if !s.rejected() {
 			s.socket.countPeers(-1)
-			s.socket.pattern.detach(s.pipe, s.peer)
+			s.socket.pattern.Detach(s.pipe, s.peer)
 			if !s.pipe.Lasting { // as in libzmq, there is no hiccup message: the connection is not made again
 				s.socket.tellEnd(s.pipe, s.peer)
 			}
@@ -254,7 +254,7 @@ func (h *half) step() bool {
 func (h *half) Consumed(n queue.HWM, empty bool) {
 	if h.other.pipe.Out.Consumed(n, empty && !h.eager) {
 		from := h.other.socket
-		from.pattern.roomy(h.other.pipe)
+		from.pattern.Roomy(h.other.pipe)
 		from.In.Tell()
 	}
 }
@@ -343,7 +343,7 @@ func (h *half) hand(c *buf.Chunk) (kept queue.HWM) {
 	b.q.Chunk, b.q.From = c, &h.peer.conduit
 	c.Retain()
 	before := len(b.q.Spans)
-	wanted, err := h.socket.pattern.messages(h.pipe, h.peer, b)
+	wanted, err := h.socket.pattern.Messages(h.pipe, h.peer, b)
 	if prepare := h.socket.pattern.Prepare; wanted && prepare != nil {
 		prepare(b)
 	}
@@ -372,10 +372,10 @@ func (h *half) command(body []byte) {
 			// queue, which is fetched only when it receives.
 			if _, context, e := zmtp.ParsePing(c.Data); e == nil {
 				to := h.other
-				err = to.socket.pattern.command(to.pipe, to.peer, zmtp.CommandPong, context)
+				err = to.socket.pattern.Command(to.pipe, to.peer, zmtp.CommandPong, context)
 			}
 		} else {
-			err = h.socket.pattern.command(h.pipe, h.peer, string(c.Name), c.Data)
+			err = h.socket.pattern.Command(h.pipe, h.peer, string(c.Name), c.Data)
 		}
 	}
 	if err != nil {

@@ -79,47 +79,33 @@ type Traits struct {
 	MaxMessage int64
 }
 
-func (t *Pattern) added(p *Pipe) {
-	if t.Added != nil {
-		t.Added(p)
+// complete has the functions that are nil do nothing.
+func (t *Pattern) complete(s *Socket) {
+	if t.Added == nil {
+		t.Added = func(*Pipe) {}
 	}
-}
-
-func (t *Pattern) removed(p *Pipe) {
-	if t.Removed != nil {
-		t.Removed(p)
+	if t.Removed == nil {
+		t.Removed = func(*Pipe) {}
 	}
-}
-
-func (t *Pattern) attach(p *Pipe, peer *Peer) error {
 	if t.Attach == nil {
-		return nil
+		t.Attach = func(*Pipe, *Peer) error { return nil }
 	}
-	return t.Attach(p, peer)
-}
-
-func (t *Pattern) detach(p *Pipe, peer *Peer) {
-	if t.Detach != nil {
-		t.Detach(p, peer)
+	if t.Detach == nil {
+		t.Detach = func(*Pipe, *Peer) {}
 	}
-}
-
-func (t *Pattern) messages(p *Pipe, peer *Peer, b *Batch) (wanted bool, err error) {
 	if t.Messages == nil {
-		return true, nil
+		t.Messages = func(*Pipe, *Peer, *Batch) (bool, error) { return true, nil }
 	}
-	return t.Messages(p, peer, b)
-}
-
-func (t *Pattern) command(p *Pipe, peer *Peer, name string, data []byte) error {
 	if t.Command == nil {
-		return nil
+		t.Command = func(*Pipe, *Peer, string, []byte) error { return nil }
 	}
-	return t.Command(p, peer, name, data)
-}
-
-func (t *Pattern) roomy(p *Pipe) {
-	if t.Roomy != nil {
-		t.Roomy(p)
+	if t.Roomy == nil {
+		t.Roomy = func(*Pipe) {}
+	}
+	if t.Receivable == nil {
+		t.Receivable = s.In.Waiting
+	}
+	if t.Sendable == nil {
+		t.Sendable = func() bool { return true }
 	}
 }

@@ -32,17 +32,14 @@ type reader struct {
 
 	newcomer *Newcomer // the peer, while its messages wait until it is admitted; otherwise nil
 
-	decoder     zmtp.Decoder
-	most        int // bytes of the largest message
-	chunk       *buf.Chunk
-	start, fill int    // bytes of chunk that are not decoded yet
-	tail        []byte // those bytes, while the connection is idle and has no chunk
-	uncharged   int    // size of the chunk until a queued batch has been charged for it
-	delivered   bool   // the current read has brought a message for the application
-	awaited     bool   // and that was waiting for it
-	batch       Batch  // messages decoded and not passed on yet
-	bytes       int    // their size
-	usual       int    // recent size of a message
+	decoder   zmtp.Decoder
+	most      int   // bytes of the largest message
+	window          // of bytes that are not decoded yet
+	delivered bool  // the current read has brought a message for the application
+	awaited   bool  // and that was waiting for it
+	batch     Batch // messages decoded and not passed on yet
+	bytes     int   // their size
+	usual     int   // recent size of a message
 
 	ttl time.Duration // from the PING that came last, unless bytes came since
 
@@ -74,7 +71,7 @@ func (r *reader) run(early []byte) error {
 	}
 	if r.codec != nil {
 		coded := &codedSource{reader: r, codec: r.codec, max: int(most)}
-		defer coded.end()
+		defer coded.release()
 		src = coded
 	}
 	if len(early) > 0 {
@@ -96,10 +93,7 @@ func (r *reader) end() {
 	if r.holding != nil {
 		r.pipe.socket.incomplete.Release(r.holding)
 	}
-	if r.chunk != nil {
-		r.chunk.Release()
-		r.chunk = nil
-	}
+	r.release()
 	if r.loan != nil {
 		r.loan.forget()
 	}
@@ -113,9 +107,6 @@ func (r *reader) returnSpans() {
 // Space returns the free end of the chunk.
 func (r *reader) Space() []byte { return r.room(1) }
 
-// pending returns how many bytes belong to an incomplete message.
-func (r *reader) pending() int { return r.fill - r.start }
-
 // room returns the free end of the chunk, which has at least the given number of
 // bytes; a large number of bytes must already have arrived. It replaces the chunk
 // first if the partial message does not fit in it.
@@ -126,14 +117,9 @@ func (r *reader) room(least int) []byte {
 		if size > ordinary {
 			r.reserve(bounds.PartFrames, size)
 		}
-		r.use(buf.Get(size), r.tail)
-		if cap(r.tail) > keepTail {
-			r.tail = nil
-		}
-		r.tail = r.tail[:0]
+		r.resume(size)
 	}
-	data := r.chunk.Data()
-	pending := r.fill - r.start
+	data, pending := r.chunk.Data(), r.pending()
 	need := max(r.decoder.Need(), pending+least)
 	if r.start+need > len(data) || len(data)-r.fill < minRead {
 		size := r.ordinary()
@@ -143,41 +129,22 @@ func (r *reader) room(least int) []byte {
 		ordinary := size
 		if need+minRead > size {
 			// What is needed or usual, but never the size that was only announced.
-			size = max(min(need+readAhead, max(size, doubled(data, r.start, r.fill, least), r.usual+readAhead)), pending+least)
+			size = max(min(need+readAhead, max(size, r.doubled(least), r.usual+readAhead)), pending+least)
 		}
 		switch {
 		case size <= len(data) && r.fill+least <= len(data) && r.start == 0:
 			// A large message that still has room here.
 		case size <= len(data) && r.chunk.Unique():
-			r.use(r.chunk, data[r.start:r.fill])
+			r.use(r.chunk, r.unused())
 		default:
 			if size > ordinary {
 				r.reserve(bounds.PartFrames, size)
 			}
-			old := r.chunk
-			r.use(buf.Get(size), data[r.start:r.fill])
-			old.Release()
+			r.move(size)
 		}
 		data = r.chunk.Data()
 	}
 	return data[r.fill:min(len(data), max(r.start+need+readAhead, r.fill+buf.Large))]
-}
-
-// doubled returns how large a buffer may be for a part of a message at data[start:fill]:
-// twice the part, or as large as it is while at least so many bytes fit behind the part. So
-// a part is copied when it has doubled, and not for each read.
-func doubled(data []byte, start, fill, least int) int {
-	if start == 0 && len(data)-fill >= max(least, minRead) {
-		return len(data)
-	}
-	return 2 * (fill - start)
-}
-
-// use continues in a chunk, to the start of which it copies the pending bytes.
-func (r *reader) use(chunk *buf.Chunk, pending []byte) {
-	r.chunk = chunk
-	r.start, r.fill = 0, copy(chunk.Data(), pending)
-	r.uncharged = len(chunk.Data())
 }
 
 // Received decodes the complete messages and passes them on.
@@ -313,7 +280,7 @@ func (r *reader) hand() error {
 	b.q.Chunk = r.chunk
 	b.q.Chunk.Retain()
 	b.q.From = &r.peer.conduit
-	wanted, err := r.pipe.socket.pattern.messages(r.pipe, r.peer, b)
+	wanted, err := r.pipe.socket.pattern.Messages(r.pipe, r.peer, b)
 	if wanted {
 		r.deliver(b)
 	}
@@ -338,8 +305,8 @@ func (r *reader) deliver(b *Batch) {
 	case bytes <= len(b.q.Chunk.Data())/stayPart:
 		b.compact(bytes)
 		b.q.Cost = len(b.q.Chunk.Data())
-	default:
-		b.q.Cost, r.uncharged = r.uncharged, 0
+	case !r.charged:
+		b.q.Cost, r.charged = len(b.q.Chunk.Data()), true
 	}
 	b.q.Cost += spanCost * len(b.q.Spans)
 	r.delivered = true
@@ -388,14 +355,11 @@ func (r *reader) command(body []byte) error {
 	if string(c.Name) != name {
 		name = string(c.Name)
 	}
-	return r.pipe.socket.pattern.command(r.pipe, r.peer, name, c.Data)
+	return r.pipe.socket.pattern.Command(r.pipe, r.peer, name, c.Data)
 }
 
-// Idle releases the chunk while there are no bytes to read. The rest of it is the
-// beginning of one message, which is kept aside if it is small, or moved to a chunk of
-// its size: a peer that stops in the middle of a message shall not hold many times the
-// bytes that it has sent. What it holds counts from then on, whatever its size: the chunks
-// that do not count are those of readers that run.
+// Idle releases the chunk while there are no bytes to read. What it still holds counts from then
+// on, whatever its size: the chunks that do not count are those of readers that run.
 func (r *reader) Idle() {
 	r.unwaited = 0
 	r.flow /= 2
@@ -412,23 +376,7 @@ func (r *reader) Idle() {
 	if r.borrowed {
 		r.loan.follow()
 	}
-	if r.chunk == nil {
-		return
-	}
-	pending := r.chunk.Data()[r.start:r.fill]
-	switch {
-	case len(pending) <= keepTail:
-		r.tail = append(r.tail[:0], pending...)
-		r.chunk.Release()
-		r.chunk = nil
-		r.keep(bounds.PartFrames, nil)
-		return
-	case len(r.chunk.Data()) > idlePart*len(pending):
-		old := r.chunk
-		r.use(buf.Get(len(pending)), pending)
-		old.Release()
-	}
-	r.keep(bounds.PartFrames, r.chunk)
+	r.keep(bounds.PartFrames, &r.window)
 }
 
 // ordinary returns the size of a chunk that does not count while the reader runs.
@@ -450,14 +398,12 @@ func (r *reader) reserve(part, bytes int) {
 	r.hold(part, bytes, !r.borrowed)
 }
 
-// keep changes a part of the reader's holding to a chunk, or nil, that stays while the
-// reader waits for the peer.
-func (r *reader) keep(part int, chunk *buf.Chunk) {
-	bytes := 0
-	if chunk != nil {
-		bytes = len(chunk.Data())
+// keep changes a part of the reader's holding to what stays of a window while the reader waits
+// for the peer.
+func (r *reader) keep(part int, w *window) {
+	if w.chunk != nil {
+		r.hold(part, w.rest(), false)
 	}
-	r.hold(part, bytes, false)
 }
 
 func (r *reader) hold(part, bytes int, wait bool) {
@@ -470,4 +416,74 @@ func (r *reader) hold(part, bytes int, wait bool) {
 	if r.holding.Part(part) != bytes {
 		r.pipe.socket.incomplete.Set(r.holding, part, bytes, wait)
 	}
+}
+
+// window is the chunk that bytes are read into, with those that were not used yet.
+type window struct {
+	chunk       *buf.Chunk
+	start, fill int    // bytes of chunk that were not used yet
+	tail        []byte // those bytes, while the connection is idle and has no chunk
+	charged     bool   // a queued batch counts for the chunk
+}
+
+// pending returns the number of bytes that were not used, and unused the bytes.
+func (w *window) pending() int { return w.fill - w.start }
+
+func (w *window) unused() []byte { return w.chunk.Data()[w.start:w.fill] }
+
+// use continues in a chunk, to the start of which it copies the pending bytes.
+func (w *window) use(chunk *buf.Chunk, pending []byte) {
+	w.chunk, w.charged = chunk, false
+	w.start, w.fill = 0, copy(chunk.Data(), pending)
+}
+
+// move continues in a new chunk of at least size bytes.
+func (w *window) move(size int) {
+	old := w.chunk
+	w.use(buf.Get(size), w.unused())
+	old.Release()
+}
+
+// resume is move after a rest.
+func (w *window) resume(size int) {
+	w.use(buf.Get(size), w.tail)
+	if cap(w.tail) > keepTail {
+		w.tail = nil
+	}
+	w.tail = w.tail[:0]
+}
+
+// rest prepares for a wait, and returns the size of the chunk that stays, if one does. The
+// pending bytes are the beginning of one unit, which is kept aside if it is small, or moved to
+// a chunk of its size: a peer that stops in the middle of a message shall not hold many times
+// the bytes that it has sent.
+func (w *window) rest() int {
+	switch pending := w.unused(); {
+	case len(pending) <= keepTail:
+		w.tail = append(w.tail[:0], pending...)
+		w.release()
+		return 0
+	case len(w.chunk.Data()) > idlePart*len(pending):
+		w.move(len(pending))
+	}
+	return len(w.chunk.Data())
+}
+
+// release releases the chunk.
+func (w *window) release() {
+	if w.chunk != nil {
+		w.chunk.Release()
+		w.chunk = nil
+	}
+}
+
+// doubled returns how large a buffer may be for the pending bytes: twice them, or as large as
+// it is while at least so many bytes fit behind them. So they are copied when they have
+// doubled, and not for each read.
+func (w *window) doubled(least int) int {
+	size := len(w.chunk.Data())
+	if w.start == 0 && size-w.fill >= max(least, minRead) {
+		return size
+	}
+	return 2 * w.pending()
 }

@@ -22,15 +22,11 @@ func (s *Socket) Poll(events Events) Events {
 		return events
 	}
 	var ready Events
-	if events&PollIn != 0 {
-		if f := s.pattern.Receivable; f != nil && f() || f == nil && s.In.Waiting() {
-			ready |= PollIn
-		}
+	if events&PollIn != 0 && s.pattern.Receivable() {
+		ready |= PollIn
 	}
-	if events&PollOut != 0 {
-		if f := s.pattern.Sendable; f == nil || f() {
-			ready |= PollOut
-		}
+	if events&PollOut != 0 && s.pattern.Sendable() {
+		ready |= PollOut
 	}
 	return ready
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -76,9 +77,8 @@ type Tuning struct {
 
 // Init initializes a socket. The pattern must not change any more.
 func (s *Socket) Init(kind zmtp.SocketType, o *Config, p *Pattern) {
-	if p.MaxMessage == 0 {
-		p.MaxMessage = MaxMessage
-	}
+	p.MaxMessage = cmp.Or(p.MaxMessage, MaxMessage)
+	p.complete(s)
 	s.kind, s.pattern = kind, p
 	s.settings.store(o)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -165,7 +165,7 @@ func (s *Socket) leave(p *Pipe) {
 	delete(s.pipes, p)
 	s.mu.Unlock()
 	p.Out.End()
-	s.pattern.removed(p)
+	s.pattern.Removed(p)
 }
 
 // CloseContext is Close, but stops waiting when the context is done: it then drops the

@@ -28,7 +28,7 @@ type writer struct {
 func (w *writer) run() {
 	s := w.pipe.socket
 	roomy := func() {
-		s.pattern.roomy(w.pipe)
+		s.pattern.Roomy(w.pipe)
 		s.In.Tell()
 	}
 	if w.conn.config.HeartbeatInterval == 0 {
