@@ -20,7 +20,7 @@ func (p *SteerableProxy) serveControl(ctx context.Context) error {
 		if ready, err = news.WaitInto(ctx, ready); err != nil {
 			return err
 		}
-		m, err := p.control.(proxySource).Recv(ctx)
+		m, err := p.control.(Receiver).Recv(ctx)
 		if again(err) {
 			continue
 		}
@@ -52,7 +52,7 @@ func (p *SteerableProxy) command(ctx context.Context, m Message) error {
 	if len(answer) == last && p.control.engine().Kind() == zmtp.TypeRep {
 		answer = append(answer, []byte{})
 	}
-	if to, ok := p.control.(proxySink); ok && len(answer) > last {
+	if to, ok := p.control.(Sender); ok && len(answer) > last {
 		if err := to.Send(ctx, answer...); err != nil && !again(err) {
 			return err
 		}

@@ -52,24 +52,13 @@ func (t *traffic) load() Traffic {
 
 type flowStats struct{ in, out traffic }
 
-// The methods that a proxy needs of its sockets.
-type (
-	proxySource interface {
-		Recv(ctx context.Context) (Message, error)
-		RecvBatch(ctx context.Context, b *Batch) error
-	}
-	proxySink interface {
-		Send(ctx context.Context, frames ...[]byte) error
-	}
-)
-
 func receives(s Socket) bool {
-	_, ok := s.(proxySource)
+	_, ok := s.(Receiver)
 	return ok
 }
 
 func sends(s Socket) bool {
-	_, ok := s.(proxySink)
+	_, ok := s.(Sender)
 	return ok
 }
 
@@ -166,7 +155,7 @@ func (p *parcel) release() {
 }
 
 func (p *parcel) receive(ctx context.Context, from Socket) error {
-	if err := from.(proxySource).RecvBatch(ctx, &p.batch); err != nil {
+	if err := from.(Receiver).RecvBatch(ctx, &p.batch); err != nil {
 		return err
 	}
 	p.lead = nil

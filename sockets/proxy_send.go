@@ -49,7 +49,7 @@ func (f *forwarder) forward(ctx context.Context, p *parcel, from int) (int, erro
 // send sends one message through the socket's Send.
 func (f *forwarder) send(ctx context.Context, p *parcel, from int) (int, error) {
 	f.frames = p.frames(f.frames[:0], from)
-	err := f.to.(proxySink).Send(ctx, f.frames...)
+	err := f.to.(Sender).Send(ctx, f.frames...)
 	clear(f.frames)
 	if err == nil || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrUnroutable) {
 		return 1, nil // it cannot be sent, and there is no caller to report that to

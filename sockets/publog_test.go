@@ -122,7 +122,7 @@ func TestPubLogWakes(t *testing.T) {
 func TestPubLogLinger(t *testing.T) {
 	t.Parallel()
 	const messages = 5000
-	pub := bind(t, NewPub, Options{SendHWM: -1})
+	pub := bind(t, NewPub, Options{SendHWM: -1, Linger: LingerForever}) // one takes nothing while another is read
 	var subs []*Sub
 	for range 3 {
 		subs = append(subs, subscribed(t, Options{RecvHWM: 10}, pub.LastEndpoint(), ""))

@@ -84,7 +84,7 @@ func (r *Rep) Send(_ context.Context, frames ...[]byte) error {
 	if out.Offer(r.peer.Conn(), r.envelope, frames) != queue.Accepted {
 		out.CountDrops(1)
 	} else {
-		r.core.QueuedFrames(frames)
+		r.core.Queued(engine.BodiesSize(frames))
 	}
 	r.peer = nil
 	if cap(r.envelope) > keepEnvelope {

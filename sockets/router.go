@@ -1,6 +1,7 @@
 package sockets
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 
@@ -74,12 +75,12 @@ func (r *Router) Send(ctx context.Context, frames ...[]byte) error {
 		return r.core.Open()
 	}
 	if r.mandatory.Load() {
-		return r.sendTo(ctx, to, frames[1:])
+		return r.sendTo(ctx, to, engine.BodiesSize(frames[1:]), frames[1:])
 	}
 	if to.Pipe.Out.Offer(to.Conn, nil, frames[1:]) != queue.Accepted {
 		to.Pipe.Out.CountDrops(1)
 	} else {
-		r.core.QueuedFrames(frames[1:])
+		r.core.Queued(engine.BodiesSize(frames[1:]))
 	}
 	return r.core.Open()
 }
@@ -100,21 +101,7 @@ func (r *Router) SendTo(ctx context.Context, peer *Peer, frames ...[]byte) error
 	if !r.owns(peer) {
 		return ErrForeignPeer
 	}
-	return r.sendTo(ctx, route.Of(peer.engine()), frames)
-}
-
-func (r *Router) sendTo(ctx context.Context, to route.Route, frames [][]byte) error {
-	l := r.core.SendLimit()
-	for {
-		v := to.Pipe.Out.Offer(to.Conn, nil, frames)
-		if v == queue.Accepted {
-			r.core.QueuedFrames(frames)
-			return nil
-		}
-		if err := r.await(ctx, to, v, &l); err != nil {
-			return err
-		}
-	}
+	return r.sendTo(ctx, route.Of(peer.engine()), engine.BodiesSize(frames), frames)
 }
 
 // sendWire is hooks.SendWireTo.
@@ -128,28 +115,8 @@ func (r *Router) sendWire(ctx context.Context, peer *Peer, wire []byte, messages
 	if len(wire) == 0 {
 		return nil
 	}
-	l, to := r.core.SendLimit(), route.Of(peer.engine())
-	for {
-		v := to.Pipe.Out.OfferWire(to.Conn, wire, messages, owner)
-		if v == queue.Accepted {
-			r.core.Queued(len(wire))
-			return nil
-		}
-		if err := r.await(ctx, to, v, &l); err != nil {
-			return err
-		}
-	}
-}
-
-// await waits for room after an offer that was not accepted.
-func (r *Router) await(ctx context.Context, to route.Route, v queue.Verdict, l *queue.Limit) error {
-	if v == queue.Ended {
-		if err := r.core.Open(); err != nil {
-			return err
-		}
-		return ErrUnroutable
-	}
-	return to.Pipe.Out.WaitRoom(ctx, to.Conn, r.core.Closing(), l)
+	to := route.Of(peer.engine())
+	return r.offer(ctx, to, len(wire), func() queue.Verdict { return to.Pipe.Out.OfferWire(to.Conn, wire, messages, owner) })
 }
 
 // TryRecvBatch is like RecvBatch but returns ErrWouldBlock, and leaves b empty,
@@ -194,6 +161,34 @@ func (r *Router) detach(p *engine.Pipe, peer *engine.Peer) {
 // sendable: a ROUTER drops messages that it cannot send, except with Mandatory,
 // where at least one peer must have room.
 func (r *Router) sendable() bool { return !r.mandatory.Load() || r.core.AnyRoom() }
+
+// sendTo sends a message whose frames have size bytes.
+func (s *socket) sendTo(ctx context.Context, to route.Route, size int, frames [][]byte) error {
+	return s.offer(ctx, to, size, func() queue.Verdict { return to.Pipe.Out.Offer(to.Conn, nil, frames) })
+}
+
+// offer repeats an offer of size bytes to a peer until it is accepted, and waits for room.
+func (s *socket) offer(ctx context.Context, to route.Route, size int, offer func() queue.Verdict) error {
+	l := s.core.SendLimit()
+	for {
+		v := offer()
+		if v == queue.Accepted {
+			s.core.Queued(size)
+			return nil
+		}
+		if err := s.await(ctx, to, v, &l); err != nil {
+			return err
+		}
+	}
+}
+
+// await waits for room after an offer that was not accepted.
+func (s *socket) await(ctx context.Context, to route.Route, v queue.Verdict, l *queue.Limit) error {
+	if v == queue.Ended {
+		return cmp.Or(s.core.Open(), ErrUnroutable)
+	}
+	return to.Pipe.Out.WaitRoom(ctx, to.Conn, s.core.Closing(), l)
+}
 
 // connectAs connects to an endpoint whose peer gets the given identity in the table.
 func (s *socket) connectAs(t *route.Table, endpoint string, identity []byte) error {

@@ -83,7 +83,7 @@ func (s *Stream) Send(ctx context.Context, frames ...[]byte) error {
 	if to.Pipe == nil {
 		return ErrUnroutable
 	}
-	return s.sendTo(ctx, to, frames[1:])
+	return s.sendBytes(ctx, to, frames[1:])
 }
 
 // TrySend is like Send but returns ErrWouldBlock instead of waiting.
@@ -102,30 +102,15 @@ func (s *Stream) SendTo(ctx context.Context, peer *Peer, frames ...[]byte) error
 	if !s.owns(peer) {
 		return ErrForeignPeer
 	}
-	return s.sendTo(ctx, route.Of(peer.engine()), frames)
+	return s.sendBytes(ctx, route.Of(peer.engine()), frames)
 }
 
-func (s *Stream) sendTo(ctx context.Context, to route.Route, frames [][]byte) error {
+func (s *Stream) sendBytes(ctx context.Context, to route.Route, frames [][]byte) error {
 	size := engine.BodiesSize(frames)
 	if size == 0 {
 		return s.closePeer(to)
 	}
-	l := s.core.SendLimit()
-	for {
-		switch to.Pipe.Out.Offer(to.Conn, nil, frames) {
-		case queue.Accepted:
-			s.core.Queued(size)
-			return nil
-		case queue.Ended:
-			if err := s.core.Open(); err != nil {
-				return err
-			}
-			return ErrUnroutable
-		}
-		if err := to.Pipe.Out.WaitRoom(ctx, to.Conn, s.core.Closing(), &l); err != nil {
-			return err
-		}
-	}
+	return s.sendTo(ctx, to, size, frames)
 }
 
 // closePeer closes a connection when the bytes queued for it have been written.

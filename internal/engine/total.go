@@ -40,13 +40,6 @@ func (s *Socket) Queued(bytes int) {
 	}
 }
 
-// QueuedFrames is like Queued, for a message that is not in wire form.
-func (s *Socket) QueuedFrames(frames [][]byte) {
-	if s.total.limit.Load() > 0 {
-		s.Queued(BodiesSize(frames))
-	}
-}
-
 // BodiesSize returns the size of the bodies of a message.
 func BodiesSize(frames [][]byte) (n int) {
 	for _, f := range frames {

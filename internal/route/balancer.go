@@ -139,12 +139,6 @@ func (lb *Balancer) wait(ctx context.Context, l *queue.Limit) error {
 	return lb.room.Wait(ctx, &lb.mu, lb.core.Closing(), l)
 }
 
-// passOn wakes the next sender: after a message was accepted there may be room
-// for others. mu must be held.
-func (lb *Balancer) passOn() {
-	lb.room.Wake()
-}
-
 // admits reports whether Options.SendTotalBytes lets a message of the given size be
 // queued. If not, the sender has to wait: there is no peer for which a message is certain
 // to be, so none is disconnected and no message is lost.
@@ -199,21 +193,20 @@ func (lb *Balancer) Send(ctx context.Context, frames [][]byte) error {
 	if one := lb.only.Load(); one != nil && len(frames) > 1 && one.pipe.Out.Offer(one.to, nil, frames) == queue.Accepted {
 		return nil
 	}
+	return lb.send(ctx, engine.BodiesSize(frames), func(o *queue.Outbox) queue.Verdict { return o.Offer(nil, nil, frames) })
+}
+
+// send offers a number of bytes to the pipes in turn until one takes them.
+func (lb *Balancer) send(ctx context.Context, size int, offer func(*queue.Outbox) queue.Verdict) error {
 	l := lb.core.SendLimit()
-	size := engine.BodiesSize(frames)
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	for {
 		if err := lb.core.Open(); err != nil {
 			return err
 		}
-		if lb.admits(size) {
-			for range lb.pipes {
-				if lb.turn().Out.Offer(nil, nil, frames) == queue.Accepted {
-					lb.passOn()
-					return nil
-				}
-			}
+		if lb.admits(size) && lb.offer(offer) != nil {
+			return nil
 		}
 		if err := lb.wait(ctx, &l); err != nil {
 			return err
@@ -221,21 +214,26 @@ func (lb *Balancer) Send(ctx context.Context, frames [][]byte) error {
 	}
 }
 
-// Try sends one message, which begins with the encoded frames in head, and
-// returns the pipe. It returns nil if it would have to wait.
-func (lb *Balancer) Try(head []byte, frames [][]byte) *engine.Pipe {
-	lb.mu.Lock()
-	defer lb.mu.Unlock()
+// offer returns the first pipe in turn that accepts an offer, or nil. mu must be held.
+func (lb *Balancer) offer(offer func(*queue.Outbox) queue.Verdict) *engine.Pipe {
 	for range lb.pipes {
-		if p := lb.turn(); p.Out.Offer(nil, head, frames) == queue.Accepted {
-			lb.passOn()
+		if p := lb.turn(); offer(&p.Out) == queue.Accepted {
+			lb.room.Wake() // there may be room for others
 			return p
 		}
 	}
 	return nil
 }
 
-// Await waits until try may succeed.
+// Try sends one message, which begins with the encoded frames in head, and
+// returns the pipe. It returns nil if it would have to wait.
+func (lb *Balancer) Try(head []byte, frames [][]byte) *engine.Pipe {
+	lb.mu.Lock()
+	defer lb.mu.Unlock()
+	return lb.offer(func(o *queue.Outbox) queue.Verdict { return o.Offer(nil, head, frames) })
+}
+
+// Await waits until Try may succeed.
 func (lb *Balancer) Await(ctx context.Context, l *queue.Limit) error {
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
@@ -244,7 +242,7 @@ func (lb *Balancer) Await(ctx context.Context, l *queue.Limit) error {
 			return err
 		}
 		if slices.ContainsFunc(lb.pipes, (*engine.Pipe).HasRoom) {
-			lb.passOn()
+			lb.room.Wake()
 			return nil
 		}
 		if err := lb.wait(ctx, l); err != nil {
@@ -256,25 +254,10 @@ func (lb *Balancer) Await(ctx context.Context, l *queue.Limit) error {
 // SendWire sends encoded messages, all to the same peer, which counts as one
 // turn.
 func (lb *Balancer) SendWire(ctx context.Context, wire []byte, messages int, owner queue.Owner) error {
-	l := lb.core.SendLimit()
-	lb.mu.Lock()
-	defer lb.mu.Unlock()
-	for {
-		if err := lb.core.Open(); err != nil || len(wire) == 0 {
-			return err
-		}
-		if lb.admits(len(wire)) {
-			for range lb.pipes {
-				if lb.turn().Out.OfferWire(nil, wire, messages, owner) == queue.Accepted {
-					lb.passOn()
-					return nil
-				}
-			}
-		}
-		if err := lb.wait(ctx, &l); err != nil {
-			return err
-		}
+	if len(wire) == 0 {
+		return lb.core.Open()
 	}
+	return lb.send(ctx, len(wire), func(o *queue.Outbox) queue.Verdict { return o.OfferWire(nil, wire, messages, owner) })
 }
 
 // SendBatch sends messages of one frame and returns how many it has sent. Each
@@ -292,7 +275,7 @@ func (lb *Balancer) SendBatch(ctx context.Context, bodies [][]byte) (sent int, e
 		for refusals := 0; refusals < len(lb.pipes) && lb.admits(engine.BodiesSize(bodies[sent:min(sent+run, len(bodies))])); {
 			n := lb.turn().Out.OfferEach(nil, bodies[sent:min(sent+run, len(bodies))])
 			if sent += n; sent == len(bodies) {
-				lb.passOn()
+				lb.room.Wake()
 				return sent, nil
 			}
 			if refusals++; n > 0 {
@@ -339,7 +322,7 @@ func (lb *Balancer) SendSpans(ctx context.Context, lead, wire []byte, spans []bu
 			}
 		}
 		if sent > 0 {
-			lb.passOn()
+			lb.room.Wake()
 			return sent, nil
 		}
 		if err := lb.wait(ctx, nil); err != nil {
