@@ -48,7 +48,7 @@ func (d *Dealer) SendBatch(ctx context.Context, bodies [][]byte) (int, error) {
 
 // TryRecvBatch is like RecvBatch but returns ErrWouldBlock, and leaves b empty,
 // instead of waiting.
-func (d *Dealer) TryRecvBatch(b *Batch) error { return d.recvBatch(queue.NoWait, b) }
+func (d *Dealer) TryRecvBatch(b *Batch) error { return d.RecvBatch(queue.NoWait, b) }
 
 func (d *Dealer) attach(p *engine.Pipe, _ *engine.Peer) error {
 	d.probe(p)

@@ -31,7 +31,37 @@ import (
 // goroutines; each message goes to one of them. To return many messages costs
 // time, so use Recv, not a loop that ends at once, to receive one.
 func (r *receiving) Messages(ctx context.Context) iter.Seq2[Message, error] {
-	return r.eachMessage(ctx, r.recvBatch, nil)
+	return func(yield func(Message, error) bool) {
+		var b Batch
+		var m Message
+		next := 0 // the first message of b that was not yielded
+		defer func() { r.core.PutBack(b.engine(), next) }()
+		for {
+			err := ctx.Err()
+			if err == nil && next == b.Len() {
+				next = 0
+				err = r.RecvBatch(ctx, &b)
+			}
+			if err != nil {
+				r.core.PutBack(b.engine(), next)
+				next = 0
+				yield(nil, err)
+				return
+			}
+			m = m[:0]
+			if addressed(&r.core) {
+				m = append(m, b.Peer().Identity())
+			}
+			m = b.Message(next).AppendFrames(m)
+			next++
+			if r.taken != nil {
+				r.taken(b.engine().Peer())
+			}
+			if !yield(m, nil) {
+				return
+			}
+		}
+	}
 }
 
 // Batches returns an iterator over the batches that the socket receives, as
@@ -52,69 +82,19 @@ func (r *receiving) Messages(ctx context.Context) iter.Seq2[Message, error] {
 // pair has a nil batch and the error that ends the loop, as with Messages. The
 // context is checked before each batch.
 func (r *receiving) Batches(ctx context.Context) iter.Seq2[*Batch, error] {
-	return eachBatch(ctx, r.recvBatch)
-}
-
-// Messages is as for other sockets that receive, such as [Pull.Messages].
-func (x *XPub) Messages(ctx context.Context) iter.Seq2[Message, error] {
-	return x.eachMessage(ctx, x.recvBatch, x.received)
-}
-
-// Batches is as for other sockets that receive, such as [Pull.Batches].
-func (x *XPub) Batches(ctx context.Context) iter.Seq2[*Batch, error] {
-	return eachBatch(ctx, x.RecvBatch)
-}
-
-func eachBatch(ctx context.Context, recv func(context.Context, *Batch) error) iter.Seq2[*Batch, error] {
 	return func(yield func(*Batch, error) bool) {
 		var b Batch
 		defer b.Release()
 		for {
 			err := ctx.Err()
 			if err == nil {
-				err = recv(ctx, &b)
+				err = r.RecvBatch(ctx, &b)
 			}
 			if err != nil {
 				yield(nil, err)
 				return
 			}
 			if !yield(&b, nil) {
-				return
-			}
-		}
-	}
-}
-
-// eachMessage is the iterator of Messages. If received is not nil, it is called with
-// the sender of each message before that is yielded.
-func (s *socket) eachMessage(ctx context.Context, recv func(context.Context, *Batch) error, received func(*Peer)) iter.Seq2[Message, error] {
-	return func(yield func(Message, error) bool) {
-		var b Batch
-		var m Message
-		next := 0 // the first message of b that was not yielded
-		defer func() { s.core.PutBack(b.engine(), next) }()
-		for {
-			err := ctx.Err()
-			if err == nil && next == b.Len() {
-				next = 0
-				err = recv(ctx, &b)
-			}
-			if err != nil {
-				s.core.PutBack(b.engine(), next)
-				next = 0
-				yield(nil, err)
-				return
-			}
-			m = m[:0]
-			if addressed(&s.core) {
-				m = append(m, b.Peer().Identity())
-			}
-			m = b.Message(next).AppendFrames(m)
-			next++
-			if received != nil {
-				received(b.Peer())
-			}
-			if !yield(m, nil) {
 				return
 			}
 		}

@@ -702,7 +702,7 @@ func TestLiveConnections(t *testing.T) {
 	peer.Disconnect(nil) // no DisconnectMessage for it
 	eventually(t, "the next connection has the new options", func() bool {
 		must(t, dealer.Send(ctx, []byte("again"))) // the first one may go down with the old connection
-		m, peer, err := router.recvFrom(queue.NoWait)
+		m, peer, err := router.RecvFrom(queue.NoWait)
 		if err != nil {
 			return false
 		}

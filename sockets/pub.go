@@ -17,24 +17,28 @@ import (
 // see [XPub] for a publisher that does.
 //
 // All methods are safe for concurrent use.
-type Pub struct{ publisher }
+type Pub struct {
+	socket
+	publisher
+}
 
 // publisher is the common part of PUB and XPUB.
 type publisher struct {
-	socket
-	fan fanout.Publisher
+	fan   fanout.Publisher
+	owner *socket
 }
 
-// start initializes the socket. The pattern has what PUB and XPUB do not have in common.
-func (p *publisher) start(kind zmtp.SocketType, o Options, as engine.Pattern) error {
-	p.socket.changed = p.set
+// start initializes the socket s, of which p is a part. The pattern has what PUB and XPUB do not
+// have in common.
+func (p *publisher) start(s *socket, kind zmtp.SocketType, o Options, as engine.Pattern) error {
+	p.owner, s.changed = s, p.set
 	as.Attach, as.Sendable = p.attach, p.sendable
 	// Messages and commands must be processed in order, because a PING after a subscription
 	// asks whether the subscription is in force.
 	as.Ordered, as.Subscribed = true, true
-	err := p.init(kind, o, &as)
+	err := s.init(kind, o, &as)
 	if err == nil {
-		p.fan.Init(p.core.Closing())
+		p.fan.Init(s.core.Closing())
 	}
 	return err
 }
@@ -55,7 +59,7 @@ func NewPub(o Options) (*Pub, error) {
 	p := &Pub{}
 	as := engine.Pattern{Detach: p.detach, Messages: p.messages}
 	as.Once, as.Prompt, as.MaxMessage = true, true, maxSubscription
-	return made(p, p.start(zmtp.TypePub, o, as))
+	return made(p, p.start(&p.socket, zmtp.TypePub, o, as))
 }
 
 // Send publishes a message of one or more frames; its first frame is matched
@@ -66,10 +70,10 @@ func NewPub(o Options) (*Pub, error) {
 // waits until the context is done or until Options.SendTimeout has passed
 // (ErrTimeout). If it returns an error, no peer receives the message.
 func (p *publisher) Send(ctx context.Context, frames ...[]byte) error {
-	if err := p.check(frames); err != nil {
+	if err := p.owner.check(frames); err != nil {
 		return err
 	}
-	return p.fan.Send(ctx, p.core.Patience(), frames)
+	return p.fan.Send(ctx, p.owner.core.Patience(), frames)
 }
 
 // TrySend is like Send but returns ErrWouldBlock instead of waiting.
@@ -81,10 +85,10 @@ func (p *publisher) sendWire(ctx context.Context, wire []byte, messages int, own
 }
 
 func (p *publisher) sendSpans(ctx context.Context, wire []byte, messages int, spans []buf.Span, owner queue.Owner) error {
-	if err := p.core.Open(); err != nil {
+	if err := p.owner.core.Open(); err != nil {
 		return err
 	}
-	return p.fan.SendWire(ctx, p.core.Patience(), wire, messages, spans, owner)
+	return p.fan.SendWire(ctx, p.owner.core.Patience(), wire, messages, spans, owner)
 }
 
 // SendBatch publishes each element of bodies as a message of one frame, which
@@ -96,10 +100,10 @@ func (p *publisher) sendSpans(ctx context.Context, wire []byte, messages int, sp
 // queues once for each run of messages, of up to 512 KiB, so a queue may exceed
 // its high-water mark by that much.
 func (p *publisher) SendBatch(ctx context.Context, bodies [][]byte) (sent int, err error) {
-	if err := p.checkEach(bodies); err != nil {
+	if err := p.owner.checkEach(bodies); err != nil {
 		return 0, err
 	}
-	return p.fan.SendBatch(ctx, p.core.Patience(), bodies)
+	return p.fan.SendBatch(ctx, p.owner.core.Patience(), bodies)
 }
 
 // WaitSubscribers waits until at least n connected peers have a subscription
@@ -109,10 +113,10 @@ func (p *publisher) SendBatch(ctx context.Context, bodies [][]byte) (sent int, e
 // If the context is done first, the error is the context's. It also says how many of the
 // connected peers have such a subscription, and wraps what the error of WaitPeers does.
 func (p *publisher) WaitSubscribers(ctx context.Context, topic string, n int) error {
-	if err := p.core.Open(); err != nil {
+	if err := p.owner.core.Open(); err != nil {
 		return err
 	}
-	return p.unreached(p.fan.Await(ctx, topic, n))
+	return p.owner.unreached(p.fan.Await(ctx, topic, n))
 }
 
 // Subscriptions returns the number of distinct topics to which peers have
@@ -137,7 +141,7 @@ func (p *publisher) attach(q *engine.Pipe, peer *engine.Peer) error {
 	if welcome := optionsOf(peer).WelcomeMessage; len(welcome) > 0 {
 		q.Out.Offer(nil, nil, [][]byte{welcome})
 	}
-	peer.SetRole(p.fan.Attach(peer, &q.Out, q.In.Client(), q.Inproc() || p.opts().Conflate))
+	peer.SetRole(p.fan.Attach(peer, &q.Out, q.In.Client(), q.Inproc() || p.owner.opts().Conflate))
 	return nil
 }
 
@@ -152,7 +156,7 @@ func (p *publisher) detach(_ *engine.Pipe, peer *engine.Peer) { p.fan.Detach(rol
 // messages applies subscriptions and unsubscriptions and discards everything
 // else.
 func (p *publisher) messages(_ *engine.Pipe, peer *engine.Peer, b *engine.Batch) (bool, error) {
-	o := p.opts()
+	o := p.owner.opts()
 	for i := range b.Len() {
 		frames := fanout.Frames{FirstOnly: o.OnlyFirstSubscribe}
 		useless := true
@@ -181,7 +185,7 @@ func (p *publisher) messages(_ *engine.Pipe, peer *engine.Peer, b *engine.Batch)
 // handle applies a subscription or unsubscription, or with XPubManual only records it, and
 // reports whether the application receives it. The mutex of fan must be held.
 func (p *publisher) handle(peer *engine.Peer, kind fanout.FrameKind, topic []byte) (told bool, err error) {
-	if kind == fanout.SubscribeFrame && len(topic) > p.opts().MaxTopicSize {
+	if kind == fanout.SubscribeFrame && len(topic) > p.owner.opts().MaxTopicSize {
 		return false, ErrTooLarge
 	}
 	return p.fan.Handle(roleOf(peer), kind, topic)

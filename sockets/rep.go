@@ -42,9 +42,7 @@ func NewRep(o Options) (*Rep, error) {
 // waits until the context is done or until Options.RecvTimeout has passed
 // (ErrTimeout). If no reply to the previous request was sent, or if another
 // goroutine receives a request in the meantime, Recv returns ErrState.
-func (r *Rep) Recv(ctx context.Context) (Message, error) {
-	return r.recv(ctx)
-}
+func (r *Rep) Recv(ctx context.Context) (Message, error) { return r.receiving.Recv(ctx) }
 
 // next takes a request from the queue.
 func (r *Rep) next() (m queue.Single, skip int, err error) {

@@ -119,9 +119,7 @@ func (r *Req) request(frames [][]byte) (sent bool, err error) {
 // Recv waits for the reply and returns it. The caller owns the message. Recv
 // waits until the context is done or until Options.RecvTimeout has passed
 // (ErrTimeout). If no request is waiting for a reply, it returns ErrState.
-func (r *Req) Recv(ctx context.Context) (Message, error) {
-	return r.recv(ctx)
-}
+func (r *Req) Recv(ctx context.Context) (Message, error) { return r.receiving.Recv(ctx) }
 
 // next looks for the reply among the queued messages.
 func (r *Req) next() (m queue.Single, skip int, err error) {

@@ -121,7 +121,7 @@ func (r *Router) sendWire(ctx context.Context, peer *Peer, wire []byte, messages
 
 // TryRecvBatch is like RecvBatch but returns ErrWouldBlock, and leaves b empty,
 // instead of waiting.
-func (r *Router) TryRecvBatch(b *Batch) error { return r.recvBatch(queue.NoWait, b) }
+func (r *Router) TryRecvBatch(b *Batch) error { return r.RecvBatch(queue.NoWait, b) }
 
 // added enters the pipe that ConnectAs has made.
 func (r *Router) added(p *engine.Pipe) {

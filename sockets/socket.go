@@ -16,6 +16,7 @@ type socket struct {
 
 	mu      sync.Mutex              // held by SetOptions
 	changed func(now *Options)      // by a socket type, which makes options take effect; may be nil
+	taken   func(by *engine.Peer)   // by a socket type, called for each message that the application receives, or batch; may be nil
 	given   atomic.Pointer[Options] // by the application: without defaults; changes under mu
 	current atomic.Pointer[Options] // in effect; the Options that it points to do not change
 }

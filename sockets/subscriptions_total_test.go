@@ -36,12 +36,12 @@ func TestSubscriptionsOfAllPeersHaveOneTotal(t *testing.T) {
 			const most, peers, topics, size = 1 << 20, 8, 20, 10_000
 			seen := newEvents()
 			pub := open(t, Options{MaxSubscriptionBytes: most, Monitor: seen.Tell})
-			honest := dialRaw(t, pub.LastEndpoint()).Greet("SUB", nil)
+			honest := dialRaw(t, pub.owner.LastEndpoint()).Greet("SUB", nil)
 			honest.Send(zmtp.AppendSubscribe(nil, []byte("honest")))
 			honest.Sync()
 			var greedy []*raw
 			for i := range peers {
-				r := dialRaw(t, pub.LastEndpoint()).Greet("SUB", nil)
+				r := dialRaw(t, pub.owner.LastEndpoint()).Greet("SUB", nil)
 				for j := range topics {
 					// It may be refused meanwhile.
 					_, _ = r.Conn.Write(zmtp.AppendSubscribe(nil, fmt.Append(nil, i, " ", j, strings.Repeat("t", size))))
@@ -52,7 +52,7 @@ func TestSubscriptionsOfAllPeersHaveOneTotal(t *testing.T) {
 					t.Fatalf("%d bytes are counted", used)
 				}
 			}
-			late := dialRaw(t, pub.LastEndpoint()).Greet("SUB", nil)
+			late := dialRaw(t, pub.owner.LastEndpoint()).Greet("SUB", nil)
 			late.Send(zmtp.AppendSubscribe(nil, []byte("late")))
 			late.Sync()
 			honest.Send(zmtp.AppendSubscribe(nil, []byte("again")))

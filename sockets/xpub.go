@@ -1,8 +1,6 @@
 package sockets
 
 import (
-	"context"
-
 	"clustermap/internal/engine"
 	"clustermap/internal/fanout"
 	"clustermap/internal/queue"
@@ -25,6 +23,7 @@ import (
 //
 // All methods are safe for concurrent use.
 type XPub struct {
+	receiving
 	publisher
 	queue queue.Inqueue // of all peers, because the order among them matters
 }
@@ -34,37 +33,16 @@ type XPub struct {
 func NewXPub(o Options) (*XPub, error) {
 	x := &XPub{}
 	x.queue.Init(false)
+	x.taken = x.received
 	as := engine.Pattern{Detach: x.detach, Messages: x.messages}
 	as.Notices = &x.queue
-	return made(x, x.start(zmtp.TypeXPub, o, as))
+	return made(x, x.start(&x.socket, zmtp.TypeXPub, o, as))
 }
 
-// Recv waits for a subscription, an unsubscription, or a message from an XSUB
-// and returns it. The caller owns the message. Recv waits until the context is
-// done or until Options.RecvTimeout has passed (ErrTimeout).
-func (x *XPub) Recv(ctx context.Context) (Message, error) {
-	m, _, err := x.RecvFrom(ctx)
-	return m, err
-}
-
-// TryRecv is like Recv but returns ErrWouldBlock instead of waiting.
-func (x *XPub) TryRecv() (Message, error) { return x.Recv(queue.NoWait) }
-
-// RecvBatch waits like Recv and fills b with messages of one peer, without
-// copying them; see [Batch].
-func (x *XPub) RecvBatch(ctx context.Context, b *Batch) error {
-	err := x.recvBatch(ctx, b)
-	if err == nil {
-		x.received(b.Peer())
-	}
-	return err
-}
-
-// received records the sender of the message that the application has received
-// last.
-func (x *XPub) received(peer *Peer) {
+// received records the sender of the message that the application has received last.
+func (x *XPub) received(peer *engine.Peer) {
 	if x.opts().XPubManual {
-		x.fan.Received(roleOf(peer.engine()))
+		x.fan.Received(roleOf(peer))
 	}
 }
 
