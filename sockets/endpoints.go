@@ -69,13 +69,7 @@ func (s *socket) Endpoints() []EndpointStatus {
 		all = append(all, EndpointStatus{e.Endpoint, EndpointState(e.State), e.Peers, e.Attempts, e.Err, e.Next})
 	}
 	slices.SortStableFunc(all, func(a, b EndpointStatus) int {
-		bound := func(e EndpointStatus) int {
-			if e.State == EndpointBound {
-				return 0
-			}
-			return 1
-		}
-		return cmp.Or(bound(a)-bound(b), strings.Compare(a.Endpoint, b.Endpoint))
+		return cmp.Or(cmp.Compare(min(a.State, EndpointConnecting), min(b.State, EndpointConnecting)), strings.Compare(a.Endpoint, b.Endpoint))
 	})
 	return all
 }

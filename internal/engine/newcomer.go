@@ -11,27 +11,19 @@ import "time"
 //
 // It is the error of Pattern.Attach.
 type Newcomer struct {
-	Pipe  *Pipe
-	Peer  *Peer
-	Has   bool          // it has the identity; the owner guards and sets it
-	Free  chan struct{} // closed by the owner when Has is set
-	Owner Owner
+	Peer *Peer
+	Has  bool          // it has the identity; the socket type guards and sets it
+	Free chan struct{} // closed by the socket type when Has is set
+
+	GiveUp  func(n *Newcomer) bool    // makes it stop waiting; false if it has the identity already
+	Welcome func(p *Pipe, peer *Peer) // is called when it is admitted
 
 	in chan struct{} // closed when it is admitted: its messages may be read
 }
 
-// Owner is the socket type of a newcomer.
-type Owner interface {
-	// GiveUp makes the newcomer stop waiting. It reports false if the newcomer has the
-	// identity already.
-	GiveUp(n *Newcomer) bool
-	// Welcome is called when the newcomer is admitted.
-	Welcome(n *Newcomer)
-}
-
 // NewNewcomer returns a newcomer.
-func NewNewcomer(p *Pipe, peer *Peer, o Owner) *Newcomer {
-	return &Newcomer{Pipe: p, Peer: peer, Owner: o, Free: make(chan struct{}), in: make(chan struct{})}
+func NewNewcomer(peer *Peer, giveUp func(*Newcomer) bool, welcome func(*Pipe, *Peer)) *Newcomer {
+	return &Newcomer{Peer: peer, GiveUp: giveUp, Welcome: welcome, Free: make(chan struct{}), in: make(chan struct{})}
 }
 
 func (n *Newcomer) Error() string { return ErrIdentityInUse.Error() }
@@ -50,14 +42,15 @@ func (n *Newcomer) wait(most time.Duration) bool {
 	case <-expired:
 	case <-n.Peer.conn.Gone():
 	}
-	if n.Owner.GiveUp(n) {
+	if n.GiveUp(n) {
 		n.Peer.conn.Close(ErrIdentityInUse)
 		return false
 	}
-	s := n.Pipe.socket
+	p := n.Peer.pipe
+	s := p.socket
 	s.countPeers(1)
-	s.report(Event{Kind: PeerAdmitted, Endpoint: n.Pipe.Endpoint, Remote: n.Peer.remote, Peer: n.Peer})
-	n.Owner.Welcome(n)
+	s.report(Event{Kind: PeerAdmitted, Endpoint: p.Endpoint, Remote: n.Peer.remote, Peer: n.Peer})
+	n.Welcome(p, n.Peer)
 	close(n.in)
 	return true
 }

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -18,25 +19,25 @@ var (
 // dialWith calls DialWith.
 func (o *Options) dialWith(ctx context.Context, network, address string) (net.Conn, error) {
 	nc, err := o.DialWith(ctx, network, address)
-	if err == nil && nc == nil {
-		err = errNoConnection
-	}
-	if err != nil {
-		return nil, err
-	}
-	return nc, nil
+	return one(nc, err, errNoConnection)
 }
 
 // listenWith calls ListenWith.
 func (o *Options) listenWith(ctx context.Context, network, address string) (net.Listener, error) {
 	nl, err := o.ListenWith(ctx, network, address)
-	if err == nil && nl == nil {
-		err = errNoListener
+	return one(nl, err, errNoListener)
+}
+
+// one returns a result of the application, or an error if there are both or neither.
+func one[T comparable](v T, err, neither error) (T, error) {
+	var none T
+	if v == none {
+		err = cmp.Or(err, neither)
 	}
 	if err != nil {
-		return nil, err
+		return none, err
 	}
-	return nl, nil
+	return v, nil
 }
 
 // HasSource reports whether the endpoint names an address to connect from.

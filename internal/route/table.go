@@ -90,7 +90,7 @@ func (t *Table) Admit(p *engine.Pipe, peer *engine.Peer) *engine.Newcomer {
 	case used && t.handover && was.Conn != nil:
 		engine.PeerOf(was.Conn).Disconnect(engine.ErrHandedOver)
 	case used:
-		n := engine.NewNewcomer(p, peer, t)
+		n := engine.NewNewcomer(peer, t.giveUp, t.Admitted)
 		if t.waiting == nil {
 			t.waiting = map[string][]*engine.Newcomer{}
 		}
@@ -115,16 +115,13 @@ func (t *Table) release(id string) {
 	close(n.Free)
 }
 
-// GiveUp implements engine.Owner.
-func (t *Table) GiveUp(n *engine.Newcomer) bool {
+// giveUp is Newcomer.GiveUp.
+func (t *Table) giveUp(n *engine.Newcomer) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	engine.DropFrom(t.waiting, string(n.Peer.Identity()), n)
 	return !n.Has
 }
-
-// Welcome implements engine.Owner.
-func (t *Table) Welcome(n *engine.Newcomer) { t.Admitted(n.Pipe, n.Peer) }
 
 // identityGrace is how long the identity of a new connection may be in use
 // before this is reported to the monitor.
