@@ -73,7 +73,7 @@ func (p *publisher) Send(ctx context.Context, frames ...[]byte) error {
 	if err := p.owner.check(frames); err != nil {
 		return err
 	}
-	return p.fan.Send(ctx, p.owner.core.Patience(), frames)
+	return p.fan.Send(ctx, p.owner.core.SendLimit(), frames)
 }
 
 // TrySend is like Send but returns ErrWouldBlock instead of waiting.
@@ -88,7 +88,7 @@ func (p *publisher) sendSpans(ctx context.Context, wire []byte, messages int, sp
 	if err := p.owner.core.Open(); err != nil {
 		return err
 	}
-	return p.fan.SendWire(ctx, p.owner.core.Patience(), wire, messages, spans, owner)
+	return p.fan.SendWire(ctx, p.owner.core.SendLimit(), wire, messages, spans, owner)
 }
 
 // SendBatch publishes each element of bodies as a message of one frame, which
@@ -103,7 +103,7 @@ func (p *publisher) SendBatch(ctx context.Context, bodies [][]byte) (sent int, e
 	if err := p.owner.checkEach(bodies); err != nil {
 		return 0, err
 	}
-	return p.fan.SendBatch(ctx, p.owner.core.Patience(), bodies)
+	return p.fan.SendBatch(ctx, p.owner.core.SendLimit(), bodies)
 }
 
 // WaitSubscribers waits until at least n connected peers have a subscription

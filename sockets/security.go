@@ -1,7 +1,6 @@
 package sockets
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -72,12 +71,10 @@ type Security struct {
 // Validate reports all invalid fields of s, joined by [errors.Join], each as an
 // [*OptionError]. The constructors of sockets call it.
 func (s *Security) Validate() error {
-	var errs []error
+	c := option.Checker{Package: "sockets"}
 	o := Options{Security: *s}
-	o.checkSecurity(func(field, format string, args ...any) {
-		errs = append(errs, option.New("sockets", field, format, args...))
-	})
-	return errors.Join(errs...)
+	o.checkSecurity(c.Bad)
+	return c.Err()
 }
 
 // role is the part that a socket plays in a security mechanism.

@@ -112,11 +112,10 @@ func (o *Config) admission() bounds.Limits {
 	}
 }
 
-// Patience is how long a send call waits.
-func (s *Socket) Patience() time.Duration { return time.Duration(s.settings.sendTimeout.Load()) }
-
 // SendLimit and recvLimit return how long a call waits.
-func (s *Socket) SendLimit() queue.Limit { return queue.Limit{Patience: s.Patience()} }
+func (s *Socket) SendLimit() queue.Limit {
+	return queue.Limit{Patience: time.Duration(s.settings.sendTimeout.Load())}
+}
 
 func (s *Socket) recvLimit() queue.Limit {
 	return queue.Limit{Patience: time.Duration(s.settings.recvTimeout.Load())}
@@ -136,7 +135,7 @@ func (s *Socket) SetConfig(now *Config, changed func()) {
 	s.admission.Set(now.admission())
 	s.incomplete.SetLimit(now.MaxIncompleteBytes)
 	s.total.set(now.SendTotalBytes)
-	for _, p := range s.list() {
+	for _, p := range s.Pipes() {
 		p.relimit(now)
 	}
 	changed()

@@ -12,6 +12,7 @@ import (
 
 	"clustermap/internal/link"
 	"clustermap/internal/queue"
+	"clustermap/internal/wake"
 	"clustermap/zmtp"
 )
 
@@ -138,9 +139,7 @@ func (s *Socket) disconnect(address string) (local []*half, cut []*Pipe, err err
 // linger ends the dialer when the queued messages have been written.
 func (d *dialer) linger() {
 	defer d.cancel()
-	ctx, cancel := context.WithTimeout(d.ctx, d.socket.Config().longestLinger())
-	defer cancel()
-	d.pipe.finish(ctx)
+	d.pipe.finishWithin(d.ctx)
 }
 
 func (d *dialer) run() {
@@ -174,10 +173,7 @@ func (d *dialer) run() {
 		}
 		d.attempts.waits(time.Now().Add(wait))
 		s.report(Event{Kind: ConnectRetried, Endpoint: d.endpoint.Text, Err: refusal, Retry: wait})
-		select {
-		case <-time.After(wait):
-		case <-d.ctx.Done():
-		}
+		wake.Pause(d.ctx, wait)
 		d.attempts.waits(time.Time{})
 	}
 }

@@ -22,7 +22,7 @@ func (s *Socket) linger() {
 	ctx, cancel := context.WithTimeout(s.lingering, s.Config().longestLinger())
 	defer cancel()
 	var wg sync.WaitGroup
-	for _, p := range s.list() {
+	for _, p := range s.Pipes() {
 		wg.Go(func() {
 			if !p.finish(ctx) && s.lingering.Err() != nil {
 				s.hurried.Store(true)
@@ -30,6 +30,13 @@ func (s *Socket) linger() {
 		})
 	}
 	wg.Wait()
+}
+
+// finishWithin is finish for at most the longest time that Close would wait.
+func (p *Pipe) finishWithin(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, p.socket.Config().longestLinger())
+	defer cancel()
+	p.finish(ctx)
 }
 
 // finish waits until the messages queued on the pipe have been written, and

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"strings"
 	"sync/atomic"
 
@@ -81,9 +80,7 @@ func (s *Socket) ClosePeer(p *Pipe, conn *queue.Conn, forget func(peer *Peer)) (
 		return true, nil
 	}
 	s.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(s.ctx, s.Config().longestLinger())
-		defer cancel()
-		p.finish(ctx)
+		p.finishWithin(s.ctx)
 		peer.conn.Close(nil)
 	})
 	return true, nil

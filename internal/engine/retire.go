@@ -47,7 +47,7 @@ func (s *Socket) stopRetiring() {
 // Retire ends the writers that have slept since the last call, and reports whether
 // there are others.
 func (s *Socket) Retire() (left bool) {
-	for _, p := range s.list() {
+	for _, p := range s.Pipes() {
 		left = p.Out.Retire() || left
 	}
 	return left

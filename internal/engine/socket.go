@@ -199,7 +199,7 @@ func (s *Socket) Close() {
 	s.endpoints.listeners = map[string]*listener{}
 	s.mu.Unlock()
 
-	for _, p := range s.list() {
+	for _, p := range s.Pipes() {
 		p.Out.Seal() // a Send that does not look whether the socket is closed is refused
 	}
 	s.In.Close()
@@ -221,15 +221,12 @@ func (s *Socket) Close() {
 	s.report(Event{Kind: MonitorStopped})
 }
 
-// list returns the current pipes.
-func (s *Socket) list() []*Pipe {
+// Pipes returns the current pipes.
+func (s *Socket) Pipes() []*Pipe {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Keys(s.pipes))
 }
-
-// Pipes returns the current pipes.
-func (s *Socket) Pipes() []*Pipe { return s.list() }
 
 // Status is a snapshot of what a socket counts.
 type Status struct {

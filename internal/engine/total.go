@@ -78,7 +78,7 @@ func (s *Socket) expel() (lost []queue.Wire) {
 	limit := t.limit.Load()
 	var all []backlog
 	sum := int64(0)
-	for _, p := range s.list() {
+	for _, p := range s.Pipes() {
 		if n := p.Out.Status().Held(); n > 0 {
 			all = append(all, backlog{p, n})
 			sum += int64(n)

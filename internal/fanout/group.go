@@ -197,13 +197,3 @@ func sizeOf(groups []*group) (n int) {
 	}
 	return n
 }
-
-// touch adds messages to the group's runs.
-func (g *group) touch(at, end, count int) {
-	g.count += count
-	if last := len(g.runs) - 1; last >= 0 && g.runs[last].End == at {
-		g.runs[last].End = end
-	} else {
-		g.runs = append(g.runs, queue.Run{Start: at, End: end})
-	}
-}

@@ -82,14 +82,14 @@ func fanned(t *testing.T, n int, s Settings) (*Publisher, []*Subscriber) {
 func unlimited(messages int) queue.HWM { return queue.HWM{Messages: messages, Bytes: queue.Unbounded} }
 
 // send, sendWire and sendBatch do not wait.
-func send(p *Publisher, frames ...[]byte) error { return p.Send(queue.NoWait, 0, frames) }
+func send(p *Publisher, frames ...[]byte) error { return p.Send(queue.NoWait, queue.Limit{}, frames) }
 
 func sendWire(p *Publisher, wire []byte, messages int, owner queue.Owner) error {
-	return p.SendWire(queue.NoWait, 0, wire, messages, nil, owner)
+	return p.SendWire(queue.NoWait, queue.Limit{}, wire, messages, nil, owner)
 }
 
 func sendBatch(p *Publisher, bodies [][]byte) (int, error) {
-	return p.SendBatch(context.Context(queue.NoWait), 0, bodies)
+	return p.SendBatch(context.Context(queue.NoWait), queue.Limit{}, bodies)
 }
 
 // drain takes the messages that wait for peers, as their writers would, and returns the

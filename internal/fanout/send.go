@@ -2,7 +2,6 @@ package fanout
 
 import (
 	"context"
-	"time"
 
 	"clustermap/internal/buf"
 	"clustermap/internal/queue"
@@ -10,11 +9,10 @@ import (
 )
 
 // Send queues a message for the peers that have subscribed to its first frame. It copies the
-// frames. It waits, for as long as patience allows, with Settings.Wait if there is none, and
+// frames. It waits, for as long as the limit allows, with Settings.Wait if there is none, and
 // with the policy Block if the queue of one of them is full. With an error, no peer
 // receives the message.
-func (p *Publisher) Send(ctx context.Context, patience time.Duration, frames [][]byte) error {
-	l := queue.Limit{Patience: patience}
+func (p *Publisher) Send(ctx context.Context, l queue.Limit, frames [][]byte) error {
 	p.Lock()
 	for {
 		groups, alone, n := p.audience(frames[0])
@@ -57,11 +55,10 @@ func (p *Publisher) Send(ctx context.Context, patience time.Duration, frames [][
 // If owner is nil, SendWire copies wire. Otherwise it may keep references to it, for peers
 // that have subscribed to everything. It checks the queues once, and waits like Send with the
 // policy Block. Settings.Wait does not apply.
-func (p *Publisher) SendWire(ctx context.Context, patience time.Duration, wire []byte, messages int, spans []buf.Span, owner queue.Owner) error {
+func (p *Publisher) SendWire(ctx context.Context, l queue.Limit, wire []byte, messages int, spans []buf.Span, owner queue.Owner) error {
 	if len(wire) == 0 {
 		return nil
 	}
-	l := queue.Limit{Patience: patience}
 	p.Lock()
 	for {
 		groups := p.sort(wire, spans)
@@ -119,10 +116,10 @@ func (p *Publisher) SendTo(q *Subscriber, conn *queue.Conn, wire []byte, message
 
 // SendBatch sends each element of bodies as a message of one frame, and returns how many it
 // has sent. It checks the queues once for each run of messages, of up to queue.FullStage.
-func (p *Publisher) SendBatch(ctx context.Context, patience time.Duration, bodies [][]byte) (sent int, err error) {
+func (p *Publisher) SendBatch(ctx context.Context, l queue.Limit, bodies [][]byte) (sent int, err error) {
 	for sent < len(bodies) {
 		if p.waits() {
-			if err := p.Send(ctx, patience, bodies[sent:sent+1]); err != nil {
+			if err := p.Send(ctx, l, bodies[sent:sent+1]); err != nil {
 				return sent, err
 			}
 			sent++
@@ -136,7 +133,7 @@ func (p *Publisher) SendBatch(ctx context.Context, patience time.Duration, bodie
 			size += zmtp.FrameSize(len(b))
 			n++
 		}
-		if err := p.sendRun(ctx, patience, bodies[sent:sent+n], size); err != nil {
+		if err := p.sendRun(ctx, l, bodies[sent:sent+n], size); err != nil {
 			return sent, err
 		}
 		sent += n
@@ -151,12 +148,12 @@ func (p *Publisher) waits() bool {
 }
 
 // sendRun sends messages of one frame each, of size bytes in wire form.
-func (p *Publisher) sendRun(ctx context.Context, patience time.Duration, bodies [][]byte, size int) error {
+func (p *Publisher) sendRun(ctx context.Context, l queue.Limit, bodies [][]byte, size int) error {
 	chunk := buf.Get(size)
 	defer chunk.Release()
 	wire := chunk.Data()[:0:size]
 	for _, b := range bodies {
 		wire = zmtp.AppendFrame(wire, b, false)
 	}
-	return p.SendWire(ctx, patience, wire, len(bodies), nil, chunk)
+	return p.SendWire(ctx, l, wire, len(bodies), nil, chunk)
 }

@@ -327,7 +327,12 @@ func (s *subscriptions) touch(g *group, at, end, count int) {
 	if g.count == 0 {
 		s.touched = append(s.touched, g)
 	}
-	g.touch(at, end, count)
+	g.count += count
+	if last := len(g.runs) - 1; last >= 0 && g.runs[last].End == at {
+		g.runs[last].End = end
+	} else {
+		g.runs = append(g.runs, queue.Run{Start: at, End: end})
+	}
 }
 
 // reset clears the scratch memory of sort.
