@@ -1,6 +1,10 @@
 package engine
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"clustermap/internal/queue"
+)
 
 // joinClient says who is behind an accepted connection, for the bounds over all peers. A
 // socket's own connections to others, and those within the process, are each a client of
@@ -10,6 +14,9 @@ func (p *Pipe) joinClient(peer *Peer) {
 		p.socket.In.Join(&p.In, p.socket.clientKey(peer))
 	}
 }
+
+// Client returns who is behind the connection, once it is established.
+func (p *Peer) Client() *queue.Client { return p.pipe.In.Client() }
 
 // clientKey returns what the connections of one client have in common: the key with which
 // they were accepted, or the user, or the address, of IPv6 the network of 64 bits. A key

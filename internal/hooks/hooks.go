@@ -51,6 +51,10 @@ var Prepare func(socket any, f func(*Batch))
 // retain b, and must not block. It is not called for messages over inproc, nor of a STREAM.
 var Scan func(socket any, f func(b []byte) (size int, tag uint64))
 
+// Client returns who is behind a *sockets.Peer, for bounds over all peers: a value that is
+// equal for all connections that a client (the same key, user or address) has at a time.
+var Client func(peer any) any
+
 // SendWire sends messages that are already encoded through a socket for which there is a
 // sockets.Writer: wire holds the given number of complete messages in ZMTP 3 framing, one after
 // another (see zmtp.AppendMessage). It waits, and fails, like the socket's Send.

@@ -18,6 +18,14 @@ const (
 	DefaultMaxWait         = 10 * time.Second
 )
 
+// frameCost is what counts for each frame of a waiting request beside its bytes, which can be
+// none. clientPart is the part of the places for requests that wait, and of their bytes, that
+// one client leaves to the others.
+const (
+	frameCost  = 24
+	clientPart = 8
+)
+
 // maxIdentity is the length limit of a ZMTP identity, in bytes.
 const maxIdentity = 255
 

@@ -107,7 +107,8 @@ type ServerOptions struct {
 
 	// MaxWaiting and MaxWaitingBytes bound the number and the bytes of the
 	// requests of all clients that wait for a handler. The bytes include control
-	// frames. While either is reached, the server refuses requests. 0 means
+	// frames, and 24 for each frame. While either is reached, the server refuses requests;
+	// those of one client (the same key, user or address) already at seven eighths. 0 means
 	// DefaultMaxWaiting and DefaultMaxWaitingBytes.
 	MaxWaiting, MaxWaitingBytes int
 

@@ -37,7 +37,8 @@ type Server struct {
 	free     int           // workers that wait and were not woken
 	active   int           // handlers that run
 	waiting  fifo.Queue[request]
-	bytes    int // of the messages in waiting
+	bytes    int           // of the requests in waiting
+	shares   map[any]share // of the clients that have requests in waiting
 	stats    ServerStats
 }
 
@@ -48,11 +49,16 @@ func (s *Server) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "freelan
 // request is a request that waits for a handler or is executed by one.
 type request struct {
 	peer    *sockets.Peer
+	client  any // see hooks.Client
 	control []byte
 	body    [][]byte
 	arrived time.Time
-	bytes   int // on the wire
+	bytes   int // as they count for MaxWaitingBytes
 }
+
+// share is what one client has in Server.waiting over all its connections: who has the same
+// key, user or address.
+type share struct{ requests, bytes int }
 
 // NewServer binds and starts a server, which runs until Close. The context applies to
 // the bind. Errors for invalid options are *OptionError; others come from
@@ -62,7 +68,7 @@ func NewServer(ctx context.Context, o ServerOptions) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{opts: o}
+	s := &Server{opts: o, shares: map[any]share{}}
 	s.work.L = &s.mu
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if err := s.bind(ctx); err != nil {
@@ -119,13 +125,14 @@ func (s *Server) Bound() string { return s.router.LastEndpoint() }
 // connection, so PINGs are answered while all handlers are busy.
 func (s *Server) prepare(b *hooks.Batch) {
 	peer, now := (*sockets.Peer)(b.Peer()), time.Now()
+	client := hooks.Client(peer)
 	in := intakes.Get().(*intake)
 	pings, malformed := 0, 0
 	for i := range b.Len() {
 		m := b.Message(i)
 		switch first, rest := m.Next(); {
 		case len(rest) > 0:
-			in.requests = append(in.requests, s.request(peer, m, now))
+			in.requests = append(in.requests, s.request(peer, client, m, now))
 		case bytes.Equal(first, ping):
 			pings++
 		default:
@@ -156,9 +163,9 @@ func (in *intake) release() {
 }
 
 // request makes a request of a message, which it copies.
-func (s *Server) request(peer *sockets.Peer, m zmtp.WireMessage, now time.Time) request {
+func (s *Server) request(peer *sockets.Peer, client any, m zmtp.WireMessage, now time.Time) request {
 	all := hooks.Frames(m)
-	r := request{peer: peer, control: all[0], body: all[1:], arrived: now, bytes: len(m)}
+	r := request{peer: peer, client: client, control: all[0], body: all[1:], arrived: now, bytes: len(m) + frameCost*len(all)}
 	if s.opts.SkipDelimiter && len(r.body) > 1 && len(r.body[0]) == 0 {
 		r.body = r.body[1:]
 	}
@@ -173,16 +180,15 @@ func (s *Server) admit(requests, refused []request, pings, malformed int) []requ
 	s.stats.Malformed += uint64(malformed)
 	s.stats.Requests += uint64(len(requests))
 	for _, r := range requests {
-		if s.full() {
+		if s.full(r.client) {
 			refused = s.expire(refused, r.arrived)
 		}
-		if s.closed || s.draining || s.full() {
+		if s.closed || s.draining || s.full(r.client) {
 			s.stats.Busy++
 			refused = append(refused, r)
 			continue
 		}
-		s.waiting.Push(r)
-		s.bytes += r.bytes
+		s.push(r)
 		switch {
 		case s.free > 0:
 			s.free--
@@ -195,11 +201,27 @@ func (s *Server) admit(requests, refused []request, pings, malformed int) []requ
 	return refused
 }
 
-// full reports whether there is no room for another request. Requests for which a
-// handler is free do not count. mu must be held.
-func (s *Server) full() bool {
-	wait := s.waiting.Len() - (s.opts.Concurrency - s.active)
-	return wait >= s.opts.MaxWaiting || wait >= 0 && s.bytes >= s.opts.MaxWaitingBytes
+// full reports whether there is no room for another request of a client: for all, or because
+// it has its part. Requests for which a handler is free do not count. mu must be held.
+func (s *Server) full(client any) bool {
+	wait, most, bytes := s.waiting.Len()-(s.opts.Concurrency-s.active), s.opts.MaxWaiting, s.opts.MaxWaitingBytes
+	if wait < 0 {
+		return false
+	}
+	if wait >= most || s.bytes >= bytes {
+		return true
+	}
+	own := s.shares[client]
+	own.requests -= s.opts.Concurrency - s.active
+	return own.requests >= most-most/clientPart || own.requests >= 0 && own.bytes >= bytes-bytes/clientPart
+}
+
+// push queues a request. mu must be held.
+func (s *Server) push(r request) {
+	s.waiting.Push(r)
+	s.bytes += r.bytes
+	own := s.shares[r.client]
+	s.shares[r.client] = share{own.requests + 1, own.bytes + r.bytes}
 }
 
 // expire removes the requests that have waited too long, and appends them to refused.
@@ -216,6 +238,11 @@ func (s *Server) expire(refused []request, now time.Time) []request {
 func (s *Server) pop() request {
 	r := s.waiting.Pop()
 	s.bytes -= r.bytes
+	if own := s.shares[r.client]; own.requests > 1 {
+		s.shares[r.client] = share{own.requests - 1, own.bytes - r.bytes}
+	} else {
+		delete(s.shares, r.client)
+	}
 	return r
 }
 
@@ -363,6 +390,7 @@ func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	s.waiting, s.bytes = fifo.Queue[request]{}, 0
+	clear(s.shares)
 	s.settled()
 	s.work.Broadcast()
 	s.mu.Unlock()

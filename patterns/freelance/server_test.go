@@ -352,3 +352,51 @@ func FuzzControl(f *testing.F) {
 		}
 	})
 }
+
+// TestFramesOfWaitingRequestsCount: frames without bytes occupy memory, and count.
+func TestFramesOfWaitingRequestsCount(t *testing.T) {
+	t.Parallel()
+	b := newBlocking()
+	defer close(b.release)
+	s := startServer(t, ServerOptions{Concurrency: 1, MaxWaitingBytes: 100_000, Handler: b.handle})
+	c := startRawClient(t, s.Endpoint(), sockets.Options{Metadata: map[string]string{property: "1"}})
+	c.send("1", "x")
+	<-b.begun
+	frames := make([]string, 10_000)
+	frames[0] = "2"
+	c.send(frames...)
+	c.send("3", "x")
+	c.want("REFUSED", "3", "busy", "")
+	if st := s.Stats(); st.Waiting != 1 || st.Busy != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestOneClientLeavesPlaces: one client does not take all places for requests that wait,
+// however many connections it has.
+func TestOneClientLeavesPlaces(t *testing.T) {
+	t.Parallel()
+	o := ServerOptions{Concurrency: 1, MaxWaiting: 80, MaxWaitingBytes: 8000, MaxWait: time.Hour}
+	for _, bytes := range []int{1, 400} {
+		s := &Server{opts: o, shares: map[any]share{}, active: 1, workers: 1}
+		s.work.L = &s.mu
+		fill := func(client any) int {
+			requests := make([]request, 1000)
+			for i := range requests {
+				requests[i].client, requests[i].bytes = client, bytes
+			}
+			return len(requests) - len(s.admit(requests, nil, 0, 0))
+		}
+		most := min(80, 8000/bytes)
+		one, other := fill("one"), fill("other")
+		if one < most*6/8 || one > most*7/8+1 || one+other != most || other == 0 {
+			t.Errorf("requests of %d bytes: %d of one client wait, and %d of another; room is for %d", bytes, one, other, most)
+		}
+		for s.waiting.Len() > 0 {
+			s.pop()
+		}
+		if len(s.shares) != 0 || s.bytes != 0 {
+			t.Errorf("%d clients have requests, %d bytes", len(s.shares), s.bytes)
+		}
+	}
+}

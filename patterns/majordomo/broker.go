@@ -62,7 +62,7 @@ type BrokerStats struct {
 	Lost        uint64 // workers that were silent or disconnected
 
 	Services, Workers int
-	Bytes             int // of all requests
+	Bytes             int // of all requests, as they count for MaxBytes
 }
 
 // conn is a connection of a client or worker.
@@ -71,6 +71,9 @@ type conn struct {
 	ours      bool // it announced propertyMDP
 	gone      bool // the connection has ended
 	dismissed bool // nothing more is accepted from it or sent to it
+
+	account *account
+	bytes   int // of its requests
 
 	worker *worker         // the worker that it is registered as, or nil
 	lanes  list.List[lane] // its waiting requests
@@ -101,7 +104,7 @@ func NewBroker(o BrokerOptions) (*Broker, error) {
 		out:      outgoing{router: router},
 		peerLog:  peerlog.New(o.Logger),
 	}
-	b.backlog = backlog{opts: &b.opts, lanes: map[laneKey]*lane{}}
+	b.backlog = backlog{opts: &b.opts, lanes: map[laneKey]*lane{}, accounts: map[any]*account{}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.running.Go(b.run)
 	b.running.Go(b.tick)
@@ -255,6 +258,7 @@ func (b *Broker) handle(batch *sockets.Batch) {
 	if c == nil {
 		c = &conn{peer: batch.Peer()}
 		c.ours = isOurs(c.peer)
+		b.backlog.join(c, hooks.Client(c.peer))
 		b.conns[c.peer] = c
 	}
 	if c.worker != nil {
@@ -280,6 +284,7 @@ func (b *Broker) handle(batch *sockets.Batch) {
 // end removes a connection that has ended.
 func (b *Broker) end(c *conn) {
 	delete(b.conns, c.peer)
+	b.backlog.leave(c)
 	c.gone = true
 	if w := c.worker; w != nil {
 		b.stats.Lost++
@@ -389,7 +394,7 @@ func (b *Broker) handleRequest(c *conn, p *packet) {
 		b.answer(c, p)
 		return
 	}
-	size := len(p.envelope) + len(p.body)
+	size := len(p.envelope) + len(p.body) + jobCost
 	s := c.service
 	if s == nil || s.retired || s.name != string(p.service) {
 		s = b.services.lookup(c, p.service)

@@ -74,6 +74,14 @@ const (
 	frameCost = 24
 )
 
+// jobCost is what counts for a request besides its bytes, which can be few: at least the
+// memory of a job and of a lane that is for it alone. clientPart is the part of
+// BrokerOptions.MaxBytes that one client leaves to the others.
+const (
+	jobCost    = 512
+	clientPart = 8
+)
+
 const mmiListedFrames = 4 // of each service in the reply of serviceList
 
 const (

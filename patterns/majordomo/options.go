@@ -40,14 +40,16 @@ type BrokerOptions struct {
 	MaxWorkers int
 
 	// MaxWaiting and MaxWaitingBytes bound the number and the bytes of the requests
-	// that wait for workers of one service. A client may have as many waiting as
+	// that wait for workers of one service, which count as for MaxBytes. A client may have as many waiting as
 	// there is room left, so one client alone fills half of the queue; others are
 	// dropped. Requests that a worker can execute at once do not count. 0 means
 	// DefaultMaxWaiting and DefaultMaxWaitingBytes.
 	MaxWaiting, MaxWaitingBytes int
 
 	// MaxBytes bounds the bytes of all requests in the broker, including those that
-	// workers have, and of partial replies for clients of version 0.1. 0 means
+	// workers have, and of partial replies for clients of version 0.1. A request counts as
+	// its bytes and 512. A connection may have as many as there is room left, and a client
+	// (the same key, user or address) seven eighths with all its connections. 0 means
 	// DefaultMaxBytes.
 	MaxBytes int
 

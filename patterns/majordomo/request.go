@@ -13,9 +13,44 @@ type backlog struct {
 	deadlines list.List[job] // all requests, in the order in which they came
 	lanes     map[laneKey]*lane
 
+	accounts map[any]*account // of the clients that have connections, by hooks.Client
+
 	spareJobs  []*job
 	spareBytes int // of their buffers
 	spareLanes []*lane
+}
+
+// account is what one client has in the broker over all its connections: who has the same
+// key, user or address.
+type account struct {
+	key   any // in backlog.accounts
+	conns int
+	bytes int // of its requests
+}
+
+// join enters a new connection of the client with a key.
+func (b *backlog) join(c *conn, key any) {
+	a := b.accounts[key]
+	if a == nil {
+		a = &account{key: key}
+		b.accounts[key] = a
+	}
+	a.conns++
+	c.account = a
+}
+
+// leave is the end of join. Requests of the connection that workers have still count.
+func (b *backlog) leave(c *conn) {
+	if c.account.conns--; c.account.conns == 0 {
+		delete(b.accounts, c.account.key)
+	}
+}
+
+// count adds to the bytes of a connection's requests.
+func (b *backlog) count(c *conn, bytes int) {
+	b.bytes += bytes
+	c.bytes += bytes
+	c.account.bytes += bytes
 }
 
 // job is a request in the broker: it waits in a lane, or a worker has it.
@@ -40,7 +75,7 @@ type job struct {
 
 func (j *job) envelope() []byte       { return j.data[:j.split] }
 func (j *job) body() zmtp.WireMessage { return zmtp.WireMessage(j.data[j.split:]) }
-func (j *job) size() int              { return len(j.data) }
+func (j *job) size() int              { return len(j.data) + jobCost }
 
 // take removes a request from its worker.
 func (j *job) take() {
@@ -81,7 +116,7 @@ func (b *backlog) newJob(c *conn, s *service, p *packet, now int64) *job {
 	j.client, j.version, j.service = c, p.version, s
 	j.data = append(append(j.data[:0], p.envelope...), p.body...)
 	j.split = len(p.envelope)
-	b.bytes += j.size()
+	b.count(c, j.size())
 	if b.opts.Expiry > 0 {
 		j.expiry = now + int64(b.opts.Expiry)
 		b.deadlines.PushBack(&j.inTime)
@@ -98,7 +133,7 @@ func (b *backlog) forgetReply(j *job) {
 // drop frees a job that is in no lane and that no worker has.
 func (b *backlog) drop(j *job) {
 	b.forgetReply(j)
-	b.bytes -= j.size()
+	b.count(j.client, -j.size())
 	j.inTime.Remove()
 	data := j.data
 	if cap(data) > maxSpareData || b.spareBytes+cap(data) > maxSpareBytes {
@@ -180,11 +215,13 @@ func (b *backlog) endLane(l *lane) {
 	}
 }
 
-// hasRoom reports whether one more request of a client may be executed at once or wait.
-// A client may have as much waiting as there is room left for all clients (a dynamic
-// threshold), so no client can fill a queue.
+// hasRoom reports whether one more request of a connection may be executed at once or wait.
+// A connection may have as much in the broker, and waiting for a service, as there is room
+// left for all (a dynamic threshold), so none can fill it; and all connections of one client
+// together all but a part of the broker.
 func (b *backlog) hasRoom(c *conn, s *service, size int) bool {
-	if b.bytes+size > b.opts.MaxBytes {
+	all := c.account.bytes
+	if !fits(c.bytes, size, b.opts.MaxBytes-b.bytes) || all > 0 && all+size > b.opts.MaxBytes-b.opts.MaxBytes/clientPart {
 		return false
 	}
 	if s.waiting == 0 && s.idle.Len()+s.ahead.Len() > 0 {
@@ -194,6 +231,9 @@ func (b *backlog) hasRoom(c *conn, s *service, size int) bool {
 	if l := b.laneOf(c, s); l != nil {
 		jobs, bytes = l.jobs.Len(), l.bytes
 	}
-	freeBytes := b.opts.MaxWaitingBytes - s.waitingBytes
-	return jobs < b.opts.MaxWaiting-s.waiting && (bytes+size <= freeBytes-size || bytes == 0 && size <= freeBytes)
+	return jobs < b.opts.MaxWaiting-s.waiting && fits(bytes, size, b.opts.MaxWaitingBytes-s.waitingBytes)
 }
+
+// fits reports whether who holds some bytes may have more of the free ones: as many as
+// remain for others, and if it holds none all of them.
+func fits(held, more, free int) bool { return held+more <= free-more || held == 0 && more <= free }
