@@ -38,6 +38,27 @@ func TestPairInSync(t *testing.T) {
 	eventually(t, "they are in sync", func() bool { return s.Status().InSync })
 }
 
+// TestPairLagOfFollowerWithoutMap: how many updates a server lacks that is sent the whole map
+// cannot be said by sequences, which begin with the time of a clock.
+func TestPairLagOfFollowerWithoutMap(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s, c := activePrimary(t)
+	_, err := c.SetSync(ctx, "/a", []byte("1"))
+	must(t, err)
+	f := dialFollower(t, s)
+	f.say(nameFollow, new(followRequest).append(nil))
+	for m := [][]byte(nil); len(m) == 0 || string(m[0]) != "DONE"; {
+		m, err = f.Recv(ctx)
+		must(t, err)
+	}
+	if st := s.Status(); st.InSync || st.Lag != -1 {
+		t.Errorf("in sync: %v, lag %d", st.InSync, st.Lag)
+	}
+	f.have(s.newest())
+	eventually(t, "it lacks nothing", func() bool { return s.Status().Lag == 0 })
+}
+
 // TestPairCatchesUp: a follower that is always behind, because updates come as fast as it
 // takes them, is waited for after a time.
 func TestPairCatchesUp(t *testing.T) {

@@ -47,7 +47,7 @@ type Status struct {
 
 	// Peer is the snapshot port of the other server of the pair, or "" without a pair.
 	// Lag is the number of updates that the peer does not have yet, or -1 while it does
-	// not follow; on a server that is not active it is 0.
+	// not follow or is sent the whole map; on a server that is not active it is 0.
 	Peer string `json:"peer"`
 	Lag  int64  `json:"lag"`
 

@@ -38,6 +38,7 @@ for each, in the order of the flags:
   in sync   yes if the peer has all published updates, and updates are
             published only when it has them
   lag       updates that the peer does not have yet; -1 while it does not follow
+            or is sent the whole map
   refused   number of messages that the server has refused since it started, most
             of them invalid updates, and the most frequent reasons
   bad asks  number of snapshot requests that it has refused: malformed ones, or too

@@ -133,7 +133,7 @@ type Status struct {
 	Active, Follows bool // neither if it waits
 	TakesOver       bool // it is not active, but becomes so when a client asks for the map
 	Epoch           uint64
-	Lag             int64 // of the other server, in updates; -1 while that does not follow
+	Lag             int64 // of the other server, in updates; -1 while that does not follow, or has not the map yet
 	InSync          bool  // the other server has all that is published
 }
 
@@ -151,7 +151,9 @@ func (p *Pair) Status() (st Status) {
 	st.Lag = -1
 	p.o.Order.Between(func(now *order.Moment) {
 		if f := p.leader.journal.Follower(); f != nil && f.Live() {
-			st.Lag = max(now.Newest.Last-max(f.Have, 0), 0)
+			if f.HasMap() {
+				st.Lag = max(now.Newest.Last-f.Have, 0)
+			}
 			st.InSync = p.leader.journal.Waits() && f.Have >= now.State.Terms.Newest.Last
 		}
 	})
