@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/durable/internal/format"
 )
 
 // A Report is the result of Check.
@@ -26,7 +27,8 @@ type Report struct {
 	Entries, Records  uint64        // of the log
 	Sequence          uint64        // last readable one
 	Committed         uint64        // highest index that the log records as flushed
-	Flushed           uint64        // last entry that the file beside the log says was on disk; 0 if unknown
+	Marked            bool          // the file beside the log, end, says up to where it was flushed
+	Flushed           uint64        // last entry that it says was on disk; 0 if unknown
 	Torn              *commit.Torn  // the torn end, which the next start would remove
 	// Defect is the first defect that prevents the log from being opened, usually a
 	// [*commit.CorruptError]. It is nil if the log is sound.
@@ -70,8 +72,11 @@ func (r *Report) String() string {
 	}
 	fmt.Fprintf(&b, "log: %d entries, %d to %d, %d updates, committed to %d\n", r.Entries, r.First, r.Last, r.Records, r.Committed)
 	fmt.Fprintf(&b, "last sequence %d\n", r.Sequence)
-	if r.Flushed > 0 {
+	switch {
+	case r.Flushed > 0:
 		fmt.Fprintf(&b, "flushed to entry %d\n", r.Flushed)
+	case !r.Marked && r.Meta.Format > 0:
+		b.WriteString("the file end is missing or damaged: it is not known whether entries are missing at the end; the next start writes it\n")
 	}
 	if r.Torn != nil {
 		fmt.Fprintf(&b, "unfinished writes: %d bytes at offset %d of %s, behind entry %d; the next start removes them\n",
@@ -121,7 +126,7 @@ func Check(dir string, fn func(commit.Entry) error) (*Report, error) {
 func (r *Report) check(dir string, fn func(commit.Entry) error) error {
 	s, err := look(dir)
 	defer s.close()
-	r.Meta, r.Flushed = metaOf(&s.meta), s.end.Last
+	r.Meta, r.Marked, r.Flushed = metaOf(&s.meta), s.end != (format.Mark{}), s.end.Last
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"clustermap/chp/commit"
@@ -300,5 +301,36 @@ func TestMarkOfCutLog(t *testing.T) {
 	closeLog(t, l)
 	if _, r := mustOpen(t, dir); r.Last != 40 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestCheckSaysWithoutMark: a log whose mark is missing, damaged, or that of another log is sound,
+// and the report says that its end is not known. The next start writes the mark.
+func TestCheckSaysWithoutMark(t *testing.T) {
+	t.Parallel()
+	dir, _ := logEnding(t, true, 20)
+	other, _ := logEnding(t, true, 20)
+	foreign, err := os.ReadFile(filepath.Join(other, format.EndName))
+	testenv.Must(t, err)
+	const says = "not known whether entries are missing"
+	check := func(what string, marked bool) {
+		t.Helper()
+		r, err := Check(dir, nil)
+		testenv.Must(t, err)
+		if r.Defect != nil || r.Marked != marked || strings.Contains(r.String(), says) == marked {
+			t.Errorf("%s: %v", what, r)
+		}
+	}
+	check("as it was", true)
+	end := filepath.Join(dir, format.EndName)
+	for what, content := range map[string][]byte{"another log's": foreign, "damaged": make([]byte, len(foreign)), "missing": nil} {
+		testenv.Must(t, os.Remove(end))
+		if content != nil {
+			testenv.Must(t, os.WriteFile(end, content, 0o600))
+		}
+		check(what, false)
+		l, _ := mustOpen(t, dir)
+		closeLog(t, l)
+		check(what+", and started", true)
 	}
 }
