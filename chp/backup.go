@@ -24,7 +24,7 @@ func (c *Client) Backup(ctx context.Context, begin func(sequence int64) (commit.
 	if err := c.WaitActive(ctx); err != nil {
 		return err
 	}
-	now := c.replica.Cut()
+	now := c.live.Cut()
 	defer now.Release()
 	to, err := begin(now.Sequence)
 	if err != nil {

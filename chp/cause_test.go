@@ -180,7 +180,7 @@ func TestDeadlinesAreDropped(t *testing.T) {
 	must(t, c.Set(ctx, "/stays", []byte("v"), WithTTL(time.Hour)))
 	must(t, c.Flush(ctx))
 	eventually(t, "all but one expire", func() bool { return c.Len() == 1 })
-	for what, d := range map[string]*timer.Deadlines{"server": &s.sequencer.Current().Deadlines, "client": c.replica.Now().Deadlines} {
+	for what, d := range map[string]*timer.Deadlines{"server": &s.live.Now().Deadlines, "client": &c.live.Now().Deadlines} {
 		if n := d.Len(); n != 1 {
 			t.Errorf("the %s remembers %d deadlines, want 1", what, n)
 		}

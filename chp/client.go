@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"clustermap/chp/internal/follow"
-	"clustermap/chp/internal/replica"
 	"clustermap/chp/internal/submit"
 	"clustermap/chp/internal/subtree"
 	"clustermap/chp/internal/wire"
@@ -35,12 +34,13 @@ import (
 //
 // All methods are safe for concurrent use.
 type Client struct {
+	reader
+	lock sync.Mutex // of live
+
 	opts     ClientOptions // without Security
-	subtrees subtree.Set
 	dialect  wire.Dialect
 	maxValue int // ClientOptions.MaxValueSize as the caller set it
 
-	replica  replica.Replica
 	writer   *submit.Writer
 	follower *follow.Follower
 	refused  refusals
@@ -69,9 +69,9 @@ func newClient(o ClientOptions) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{opts: o, maxValue: maxValue, dialect: wire.DialectOf(o.Model), subtrees: subtree.New(o.Subtrees), logs: lograte.NewQueue(o.Logger.Handler())}
+	c := &Client{opts: o, maxValue: maxValue, dialect: wire.DialectOf(o.Model), reader: reader{subtrees: subtree.New(o.Subtrees)}, logs: lograte.NewQueue(o.Logger.Handler())}
 	c.opts.Security = sockets.Security{}
-	c.replica.SetUp(o.WatchQueue)
+	c.live.SetUp(&c.lock, o.WatchQueue)
 	c.writer = submit.New(submit.Options{
 		Subtrees: c.subtrees, SendQueue: o.SendQueue, MaxValue: o.MaxValueSize, Sequence: c.Sequence, Wait: c.WaitActive,
 	})
@@ -81,7 +81,7 @@ func newClient(o ClientOptions) (*Client, error) {
 		HeartbeatTimeout: o.HeartbeatTimeout, SyncTimeout: o.SyncTimeout, SendQueue: o.SendQueue,
 		MaxMapBytes: o.MaxMapBytes, MaxMessage: min(wire.LargestValue, o.MaxMapBytes) + maxOverhead, KeepOnEmpty: o.KeepOnEmpty,
 		OnState: o.OnState, OnFailure: o.OnFailure, OnLink: c.onLink, Log: c.logs.Logger(),
-		Refused: c.refused.add, Replica: &c.replica, Writer: c.writer,
+		Refused: c.refused.add, Replica: &c.live, Writer: c.writer,
 		DeletedBytes: o.deletedBytes, Restless: o.restless,
 	})
 	return c, nil
@@ -100,7 +100,7 @@ func (c *Client) Close() error {
 	c.closed = true
 	c.mu.Unlock()
 	c.leases.Wait()
-	c.replica.Close()
+	c.live.Close()
 	c.logs.Close()
 	return nil
 }
@@ -133,32 +133,6 @@ func (c *Client) Server() string {
 	return server
 }
 
-// Get returns a copy of the value of key, and whether the key exists. It takes no lock.
-func (c *Client) Get(key string) ([]byte, bool) { return c.AppendGet(nil, key) }
-
-// AppendGet appends the value of key to dst and reports whether the key exists. It
-// takes no lock, and allocates only to grow dst.
-func (c *Client) AppendGet(dst []byte, key string) ([]byte, bool) {
-	now := c.replica.Now()
-	if now == nil {
-		return dst, false
-	}
-	value, _, ok := now.Get(bytesOf(key), dst)
-	return value, ok
-}
-
-// Len returns the number of keys.
-func (c *Client) Len() int {
-	if now := c.replica.Now(); now != nil {
-		return now.Len()
-	}
-	return 0
-}
-
-// Sequence returns the sequence of the last applied update, or of the snapshot if no
-// update has followed it. It can decrease when the client changes to another server.
-func (c *Client) Sequence() int64 { return c.replica.Sequence() }
-
 // ClientStats holds a client's counters at one moment.
 type ClientStats struct {
 	State    State
@@ -181,7 +155,7 @@ type ClientStats struct {
 // Stats returns the current counters.
 func (c *Client) Stats() ClientStats {
 	state, server := c.follower.State()
-	watches, lagged := c.replica.Watches()
+	watches, lagged := c.live.Watches()
 	n := c.follower.Stats()
 	return ClientStats{
 		State: state, Server: server, Keys: c.Len(), Sequence: c.Sequence(),

@@ -43,7 +43,7 @@ func TestClientApplyAllocatesNothing(t *testing.T) {
 	}
 	wire, spans := wireBatch(t, batch...)
 	apply := func() {
-		c.replica.Apply(wire, spans, 200)
+		c.live.Apply(wire, spans, 200)
 		c.writer.Applied(wire, spans)
 	}
 	for range 2000 {

@@ -30,7 +30,7 @@ func BenchmarkClientApply(b *testing.B) {
 				defer c.writer.Close()
 				must(b, c.Set(b.Context(), "/own", []byte("value")))
 				for from := 0; from < keys; from += 1000 {
-					applyTo(b, &s.replica.Map, benchBatch(b, keys, from)...)
+					applyTo(b, &s.replica.Store, benchBatch(b, keys, from)...)
 				}
 				var reading sync.WaitGroup
 				for range watches {
@@ -44,11 +44,11 @@ func BenchmarkClientApply(b *testing.B) {
 				b.ReportAllocs()
 				b.ResetTimer()
 				for i := 0; i < b.N; i += len(spans) {
-					c.replica.Apply(wire, spans, int64(len(spans)))
+					c.live.Apply(wire, spans, int64(len(spans)))
 					c.writer.Applied(wire, spans)
 				}
 				b.StopTimer()
-				c.replica.Close()
+				c.live.Close()
 				reading.Wait()
 			})
 		}
@@ -68,7 +68,7 @@ func BenchmarkWatch(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; i < b.N; i += len(spans) {
 				b.StopTimer()
-				c.replica.Apply(wire, spans, 0)
+				c.live.Apply(wire, spans, 0)
 				b.StartTimer()
 				events := 0
 				if form == "NextBatch" {

@@ -42,7 +42,7 @@ func (d *digest) add(key, value []byte) {
 // serverState returns the digest of a server's map, and its sequence, at one
 // moment.
 func serverState(s *Server) (digest, int64) {
-	c := s.sequencer.Cut()
+	c := s.live.Cut()
 	defer c.Release()
 	var d digest
 	c.Records(func(r kvmsg.Record) bool {

@@ -1,11 +1,9 @@
 package chp
 
 import (
-	"bytes"
 	"slices"
 	"time"
 
-	"clustermap/chp/internal/state"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/text"
 	"clustermap/internal/timer"
@@ -66,35 +64,6 @@ func (p Presence) String() string {
 
 // MarshalText returns the text of String.
 func (p Presence) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
-
-// eachEntry calls f for the entries of a cut whose keys begin with prefix, until f returns
-// false. The entries refer to the cut's memory.
-func eachEntry(now state.Cut, prefix string, f func(Entry) bool) {
-	now.Records(func(r kvmsg.Record) bool {
-		return !hasPrefix(r.Key(), prefix) || f(entryOf(r, now.Deadlines))
-	})
-}
-
-// eachSorted is eachEntry in the order of the keys.
-func eachSorted(now state.Cut, prefix string, f func(Entry) bool) {
-	var found []kvmsg.Record
-	now.Records(func(r kvmsg.Record) bool {
-		if hasPrefix(r.Key(), prefix) {
-			found = append(found, r)
-		}
-		return true
-	})
-	slices.SortFunc(found, func(a, b kvmsg.Record) int { return bytes.Compare(a.Key(), b.Key()) })
-	for _, r := range found {
-		if !f(entryOf(r, now.Deadlines)) {
-			return
-		}
-	}
-}
-
-func hasPrefix(key []byte, prefix string) bool {
-	return len(key) >= len(prefix) && string(key[:len(prefix)]) == prefix
-}
 
 // entryOf returns the entry of a record, with the bytes of the record.
 func entryOf(r kvmsg.Record, d *timer.Deadlines) Entry {

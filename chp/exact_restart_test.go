@@ -109,14 +109,14 @@ func TestExactAcrossRestart(t *testing.T) {
 func TestNewMapIsAnotherMap(t *testing.T) {
 	t.Parallel()
 	a, stop := serveUntil(t, ServerOptions{Log: openLog(t, t.TempDir())})
-	first := a.sequencer.Current().ID
+	first := a.live.Now().ID
 	stop()
 	dir := t.TempDir()
 	b, stop := serveUntil(t, ServerOptions{Log: openLog(t, dir)})
-	second := b.sequencer.Current().ID
+	second := b.live.Now().ID
 	stop()
 	c, stop := serveUntil(t, ServerOptions{Log: openLog(t, dir)})
-	third := c.sequencer.Current().ID
+	third := c.live.Now().ID
 	stop()
 	if first == second || second != third {
 		t.Errorf("%x, %x, then again %x", first, second, third)

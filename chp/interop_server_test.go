@@ -23,7 +23,7 @@ func libzmqClient(t *testing.T, s *Server, args ...string) *interop.Process {
 // wantLibzmq compares a client on libzmq with the server, key by key.
 func wantLibzmq(t *testing.T, s *Server, p *interop.Process) {
 	t.Helper()
-	cut := s.sequencer.Cut()
+	cut := s.live.Cut()
 	defer cut.Release()
 	p.Call(interop.Op{"op": "wait_sequence", "sequence": cut.Sequence}, nil)
 	want := interop.Digest(func(yield func([]byte, []byte) bool) {

@@ -225,10 +225,10 @@ func (l *Lease) delete(seq int64) {
 	}
 	if seq > 0 {
 		replaced, found := false, false
-		if now := c.replica.Now(); now != nil {
+		if now := c.live.Now(); now != nil {
 			// A server with another map may have lower sequences, and one of another
 			// implementation no UUIDs in its snapshots.
-			found = now.View(bytesOf(l.key), func(r kvmsg.Record) { replaced = r.Seq() != seq && !c.writer.Made(r, l.number) })
+			found = now.Store.View(bytesOf(l.key), func(r kvmsg.Record) { replaced = r.Seq() != seq && !c.writer.Made(r, l.number) })
 		}
 		if replaced || !found && !l.pending {
 			return

@@ -213,9 +213,9 @@ func TestPairLeadAgain(t *testing.T) {
 		done <- err
 	}()
 	eventually(t, "the update is held", func() bool { return s.holds(forEver) })
-	published, last := s.Sequence(), s.sequencer.Current().Last()
+	published, last := s.Sequence(), s.live.Now().Last()
 	s.pair.Lead(ctx, 0)
-	if p, l := s.Sequence(), s.sequencer.Current().Last(); p != published || l != last {
+	if p, l := s.Sequence(), s.live.Now().Last(); p != published || l != last {
 		t.Errorf("published %d, last %d; before the new reign %d, %d", p, l, published, last)
 	}
 	f.have(s.newest())

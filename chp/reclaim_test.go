@@ -53,7 +53,11 @@ func TestMemoryComesBackWhileIdle(t *testing.T) {
 		s.sequencer.Between(func(now *order.Moment) { tidied = now.State.Store.Tidied() })
 		return tidied
 	})
-	eventually(t, "the replica's log shrinks", c.replica.Tidied)
+	eventually(t, "the replica's log shrinks", func() bool {
+		c.lock.Lock()
+		defer c.lock.Unlock()
+		return c.live.Now().Store.Tidied()
+	})
 	for i := 0; i < keys; i += kept {
 		if v, ok := s.Get(fmt.Sprint("/key/", i)); !ok || len(v) != len(value) {
 			t.Fatalf("key %d is lost", i)
@@ -74,7 +78,7 @@ func TestHeartbeatsDuringMassExpiry(t *testing.T) {
 	must(t, s.Listen(ctx))
 
 	const n = 30_000
-	now := s.sequencer.Current()
+	now := s.live.Now()
 	due := timer.Now()
 	for i := range n {
 		seq := now.Last() + 1

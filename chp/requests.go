@@ -3,13 +3,8 @@ package chp
 import (
 	"context"
 
-	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/partner"
-	"clustermap/chp/internal/snapshot"
-	"clustermap/chp/internal/state"
 	"clustermap/chp/internal/wire"
-	"clustermap/internal/hooks"
-	"clustermap/internal/store"
 	"clustermap/sockets"
 )
 
@@ -44,33 +39,3 @@ func (s *Server) runRequests(ctx context.Context) {
 		}
 	}
 }
-
-// snapshotSource is the server as the source of snapshots.
-type snapshotSource struct{ *Server }
-
-func newSnapshots(s *Server) *snapshot.Server {
-	return snapshot.New(snapshotSource{s}, snapshot.Options{Memory: s.opts.SnapshotMemory, Timeout: s.opts.SnapshotTimeout, Send: func(ctx context.Context, peer *sockets.Peer, wire []byte, messages int, owner hooks.Owner) error {
-		return hooks.SendWireTo(ctx, s.router, peer, wire, messages, owner)
-	}})
-}
-
-func (s snapshotSource) Cut() state.Cut { return s.sequencer.Cut() }
-
-func (s snapshotSource) CutKey(key string) (c state.Cut, list []store.Position) {
-	s.sequencer.Between(func(now *order.Moment) {
-		c.Cut, list = now.State.Store.CutKey(bytesOf(key))
-		c.Sequence, c.Deadlines = now.State.Last(), &now.State.Deadlines
-	})
-	return c, list
-}
-
-func (s snapshotSource) Fresh(sequence int64) bool { return sequence == s.base }
-
-func (s snapshotSource) Map() *store.Map { return s.sequencer.Current().Store }
-
-func (s snapshotSource) LogBytes() (n int) {
-	s.sequencer.Between(func(now *order.Moment) { n = now.State.Store.LogBytes() })
-	return n
-}
-
-func (s snapshotSource) Progress(peer *sockets.Peer) []byte { return s.members.Reply(peer) }

@@ -15,6 +15,7 @@ import (
 	"clustermap/chp/internal/partner"
 	"clustermap/chp/internal/ports"
 	"clustermap/chp/internal/snapshot"
+	"clustermap/chp/internal/subtree"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
@@ -32,6 +33,8 @@ import (
 //
 // All methods are safe for concurrent use.
 type Server struct {
+	reader
+
 	opts ServerOptions
 	log  *slog.Logger // never waits
 	logs *lograte.Queue
@@ -54,7 +57,6 @@ type Server struct {
 
 	local order.Local // updates of this process
 
-	base     int64 // sequence of the map while it is new and empty; 0 if it never was
 	restored int64 // sequence of the last update from the log or Preload
 
 	state  sync.Mutex
@@ -114,7 +116,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 		return nil, err
 	}
 	logs := lograte.NewQueue(o.Logger.Handler())
-	s := &Server{opts: o.withoutSecrets(), dialect: wire.DialectOf(o.Model), log: logs.Logger(), logs: logs, ready: make(chan struct{}), ended: make(chan struct{}), peerLog: peerlog.New(logs.Logger())}
+	s := &Server{reader: reader{subtrees: subtree.New(nil)}, opts: o.withoutSecrets(), dialect: wire.DialectOf(o.Model), log: logs.Logger(), logs: logs, ready: make(chan struct{}), ended: make(chan struct{}), peerLog: peerlog.New(logs.Logger())}
 	instance := wire.NewID()
 	s.admins = newAdmins(&o)
 	begin, err := fill(&o, s.sequencer.Committed)
@@ -126,7 +128,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 			_ = begin.journal.Close() // the first error counts
 		}
 	}()
-	s.base, s.restored = begin.base, begin.state.Last()
+	s.restored = begin.state.Last()
 	announce := wire.Server{Instance: instance, Model: o.Model, MaxValue: o.MaxValueSize}.Properties()
 	if o.Pair != nil {
 		partner.Announce(announce)
@@ -168,7 +170,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	}
 	hooks.Scan(s.collector, s.members.Scan)
 	orders := order.Options{
-		State: begin.state, Journal: begin.journal, Linked: begin.linked,
+		State: begin.state, Live: &s.live, Journal: begin.journal, Linked: begin.linked,
 		Publisher: s.dialect.NewPublisher(s.publisher), WatchQueue: o.WatchQueue, MaxBytes: o.MaxMapBytes, Refused: s.counts.refused.add,
 	}
 	if o.Pair != nil {
@@ -176,7 +178,9 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	}
 	s.sequencer.Init(orders)
 	s.local.Init(&s.sequencer, s.newPacer())
-	s.snapshots = newSnapshots(s)
+	s.snapshots = snapshot.New(snapshot.Options{
+		Live: &s.live, Fresh: begin.base, Progress: s.members.Reply, Router: s.router, Memory: o.SnapshotMemory, Timeout: o.SnapshotTimeout,
+	})
 	if o.Pair != nil {
 		s.pair = newPair(s, o)
 	}
@@ -249,7 +253,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	defer close(s.ended)
 
 	if s.pair == nil { // otherwise Lead does it
-		s.sequencer.Current().Deadlines.Spare(s.restored, s.opts.ExpiryGrace)
+		s.live.Now().Deadlines.Spare(s.restored, s.opts.ExpiryGrace)
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { s.members.Run(running, s.collector, s.newPacer()) })
@@ -363,22 +367,6 @@ func (s *Server) AllEndpoints() []Endpoints {
 	return slices.Clone(s.endpoints)
 }
 
-// Sequence returns the sequence of the last published update.
-func (s *Server) Sequence() int64 { return s.sequencer.Current().Last() }
-
-// Len returns the number of keys.
-func (s *Server) Len() int { return s.sequencer.Current().Store.Len() }
-
-// Get returns a copy of the value of key, and whether the key exists. It takes no lock.
-func (s *Server) Get(key string) ([]byte, bool) { return s.AppendGet(nil, key) }
-
-// AppendGet appends the value of key to dst and reports whether the key exists. It
-// takes no lock, and allocates only to grow dst.
-func (s *Server) AppendGet(dst []byte, key string) ([]byte, bool) {
-	value, _, ok := s.sequencer.Current().Store.Get(bytesOf(key), dst)
-	return value, ok
-}
-
 // ServerStats holds a server's counters at one moment.
 type ServerStats struct {
 	Keys      int
@@ -406,8 +394,8 @@ func (s *Server) Stats() ServerStats {
 	s.sequencer.Between(func(now *order.Moment) { // a batch is published before it is counted
 		st.Keys, st.MapBytes, st.Sequence = now.State.Store.Len(), int64(now.State.Store.LiveBytes()), now.State.Last()
 		st.Updates, st.Repeated, st.Expired = now.Counts.Updates, now.Counts.Repeated, now.Counts.Expired
-		st.Lagged = now.Counts.Lagged
 	})
+	_, st.Lagged = s.live.Watches()
 	st.Refused = s.counts.refused.counts()
 	return st
 }

@@ -24,5 +24,5 @@ func (s *Server) Watch(subtrees ...string) (*Watch, error) {
 			return nil, err
 		}
 	}
-	return newWatch(s.sequencer.Watch(subtrees))
+	return newWatch(s.live.Watch(subtrees))
 }

@@ -1,7 +1,6 @@
 package chp
 
 import (
-	"clustermap/chp/internal/order"
 	"clustermap/internal/wake"
 	"context"
 	"errors"
@@ -222,9 +221,7 @@ func TestServerWatchLagged(t *testing.T) {
 	if n := s.Stats().Lagged; n != 1 {
 		t.Errorf("%d watches counted as lagged", n)
 	}
-	n := 0
-	s.sequencer.Between(func(now *order.Moment) { n = now.Watches })
-	if n != 1 {
+	if n, _ := s.live.Watches(); n != 1 {
 		t.Errorf("the server has %d watches, want 1", n)
 	}
 }
@@ -256,7 +253,7 @@ func TestServerWatchClose(t *testing.T) {
 	if _, err := s.Watch(); !errors.Is(err, ErrClosed) {
 		t.Errorf("a watch after Close: %v", err)
 	}
-	noReferences(t, s.sequencer.Current().Store)
+	noReferences(t, &s.live.Now().Store)
 }
 
 // A watch of a server that never served ends with it.

@@ -506,7 +506,7 @@ func TestServerSetIsDurable(t *testing.T) {
 	s, stop := serveUntil(t, ServerOptions{Log: openLog(t, dir), Sync: commit.Always(), Logger: quiet()})
 	_, err := s.SetSync(ctx, "/synced", []byte("1"))
 	must(t, err)
-	if s.Sequence() != s.sequencer.Current().Last() {
+	if s.Sequence() != s.live.Now().Last() {
 		t.Error("SetSync did not wait for the disk")
 	}
 	must(t, s.Set(ctx, "/set", []byte("2"), WithTTL(time.Hour)))

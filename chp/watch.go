@@ -51,7 +51,7 @@ func (c *Client) Watch(subtrees ...string) (*Watch, error) {
 			return nil, ErrOutsideSubtrees
 		}
 	}
-	return newWatch(c.replica.Watch(subtrees))
+	return newWatch(c.live.Watch(subtrees))
 }
 
 // Next waits for the next event. The event is valid until the next call of Next,

@@ -196,13 +196,13 @@ func TestWatchAllocatesNothing(t *testing.T) {
 	}
 	ctx := testContext(t)
 	for range 2000 { // let the log reach its steady state
-		c.replica.Apply(wire, spans, 64)
+		c.live.Apply(wire, spans, 64)
 		must(t, w.NextBatch(ctx, count))
 	}
 	if n := testenv.Allocs(0, 1000, func() {
-		c.replica.Apply(wire, spans, 64)
+		c.live.Apply(wire, spans, 64)
 		must(t, w.NextBatch(ctx, count))
-		c.replica.Apply(wire, spans, 64)
+		c.live.Apply(wire, spans, 64)
 		for range spans {
 			if _, err := w.Next(ctx); err != nil {
 				t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"clustermap/chp/internal/replica"
+	"clustermap/chp/internal/state"
 	"clustermap/chp/internal/submit"
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
@@ -41,15 +41,16 @@ func (nowhere) Leave(done <-chan struct{})            { <-done }
 // played is a session of an idle client that the test plays.
 type played struct {
 	client  *Client
-	replica *replica.Map
+	replica *state.State
 }
 
 // begin makes a session of an idle client ACTIVE, with a snapshot at cut.
 func begin(t testing.TB, c *Client, cut int64, snapshot ...pub) *played {
 	t.Helper()
-	s := &played{c, replica.NewMap(store.Options{MinSegment: 1 << 10}, nil)}
-	applyTo(t, &s.replica.Map, snapshot...)
-	c.replica.Replace(s.replica, cut)
+	s := &played{c, state.New(0)}
+	s.replica.Store.SetUp(store.Options{MinSegment: 1 << 10})
+	applyTo(t, &s.replica.Store, snapshot...)
+	c.live.Install(s.replica, cut)
 	return s
 }
 
@@ -57,7 +58,7 @@ func begin(t testing.TB, c *Client, cut int64, snapshot ...pub) *played {
 func (s *played) play(t testing.TB, messages ...pub) {
 	t.Helper()
 	wire, spans := wireBatch(t, messages...)
-	s.client.replica.Apply(wire, spans, messages[len(messages)-1].seq)
+	s.client.live.Apply(wire, spans, messages[len(messages)-1].seq)
 }
 
 func openWatch(t testing.TB, c *Client, subtrees ...string) *Watch {
@@ -137,11 +138,11 @@ func TestWatchUUIDAndProperties(t *testing.T) {
 	w := openWatch(t, c)
 	id := []byte("0123456789abcdef")
 	for _, properties := range []string{"", "ttl=30\n", "a=" + strings.Repeat("x", 300) + "\n"} {
-		s.replica.Put([]byte("k"), 1, nil, nil, []byte("v"))
+		s.replica.Store.Put([]byte("k"), 1, nil, nil, []byte("v"))
 		wire := kvmsg.AppendRecord(nil, []byte("k"), c.Sequence()+1, id, []byte(properties), []byte(strings.Repeat("v", 300)))
 		size, tag, _, err := kvmsg.Inspect(wire, kvmsg.FromServer, 0)
 		must(t, err)
-		c.replica.Apply(wire, []buf.Span{{End: uint32(size), Tag: tag}}, c.Sequence()+1)
+		c.live.Apply(wire, []buf.Span{{End: uint32(size), Tag: tag}}, c.Sequence()+1)
 		for {
 			e, err := w.Next(testContext(t))
 			must(t, err)
@@ -223,7 +224,7 @@ func TestWatchLagged(t *testing.T) {
 	if _, err := lagging.Next(testContext(t)); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
-	noReferences(t, &s.replica.Map)
+	noReferences(t, &s.replica.Store)
 }
 
 // noReferences checks that no reference to a store's segments is left.
@@ -247,7 +248,7 @@ func TestWatchOneBigBatchIsNoLag(t *testing.T) {
 func TestWatchLagsBehindResynchronisations(t *testing.T) {
 	t.Parallel()
 	c := idleClient(t, ClientOptions{})
-	var states []*replica.Map
+	var states []*state.State
 	w := openWatch(t, c)
 	for i := range 6 {
 		states = append(states, begin(t, c, int64(i), pub{"k", 1, fmt.Sprint(i)}).replica)
@@ -256,7 +257,7 @@ func TestWatchLagsBehindResynchronisations(t *testing.T) {
 		t.Fatalf("error %v, want ErrLagged", err)
 	}
 	for _, s := range states {
-		noReferences(t, &s.Map)
+		noReferences(t, &s.Store)
 	}
 }
 
@@ -282,7 +283,7 @@ func TestWatchClose(t *testing.T) {
 	must(t, err)
 	s.play(t, pub{"c", 11, "z"})
 	must(t, midway.Close())
-	noReferences(t, &s.replica.Map)
+	noReferences(t, &s.replica.Store)
 	if n := c.Stats().Watches; n != 0 {
 		t.Errorf("%d watches are open", n)
 	}
@@ -297,7 +298,7 @@ func TestWatchClose(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	noReferences(t, &s.replica.Map)
+	noReferences(t, &s.replica.Store)
 }
 
 func TestWatchNextBatch(t *testing.T) {

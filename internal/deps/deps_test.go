@@ -17,14 +17,14 @@
 //	internal/kvmsg, sockets ◀── chp/internal/wire ◀── chp
 //	internal/kvmsg ◀── chp/internal/subtree ◀── chp
 //	chp/internal/ledger ◀── chp/internal/submit ◀── chp/internal/follow ◀── chp
-//	chp/internal/replica, chp/internal/wire ◀── chp/internal/follow
+//	chp/internal/live, chp/internal/wire ◀── chp/internal/follow
 //	chp/internal/subtree, internal/store, internal/timer ◀── chp/internal/watch ◀── chp
-//	chp/internal/watch, chp/internal/state ◀── chp/internal/replica ◀── chp
-//	chp/internal/wire, chp/internal/state ◀── chp/internal/snapshot ◀── chp
+//	chp/internal/watch, chp/internal/state ◀── chp/internal/live ◀── chp
+//	chp/internal/wire, chp/internal/live ◀── chp/internal/snapshot ◀── chp
 //	internal/kvmsg ◀── chp/internal/ledger ◀── chp/internal/state
 //	chp/internal/state ◀── chp/internal/journal ◀── chp/internal/journal/disk, chp/internal/journal/pair ◀── chp
 //	chp/commit ◀── chp/internal/journal/disk
-//	chp/internal/journal, chp/internal/watch, chp/internal/wire ◀── chp/internal/order ◀── chp/internal/collect ◀── chp
+//	chp/internal/journal, chp/internal/live, chp/internal/wire ◀── chp/internal/order ◀── chp/internal/collect ◀── chp
 //	chp/internal/order, chp/internal/journal/pair, patterns/binarystar ◀── chp/internal/partner ◀── chp
 //	                        sockets ◀── patterns/binarystar ◀── chp
 //	                        sockets ◀── patterns/blackbox
@@ -201,7 +201,7 @@ var rules = []struct {
 		path: "chp/internal/follow",
 		own: []string{
 			"internal/buf", "internal/closed", "internal/hooks", "internal/invariants", "internal/ipcpath", "internal/kvmsg", "internal/link", "internal/lograte", "internal/mutate", "internal/store", "internal/timer", "internal/wake",
-			"chp/internal/ledger", "chp/internal/replica", "chp/internal/state", "chp/internal/submit", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets",
+			"chp/internal/ledger", "chp/internal/live", "chp/internal/state", "chp/internal/submit", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets",
 		},
 		std: []string{"net/http"},
 		out: []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
@@ -219,7 +219,7 @@ var rules = []struct {
 		out:  []string{"golang.org/x/sys", "github.com/klauspost/cpuid/v2"}, // the store's
 	},
 	{
-		path: "chp/internal/replica",
+		path: "chp/internal/live",
 		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "internal/wake", "chp/internal/ledger", "chp/internal/state", "chp/internal/subtree", "chp/internal/watch", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2"}, // the state's
@@ -265,25 +265,25 @@ var rules = []struct {
 	},
 	{
 		path: "chp/internal/order",
-		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "internal/wake", "chp/internal/journal", "chp/internal/ledger", "chp/internal/state", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
+		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "internal/wake", "chp/internal/journal", "chp/internal/ledger", "chp/internal/live", "chp/internal/state", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},
 	{
 		path: "chp/internal/collect",
-		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/lograte", "internal/mutate", "internal/peerlog", "internal/store", "internal/timer", "internal/wake", "chp/internal/journal", "chp/internal/ledger", "chp/internal/order", "chp/internal/state", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
+		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/lograte", "internal/mutate", "internal/peerlog", "internal/store", "internal/timer", "internal/wake", "chp/internal/journal", "chp/internal/ledger", "chp/internal/live", "chp/internal/order", "chp/internal/state", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},
 	{
 		path: "chp/internal/partner",
-		own:  []string{"internal", "chp/commit", "chp/internal/journal", "chp/internal/ledger", "chp/internal/order", "chp/internal/ports", "chp/internal/snapshot", "chp/internal/state", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "patterns/binarystar", "zmtp", "sockets"},
+		own:  []string{"internal", "chp/commit", "chp/internal/journal", "chp/internal/ledger", "chp/internal/live", "chp/internal/order", "chp/internal/ports", "chp/internal/snapshot", "chp/internal/state", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "patterns/binarystar", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},
 	{
 		path: "chp/internal/snapshot",
-		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "internal/wake", "chp/internal/ledger", "chp/internal/state", "chp/internal/wire", "zmtp", "sockets"},
+		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "internal/wake", "chp/internal/ledger", "chp/internal/live", "chp/internal/state", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},

@@ -17,7 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"clustermap/chp/internal/replica"
+	"clustermap/chp/internal/live"
 	"clustermap/chp/internal/submit"
 	"clustermap/chp/internal/subtree"
 	"clustermap/chp/internal/wire"
@@ -55,7 +55,7 @@ type Options struct {
 	Log       *slog.Logger
 
 	Refused func(error) // is told of invalid messages
-	Replica *replica.Replica
+	Replica *live.Map   // a client's, which may lock it
 	Writer  *submit.Writer
 
 	DeletedBytes int  // bounds the memory for deletions during a join; 0 means a default

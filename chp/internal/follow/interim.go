@@ -84,6 +84,14 @@ func (t *interim) forget(key []byte) {
 	}
 }
 
+// knows reports whether an update of a key is held, be it a deletion.
+func (t *interim) knows(key []byte) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, deleted := t.deleted[string(key)]
+	return deleted || t.store.SizeOf(kvmsg.HashKey(key), key) > 0
+}
+
 // deletions returns the memory of the deletions in bytes.
 func (t *interim) deletions() int {
 	t.mu.Lock()

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync"
 
-	"clustermap/chp/internal/replica"
+	"clustermap/chp/internal/state"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
 	"clustermap/internal/hooks"
@@ -32,22 +32,20 @@ import (
 // never a mixture, and keys that were deleted while the client was away disappear.
 func (s *Session) join() error {
 	s.expectSnapshot()
-	next := replica.NewMap(store.Options{}, s.deadlines)
+	next := state.New(0)
+	into := &next.Store // what the KVPUBs go into
 	merged := s.ours && s.stream.counted
-	var during *interim
-	var snapshot func(wire []byte, spans []buf.Span) (bytes int)
-	if merged {
-		during = newInterim(&next.Map, s.deadlines)
-		snapshot = during.sync
-	} else {
-		during = newInterim(store.New(store.Options{}), s.deadlines)
+	if !merged {
+		into = store.New(store.Options{})
+	}
+	during := newInterim(into, &next.Deadlines)
+	snapshot := during.sync
+	if !merged {
 		snapshot = func(wire []byte, spans []buf.Span) int {
-			s.deadlines.Apply(wire, spans, 0, timer.Now())
-			next.Apply(wire, spans, 0, nil)
-			return next.LiveBytes()
+			next.RestoreRecords(wire, spans, timer.Now())
+			return next.Store.LiveBytes()
 		}
 	}
-
 	var cuts []int64
 	var failed error
 	fetching, fetched := context.WithCancel(s.ctx)
@@ -57,7 +55,7 @@ func (s *Session) join() error {
 		defer fetched()
 		cuts, failed = s.fetch(snapshot)
 	})
-	for fetching.Err() == nil && s.gather(fetching, during, &next.Map) {
+	for fetching.Err() == nil && s.gather(fetching, during, &next.Store) {
 	}
 	fetch.Wait()
 	if failed != nil {
@@ -66,7 +64,7 @@ func (s *Session) join() error {
 	// A key that was set and deleted before the cut is not in the snapshot. If the KVPUB
 	// that set it has come, the one that deletes it must come too: the server has published
 	// all up to the cut.
-	for merged && s.stream.received && s.stream.last < cuts[0] && s.gather(s.ctx, during, &next.Map) {
+	for merged && s.stream.received && s.stream.last < cuts[0] && s.gather(s.ctx, during, &next.Store) {
 	}
 	if err := s.ctx.Err(); err != nil {
 		return err
@@ -81,31 +79,23 @@ func (s *Session) join() error {
 	if err := s.stream.join(cuts); err != nil {
 		return err
 	}
-	switch {
-	case !merged:
-		s.keep(&next.Map)
-		during.mergeInto(&next.Map, s.stream.covered)
-	case s.keeps():
-		next = replica.NewMap(store.Options{}, s.deadlines)
-		s.keep(&next.Map)
-		during.mergeInto(&next.Map, func([]byte, int64) bool { return false })
+	s.keep(&next.Store, func(key []byte) bool { return merged && during.knows(key) })
+	if !merged {
+		during.mergeInto(&next.Store, s.stream.covered)
 	}
 	s.countStale()
 	s.replica = next
-	return s.fits(next.LiveBytes())
+	return s.fits(next.Store.LiveBytes())
 }
 
-// keeps reports whether the client keeps its keys: if the server's map is new and empty
-// and Options.KeepOnEmpty is set, or if the server sends no snapshots.
-func (s *Session) keeps() bool { return s.fresh && s.opts.KeepOnEmpty || mutate.KeepOldKeys }
-
-// keep copies the client's keys into the new state, if keeps reports true. Updates that
-// arrived meanwhile are merged afterwards, so they win.
-func (s *Session) keep(next *store.Map) {
-	if !s.keeps() {
+// keep copies the client's keys into the new state, except for those that updates have changed
+// meanwhile, if the server's map is new and empty and Options.KeepOnEmpty is set, or if the
+// server sends no snapshots. Updates that are merged afterwards win, too.
+func (s *Session) keep(next *store.Map, newer func(key []byte) bool) {
+	if !(s.fresh && s.opts.KeepOnEmpty || mutate.KeepOldKeys) {
 		return
 	}
-	if kept, dropped := s.opts.Replica.CopyLasting(next); kept+dropped > 0 {
+	if kept, dropped := s.opts.Replica.CopyLasting(next, newer); kept+dropped > 0 {
 		s.kept = kept
 		s.opts.Log.Warn("keys kept: the server sent no snapshot, or that of a new and empty map", "server", s.server.Name, "kept", kept, "dropped", dropped)
 	}

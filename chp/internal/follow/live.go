@@ -64,7 +64,7 @@ func (s *Session) take() error {
 	if len(spans) > 0 {
 		f.apply(s, wire, spans)
 		if err == nil {
-			err = s.fits(s.replica.LiveBytes())
+			err = s.fits(s.replica.Store.LiveBytes())
 		}
 	} else {
 		f.tidy() // a HUGZ: there is time
@@ -114,7 +114,7 @@ func (s *Session) countStale() {
 
 // install makes a session's map the client's and lets updates be sent.
 func (f *Follower) install(s *Session) {
-	f.opts.Replica.Replace(s.replica, s.stream.sequence())
+	f.opts.Replica.Install(s.replica, s.stream.sequence())
 	f.counts.kept.Store(int64(s.kept))
 	f.counts.syncs.Add(1)
 	f.opts.Writer.Begin(&submit.Server{

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"clustermap/chp/internal/ledger"
-	"clustermap/chp/internal/replica"
+	"clustermap/chp/internal/state"
 	"clustermap/chp/internal/subtree"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
@@ -19,7 +19,6 @@ import (
 	"clustermap/internal/kvmsg"
 	netlink "clustermap/internal/link"
 	"clustermap/internal/mutate"
-	"clustermap/internal/timer"
 	"clustermap/sockets"
 )
 
@@ -44,13 +43,12 @@ type Session struct {
 	owner *Follower
 	index int // of the server in Options.Servers
 
-	over            chan struct{}    // closed when the session has ended and nothing is sent through it
-	ours            bool             // the server is of this package
-	confirms        bool             // the publisher confirms subscriptions
-	reportsRefusals bool             // the server reports refused updates
-	maxValue        int              // largest value that the server accepts, in bytes; 0 if unknown
-	requests        subtree.Set      // the subtrees to request
-	deadlines       *timer.Deadlines // of the keys that the server sent
+	over            chan struct{} // closed when the session has ended and nothing is sent through it
+	ours            bool          // the server is of this package
+	confirms        bool          // the publisher confirms subscriptions
+	reportsRefusals bool          // the server reports refused updates
+	maxValue        int           // largest value that the server accepts, in bytes; 0 if unknown
+	requests        subtree.Set   // the subtrees to request
 	watchdog        *watchdog
 
 	running sync.WaitGroup
@@ -63,12 +61,12 @@ type Session struct {
 	// Owned by run.
 	batch     hooks.Batch
 	stream    *stream
-	replica   *replica.Map
-	resyncing *time.Timer // ends the session because of a gap
-	fresh     bool        // the server's map is new and empty; set by fetch
-	kept      int         // keys of the old state that were kept because of fresh
-	active    time.Time   // when the session became ACTIVE
-	arrived   int64       // bytes of updates
+	replica   *state.State // that the server has sent
+	resyncing *time.Timer  // ends the session because of a gap
+	fresh     bool         // the server's map is new and empty; set by fetch
+	kept      int          // keys of the old state that were kept because of fresh
+	active    time.Time    // when the session became ACTIVE
+	arrived   int64        // bytes of updates
 }
 
 // Bits of watchdog.heard.
@@ -82,7 +80,7 @@ const (
 func (f *Follower) newSession(index int, others []netip.Addr) *Session {
 	f.generation++
 	s := &Session{
-		owner: f, index: index, over: make(chan struct{}), watchdog: newWatchdog(), deadlines: new(timer.Deadlines),
+		owner: f, index: index, over: make(chan struct{}), watchdog: newWatchdog(),
 		connections: connections{
 			opts: &f.opts, server: f.opts.Servers[index], dialect: f.opts.Dialect.NewSession(), openings: make(chan opening, 3),
 			who: wire.Client{ID: f.id, Generation: f.generation, Progress: max(f.opts.SendQueue/4, 1)},

@@ -36,7 +36,7 @@ func (q *Sequencer) RunCheckpoints(ctx context.Context, log *slog.Logger, failed
 			next = time.Now().Add(min(10*time.Since(begun), checkpointWait))
 			continue
 		}
-		log.Info("checkpoint", "keys", q.Current().Store.Len(), "took", time.Since(begun).Round(time.Millisecond))
+		log.Info("checkpoint", "keys", q.live.Now().Store.Len(), "took", time.Since(begun).Round(time.Millisecond))
 	}
 }
 

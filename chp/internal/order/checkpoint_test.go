@@ -10,6 +10,7 @@ import (
 
 	"clustermap/chp/internal/journal"
 	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/live"
 	"clustermap/chp/internal/state"
 )
 
@@ -52,7 +53,7 @@ func TestCheckpointBesideACopyStoresTheCopy(t *testing.T) {
 	begin := state.New(1)
 	begin.ID[0] = before
 	q := new(Sequencer)
-	q.Init(Options{State: begin, Journal: j, Publisher: nobody{}, EarlyTimeout: time.Second})
+	q.Init(Options{Live: new(live.Map), State: begin, Journal: j, Publisher: nobody{}, EarlyTimeout: time.Second})
 	var checkpoint sync.WaitGroup
 	j.during = func() {
 		checkpoint.Go(func() {
@@ -71,6 +72,6 @@ func TestCheckpointBesideACopyStoresTheCopy(t *testing.T) {
 	}
 	checkpoint.Wait()
 	if got := j.maps(); !slices.Equal(got, []byte{copied, copied}) {
-		t.Errorf("the journal got the maps %v, in this order; the server has %d", got, q.Current().ID[0])
+		t.Errorf("the journal got the maps %v, in this order; the server has %d", got, q.Live().Now().ID[0])
 	}
 }

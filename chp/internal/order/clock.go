@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"time"
 
+	"clustermap/internal/store"
 	"clustermap/internal/timer"
 	"clustermap/internal/wake"
 )
@@ -74,7 +75,7 @@ func (q *Sequencer) RunClock(ctx context.Context, c Clock) {
 			continue
 		}
 		if tidying {
-			if tidying = q.tidy(); tidying {
+			if tidying = q.live.Tidy(store.TidyPortion); tidying {
 				if n, _ := q.timers(); n == 0 {
 					continue
 				}

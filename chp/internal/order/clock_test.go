@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clustermap/chp/internal/journal"
+	"clustermap/chp/internal/live"
 	"clustermap/chp/internal/state"
 )
 
@@ -26,7 +27,7 @@ func TestBeatIsCalledWithEachHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		published := new(beats)
 		q := new(Sequencer)
-		q.Init(Options{State: state.New(1), Journal: journal.Memory{}, Publisher: published})
+		q.Init(Options{Live: new(live.Map), State: state.New(1), Journal: journal.Memory{}, Publisher: published})
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second+time.Millisecond)
 		defer cancel()
 		called := 0

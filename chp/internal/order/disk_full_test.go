@@ -11,6 +11,7 @@ import (
 	"clustermap/chp/commit"
 	"clustermap/chp/durable"
 	"clustermap/chp/internal/journal/disk"
+	"clustermap/chp/internal/live"
 	"clustermap/chp/internal/state"
 	"clustermap/internal/buf"
 	"clustermap/internal/hooks"
@@ -53,7 +54,7 @@ func TestNothingIsPublishedAfterTheLogFailed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		q.Init(Options{State: begin, Journal: j, Publisher: nobody{}})
+		q.Init(Options{Live: new(live.Map), State: begin, Journal: j, Publisher: nobody{}})
 		set := func() {
 			wire := kvmsg.AppendRecord(nil, []byte("/key"), 0, nil, nil, []byte("value"))
 			size, tag, _, err := kvmsg.Inspect(wire, kvmsg.FromServer, 0)
@@ -68,7 +69,7 @@ func TestNothingIsPublishedAfterTheLogFailed(t *testing.T) {
 		if err := q.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		published := func() int64 { return q.Current().Last() }
+		published := func() int64 { return q.Live().Now().Last() }
 		before := published()
 		failed := func() bool {
 			select {

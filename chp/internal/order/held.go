@@ -139,7 +139,7 @@ func (q *Sequencer) linkHeld() {
 	for !q.held.empty() {
 		b := q.held.oldest()
 		q.link(b)
-		q.watches.Push(b.pieces)
+		q.live.Push(b.pieces)
 		q.held.drop()
 	}
 	q.noteWaits()

@@ -255,7 +255,7 @@ func (q *Sequencer) outcome(w Written) (more <-chan struct{}, err error) {
 // Shut refuses updates of this process, and ends its watches.
 func (q *Sequencer) Shut() {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	q.end()
-	q.watches.Close()
+	q.mu.Unlock()
+	q.live.Close()
 }

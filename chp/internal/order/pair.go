@@ -8,7 +8,6 @@ import (
 	"clustermap/chp/internal/journal"
 	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/state"
-	"clustermap/chp/internal/watch"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
@@ -143,7 +142,7 @@ func (q *Sequencer) Followed(h state.Head, wire []byte, spans []buf.Span) error 
 	out := q.state.Apply(&e)
 	q.order.follow(&h)
 	q.arm(out, h.At)
-	q.watches.Push(out.Pieces)
+	q.live.Push(out.Pieces)
 	q.linked = q.journal.Append(h, out.Pieces, 0)
 	if h.Counter == 0 { // not from a client of this package
 		q.early.Published(wire, spans, timer.Now())
@@ -225,8 +224,6 @@ func (q *Sequencer) Install(ctx context.Context, c *Copy) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	before := q.state
-	q.watches.Restart(func() *watch.State { return watchState(before) }, func() *watch.State { return watchState(c.State) })
 	q.setState(c.State)
 	q.alarm.at = timer.Now()
 	q.source = c.Run

@@ -9,8 +9,8 @@ import (
 
 	"clustermap/chp/internal/journal"
 	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/live"
 	"clustermap/chp/internal/state"
-	"clustermap/chp/internal/watch"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
 	"clustermap/internal/closed"
@@ -25,6 +25,7 @@ import (
 // Options are what a sequencer needs of its server.
 type Options struct {
 	State   *state.State
+	Live    *live.Map // gets the state; Init sets it up
 	Journal journal.Journal
 	Linked  journal.Index // of the last entry of the journal that is in the state
 
@@ -42,9 +43,8 @@ type Options struct {
 type Sequencer struct {
 	o       Options // State and Journal are those of the beginning
 	counts  counts
-	current atomic.Pointer[state.State] // state, for readers
-	waiting atomic.Bool                 // new updates may have to wait: some are held, or they are halted. Written under mu
-	closing context.Context             // ends when updates of this process are refused; under mu
+	waiting atomic.Bool     // new updates may have to wait: some are held, or they are halted. Written under mu
+	closing context.Context // ends when updates of this process are refused; under mu
 	end     func()
 
 	// saving is held while the journal gets a map, until it is that of the server. It is locked
@@ -53,6 +53,7 @@ type Sequencer struct {
 
 	mu      sync.Mutex
 	state   *state.State // of all that is committed
+	live    *live.Map    // the state, for readers
 	order   order
 	journal journal.Journal
 	linked  journal.Index // of the last entry in the map
@@ -66,7 +67,6 @@ type Sequencer struct {
 	held     held          // ordered and not yet committed
 	progress chan struct{} // closed when some were published; nil if no goroutine waits
 	ends     ends          // of the terms of this server
-	watches  watch.List    // of this process
 
 	alarm   alarm
 	scratch scratch
@@ -77,7 +77,6 @@ type Counts struct {
 	Updates  uint64
 	Expired  uint64
 	Repeated uint64 // skipped because they had been accepted before
-	Lagged   uint64 // watches that ended because they were not read
 }
 
 // counts are written under the mutex.
@@ -115,10 +114,10 @@ func FirstSequence(t time.Time) int64 {
 func (q *Sequencer) Init(o Options) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.o, q.journal, q.linked = o, o.Journal, o.Linked
+	q.o, q.journal, q.linked, q.live = o, o.Journal, o.Linked, o.Live
 	q.alarm.armed = make(chan struct{}, 1)
 	q.closing, q.end = context.WithCancel(context.Background())
-	q.watches.SetUp(&q.mu, o.WatchQueue, q.remaining)
+	q.live.SetUp(&q.mu, o.WatchQueue)
 	q.passive, q.early.Timeout = o.EarlyTimeout > 0, o.EarlyTimeout
 	q.setState(o.State)
 	if q.state.Terms.Newest.ID != 0 {
@@ -132,7 +131,7 @@ func (q *Sequencer) Init(o Options) {
 func (q *Sequencer) setState(s *state.State) {
 	q.held.clear() // of the map before
 	q.state = s
-	q.current.Store(s)
+	q.live.Replace(s)
 	q.order.last = q.state.Last()
 	q.order.reigns.Set(q.state.Terms.History())
 }
@@ -269,7 +268,7 @@ func (q *Sequencer) arm(out state.Outcome, at time.Duration) {
 // send passes pieces of the log, which are in the map, to the publisher and to the watches
 // of this process. spans are their messages, in order. mu must be held.
 func (q *Sequencer) send(pieces []store.Piece, spans []buf.Span) {
-	q.watches.Push(pieces)
+	q.live.Push(pieces)
 	for _, p := range pieces {
 		// The publisher's policy is to disconnect, so this does not wait; it
 		// fails only once the publisher is closed.
@@ -332,25 +331,12 @@ func (q *Sequencer) Expire(now time.Time) (more bool, size int) {
 	return more, size
 }
 
-// tidy frees memory that the store no longer needs, in portions, and reports whether
-// there is more to do. Updates do part of the compaction; tidy does it when there are
-// no updates.
-func (q *Sequencer) tidy() (more bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.state.Store.Tidy(store.TidyPortion)
-}
-
 // timers returns the number of keys with a TTL in the timing wheel, and alarm.at.
 func (q *Sequencer) timers() (n int, since time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.state.Deadlines.Len(), q.alarm.at
 }
-
-// Current returns the map for reading: for what any goroutine may do with a state. It takes
-// no lock.
-func (q *Sequencer) Current() *state.State { return q.current.Load() }
 
 // Moment is what is true between two batches.
 type Moment struct {
@@ -359,7 +345,6 @@ type Moment struct {
 	Held    int          // number of batches that were ordered and are not in the map
 	Passive bool
 	Halted  bool // a handover makes updates wait: see Halt
-	Watches int
 	Counts  Counts
 }
 
@@ -368,34 +353,17 @@ func (q *Sequencer) Between(f func(now *Moment)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := Moment{
-		State: q.state, Newest: q.order.reigns.Newest, Held: q.held.size(), Passive: q.passive, Halted: q.halted.handover, Watches: q.watches.Len(),
-		Counts: Counts{q.counts.updates.Load(), q.counts.expired.Load(), q.counts.repeated.Load(), q.watches.Lagged()},
+		State: q.state, Newest: q.order.reigns.Newest, Held: q.held.size(), Passive: q.passive, Halted: q.halted.handover,
+		Counts: Counts{q.counts.updates.Load(), q.counts.expired.Load(), q.counts.repeated.Load()},
 	}
 	f(&now)
 }
 
-// Cut returns a cut of the map with its sequence.
-func (q *Sequencer) Cut() (c state.Cut) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.state.Cut()
-}
+// Live returns the map for readers.
+func (q *Sequencer) Live() *live.Map { return q.live }
 
 // Journal returns the journal, for what is safe for concurrent use.
 func (q *Sequencer) Journal() journal.Journal { return q.journal }
-
-// Watch begins a watch of some subtrees of the map, which are valid; without any it is of the
-// whole map.
-func (q *Sequencer) Watch(subtrees []string) (*watch.Feed, error) {
-	return q.watches.Watch(subtrees, func() *watch.State { return watchState(q.state) })
-}
-
-func watchState(s *state.State) *watch.State { return watch.NewState(s.Store, &s.Deadlines, s.Last()) }
-
-// remaining returns the remaining time to live of a record, or 0.
-func (q *Sequencer) remaining(r kvmsg.Record) time.Duration {
-	return q.Current().Deadlines.Remaining(r)
-}
 
 // Wrap replaces the journal by one that stands on it, before anything is ordered.
 func (q *Sequencer) Wrap(wrap func(journal.Journal) journal.Journal) {

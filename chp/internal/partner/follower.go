@@ -402,13 +402,13 @@ func (c *copier) reportDivergence(h *baseHead) error {
 			after = state.Common(now.State.Terms.History(), h.reigns)
 		}
 	})
-	if newest.Last <= after || after == 0 && c.Order.Current().Store.Len() == 0 {
+	if newest.Last <= after || after == 0 && c.Order.Live().Now().Store.Len() == 0 {
 		return nil
 	}
 	if c.reported.newest == newest && c.reported.after <= after {
 		return nil
 	}
-	d := Divergence{Epoch: state.TermOf(newest.ID), After: after, Last: newest.Last, Cut: c.Order.Cut()}
+	d := Divergence{Epoch: state.TermOf(newest.ID), After: after, Last: newest.Last, Cut: c.Order.Live().Cut()}
 	defer d.Cut.Release()
 	if err := c.Diverged(d); err != nil {
 		return fmt.Errorf("chp: the updates after sequence %d, which only this server has, cannot be kept, and so are not discarded: %w", after, err)

@@ -11,6 +11,7 @@ import (
 	"clustermap/chp/commit"
 	"clustermap/chp/internal/journal"
 	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/live"
 	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/state"
 	"clustermap/internal/buf"
@@ -46,7 +47,7 @@ func (u unsaved) Save(ctx context.Context, cut func() (*state.Image, journal.Ind
 func newCopier(t testing.TB) (*copier, *order.Sequencer) {
 	t.Helper()
 	q := new(order.Sequencer)
-	q.Init(order.Options{State: state.New(0), Journal: journal.Memory{}, Publisher: nobody{}, EarlyTimeout: time.Second})
+	q.Init(order.Options{Live: new(live.Map), State: state.New(0), Journal: journal.Memory{}, Publisher: nobody{}, EarlyTimeout: time.Second})
 	t.Cleanup(q.Shut)
 	return &copier{heard: func() uint64 { return 0 }, Options: &Options{
 		Order: q, Log: slog.New(slog.DiscardHandler), PeerSecurity: func() sockets.Security { return sockets.Security{} },
@@ -68,7 +69,7 @@ func enterKey(t testing.TB, q *order.Sequencer, key string) {
 	if !ok {
 		t.Fatal("not a record")
 	}
-	now := q.Current()
+	now := q.Live().Now()
 	h := state.Head{Reign: now.Terms.Newest.ID + 1<<state.ReignBits, First: now.Last() + 1, Count: 1}
 	kvmsg.Record(wire).SetSeq(h.First)
 	testenv.Must(t, q.Followed(h, wire, spans))
@@ -108,7 +109,7 @@ func TestPairReportsOnce(t *testing.T) {
 	var full error
 	c.Diverged = func(Divergence) error { reports++; return full }
 	enterKey(t, q, "/lost")
-	h := baseHead{mapID: q.Current().ID, reigns: []state.Reign{{ID: 5, Last: 1}}}
+	h := baseHead{mapID: q.Live().Now().ID, reigns: []state.Reign{{ID: 5, Last: 1}}}
 	for range 3 {
 		testenv.Must(t, c.reportDivergence(&h))
 	}
@@ -158,8 +159,8 @@ func TestPairYieldedUpdatesAreReported(t *testing.T) {
 	testenv.Must(t, err)
 	q.Yield()
 	testenv.Must(t, c.install(ctx, newBase(q, state.Reign{ID: 9 << state.ReignBits, Last: 5})))
-	if !slices.Equal(lost, []string{"/held"}) || q.Current().Store.Len() != 0 {
-		t.Errorf("reported %q, %d keys are left", lost, q.Current().Store.Len())
+	if !slices.Equal(lost, []string{"/held"}) || q.Live().Now().Store.Len() != 0 {
+		t.Errorf("reported %q, %d keys are left", lost, q.Live().Now().Store.Len())
 	}
 }
 
@@ -169,18 +170,18 @@ func TestPairCopyThatIsNotKept(t *testing.T) {
 	t.Parallel()
 	c, q := newCopier(t)
 	q.Wrap(func(j journal.Journal) journal.Journal { return unsaved{j} })
-	before := q.Current().ID
+	before := q.Live().Now().ID
 	b := newBase(q, state.Reign{ID: 1, Last: 5})
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := c.install(over, b); err == nil {
 		t.Error("the copy was kept without the log")
 	}
-	if q.Current().ID != before || c.copied.Load() {
+	if q.Live().Now().ID != before || c.copied.Load() {
 		t.Error("the server has a map that its log does not have")
 	}
 	testenv.Must(t, c.install(t.Context(), b))
-	if q.Current().ID != b.mapID || q.Current().Last() != 5 || !c.copied.Load() {
+	if q.Live().Now().ID != b.mapID || q.Live().Now().Last() != 5 || !c.copied.Load() {
 		t.Error("the copy is not installed")
 	}
 }

@@ -57,5 +57,5 @@ func (p *Pair) waits() {
 		return
 	}
 	p.o.Log.Warn("waits for the primary, which has not been heard since this server started and may have newer updates; if it is gone for good, chp promote makes this server active",
-		"peer", p.o.Peer, "peer_state", p.o.PeerState, "waited", time.Since(p.Began).Round(time.Second), "keys", p.o.Order.Current().Store.Len())
+		"peer", p.o.Peer, "peer_state", p.o.PeerState, "waited", time.Since(p.Began).Round(time.Second), "keys", p.o.Order.Live().Now().Store.Len())
 }

@@ -29,7 +29,7 @@ func wantsTimes(p *sockets.Peer) bool {
 
 // sendTimes sends what is left of the times to live of all keys, and an empty message.
 func (f *following) sendTimes(ctx context.Context) error {
-	c := f.Order.Cut()
+	c := f.Order.Live().Cut()
 	defer c.Release()
 	body := make([]byte, 0, basePortion)
 	var err error

@@ -124,7 +124,7 @@ func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size int) erro
 		}
 	}
 	if p.next == atKTHXBAI && len(out)+c.want.EndSize() <= cap(out) {
-		out = c.want.AppendEnd(out, c.cut.Sequence, c.snapshots.source.Fresh(c.cut.Sequence))
+		out = c.want.AppendEnd(out, c.cut.Sequence, c.cut.Sequence == c.snapshots.opts.Fresh)
 		p.messages++
 		p.next = atEnd
 	}

@@ -1,7 +1,7 @@
 // Package snapshot sends clients the part of the map that they request: the server's side
 // of joining (RFC 12, State Synchronization).
 //
-// A [Server] takes cuts of a [Source], encodes them in parcels, which clients that join
+// A [Server] takes cuts of a map that is published, encodes them in parcels, which clients that join
 // together share, and lends the parcels to connections.
 //
 // # What bounds the memory

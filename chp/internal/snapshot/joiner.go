@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"clustermap/internal/buf"
+	"clustermap/internal/hooks"
 	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
@@ -102,7 +103,7 @@ func (j *joiner) sendProgress(ctx context.Context, a *answer) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, j.snapshots.opts.Timeout)
 	defer cancel()
-	return j.snapshots.opts.Send(limited, j.peer, a.progress, 1, nil)
+	return hooks.SendWireTo(limited, j.snapshots.opts.Router, j.peer, a.progress, 1, nil)
 }
 
 // send sends a chain from its beginning to its end.
@@ -142,7 +143,7 @@ func (j *joiner) lend(ctx context.Context, p *parcel) error {
 	// The socket waits only if it has copied many small parcels.
 	limited, cancel := context.WithTimeout(ctx, n.opts.Timeout)
 	defer cancel()
-	err := n.opts.Send(limited, j.peer, p.wire, p.messages, l)
+	err := hooks.SendWireTo(limited, n.opts.Router, j.peer, p.wire, p.messages, l)
 	if err == nil {
 		n.counted.sent.Add(int64(l.size))
 	}

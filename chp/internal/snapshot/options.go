@@ -1,48 +1,28 @@
 package snapshot
 
 import (
-	"context"
 	"sync/atomic"
 	"time"
 
-	"clustermap/chp/internal/state"
-	"clustermap/internal/hooks"
-	"clustermap/internal/store"
+	"clustermap/chp/internal/live"
 	"clustermap/sockets"
 )
 
-// Source is the map of which snapshots are sent. Its methods may be called by several
-// goroutines at the same time.
-type Source interface {
-	Sequence() int64 // of the last update
-	Cut() state.Cut  // of the present map; the caller releases it
-
-	// CutKey returns a cut of the present map, and where the record of one key is in it.
-	CutKey(key string) (state.Cut, []store.Position)
-
-	// Fresh reports whether a map with this sequence is empty because it is new.
-	Fresh(sequence int64) bool
-
+// Options configures a Server. All other fields must be set.
+type Options struct {
+	Live *live.Map // of which snapshots are sent
+	// Fresh is the sequence with which the map is empty because it is new; 0 if it never was.
+	Fresh int64
 	// Progress returns the message that reports to a client which of its updates the
 	// server has, or nil if the client does not number them.
-	Progress(peer *sockets.Peer) []byte
-
-	// Map returns the present map; LogBytes returns the size of its log.
-	Map() *store.Map
-	LogBytes() int
-}
-
-// Options configures a Server. All fields must be set.
-type Options struct {
+	Progress func(peer *sockets.Peer) []byte
 	// Memory bounds, in bytes, the parcels of all clients, and an eighth of it the lists
 	// of records of subtrees.
 	Memory int
 
 	// Timeout bounds how long a client may read nothing.
 	Timeout time.Duration
-
-	// Send sends messages in wire form to a client, as hooks.SendWireTo does.
-	Send func(ctx context.Context, peer *sockets.Peer, wire []byte, messages int, owner hooks.Owner) error
+	Router  *sockets.Router // with the clients' connections
 }
 
 type counters struct {
@@ -87,7 +67,7 @@ type Held struct {
 // Held returns what snapshots hold now.
 func (n *Server) Held() Held {
 	cuts := n.useCuts()
-	h := Held{Outlived: outlived(n.source.Map(), cuts), Limit: n.mayOutlive(cuts)}
+	h := Held{Outlived: outlived(&n.opts.Live.Now().Store, cuts), Limit: n.mayOutlive(cuts)}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.dropCuts(cuts)

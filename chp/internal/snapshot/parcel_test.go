@@ -9,7 +9,7 @@ import (
 // A parcel takes the smallest chunk that holds it, and counts as that.
 func TestParcelTakesASmallChunk(t *testing.T) {
 	t.Parallel()
-	n := New(nil, Options{Memory: 64 << 20})
+	n := New(Options{Memory: 64 << 20})
 	for _, size := range []int{300, buf.Small, buf.Small + 1, buf.Large + 1, 200 << 10, 5 << 20} {
 		p := &parcel{chain: &chain{}, uses: 1}
 		b := &n.small

@@ -38,7 +38,6 @@ import (
 // still pin by trim. A client that reads nothing for Options.Timeout is disconnected.
 type Server struct {
 	opts    Options
-	source  Source
 	counted counters
 
 	arrived chan struct{}  // wakes run
@@ -81,10 +80,10 @@ type pinnedCut struct {
 var ErrTooMany = errors.New("chp: the client has too many unanswered snapshot requests")
 
 // New returns a server of snapshots. Run must be called.
-func New(source Source, o Options) *Server {
+func New(o Options) *Server {
 	memory := o.Memory
 	return &Server{
-		opts: o, source: source,
+		opts:    o,
 		joiners: map[*sockets.Peer]*joiner{},
 		latest:  map[wire.Want]*chain{},
 		pinned:  map[*pinnedCut]bool{},
@@ -104,7 +103,7 @@ func (n *Server) Add(ctx context.Context, peer *sockets.Peer, want wire.Want) er
 	if idle { // true for a session's first request
 		// The report is made before the cut. So the cut contains the updates that it
 		// reports, and it may be sent when the snapshot may.
-		a.progress = n.source.Progress(peer)
+		a.progress = n.opts.Progress(peer)
 	}
 	n.mu.Lock()
 	j := n.joiners[peer]
@@ -120,7 +119,7 @@ func (n *Server) Add(ctx context.Context, peer *sockets.Peer, want wire.Want) er
 	a.joiner = j
 	j.answers = append(j.answers, a)
 	wake.Signal(j.wake)
-	if c := n.latest[want]; c != nil && !c.cut.ended && c.cut.Sequence == n.source.Sequence() {
+	if c := n.latest[want]; c != nil && !c.cut.ended && c.cut.Sequence == n.opts.Live.Sequence() {
 		// The map has not changed since the cut.
 		n.begin(c, a)
 		n.mu.Unlock()
@@ -133,7 +132,7 @@ func (n *Server) Add(ctx context.Context, peer *sockets.Peer, want wire.Want) er
 		return nil
 	}
 	n.mu.Unlock()
-	single, list := n.source.CutKey(want.Subtree)
+	single, list := n.opts.Live.CutKey([]byte(want.Subtree))
 	pinned := n.pin(single)
 	c := newChain(n, want, pinned)
 	c.listed, c.list = true, list
@@ -187,7 +186,7 @@ func (n *Server) round(ctx context.Context, scans *sync.WaitGroup) time.Duration
 	whole, trees, wait := n.due()
 	n.mu.Unlock()
 	if len(whole)+len(trees) > 0 {
-		pinned := n.pin(n.source.Cut())
+		pinned := n.pin(n.opts.Live.Cut())
 		n.beginWhole(pinned, whole)
 		if len(trees) == 0 {
 			n.release(pinned)
@@ -328,7 +327,7 @@ func (n *Server) trim() {
 	if len(cuts) == 0 {
 		return
 	}
-	log := n.source.Map()
+	log := &n.opts.Live.Now().Store
 	limit := n.mayOutlive(cuts)
 	var gone []*sockets.Peer
 	for left := slices.Clone(cuts); outlived(log, left) > limit; {
@@ -386,7 +385,7 @@ func (n *Server) dropCuts(cuts []*pinnedCut) {
 // for a large snapshot, and for several that began at about the same time, while the
 // whole map is overwritten.
 func (n *Server) mayOutlive(cuts []*pinnedCut) int {
-	most := n.source.LogBytes()
+	most := n.opts.Live.LogBytes()
 	for _, h := range cuts {
 		most = max(most, h.bytes)
 	}

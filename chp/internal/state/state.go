@@ -20,7 +20,7 @@ import (
 // mutex, except for what readers of the store and the deadlines may do, and Last.
 type State struct {
 	ID        [ledger.MapIDSize]byte // the identity of the map: servers with the same one have a common past
-	Store     *store.Map
+	Store     store.Map
 	Deadlines timer.Deadlines
 	Clients   ledger.Clients // the progress of each client
 	Terms     Reigns         // and the present one
@@ -31,7 +31,8 @@ type State struct {
 
 // New returns an empty map whose first update gets the sequence after one.
 func New(sequence int64) *State {
-	s := &State{Store: store.New(store.Options{})}
+	s := new(State)
+	s.Store.SetUp(store.Options{})
 	s.sequence.Store(sequence)
 	return s
 }
@@ -133,6 +134,14 @@ func placed(spans []buf.Span) []buf.Span {
 		at = end
 	}
 	return all
+}
+
+// Copy applies updates that another server has made, of all its keys or of some, and returns them
+// as Apply does. The last update then has a sequence.
+func (s *State) Copy(wire []byte, spans []buf.Span, sequence int64) []store.Piece {
+	s.RestoreRecords(wire, spans, timer.Now())
+	s.sequence.Store(sequence)
+	return s.pieces
 }
 
 // SkipTo makes the next update get at least the sequence after one.
