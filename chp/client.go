@@ -156,11 +156,11 @@ type ClientStats struct {
 func (c *Client) Stats() ClientStats {
 	state, server := c.follower.State()
 	watches, lagged := c.live.Watches()
-	n := c.follower.Stats()
+	n := &c.follower.Counted
 	return ClientStats{
 		State: state, Server: server, Keys: c.Len(), Sequence: c.Sequence(),
-		Syncs: n.Syncs, Gaps: n.Gaps, Updates: n.Updates, Stale: n.Stale,
-		Lagged: lagged, Watches: watches, Refused: c.refused.counts(), Kept: n.Kept,
+		Syncs: n.Syncs.Load(), Gaps: n.Gaps.Load(), Updates: n.Updates.Load(), Stale: n.Stale.Load(),
+		Lagged: lagged, Watches: watches, Refused: c.refused.counts(), Kept: int(n.Kept.Load()),
 	}
 }
 

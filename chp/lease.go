@@ -84,10 +84,10 @@ func (c *Client) keepAlive(ctx context.Context, key string, value []byte, ttl, e
 	var seq int64
 	for again := true; again; {
 		// What is set before the first snapshot comes back after it.
-		syncs, began = max(c.follower.Syncs(), 1), time.Now()
+		syncs, began = max(c.follower.Counted.Syncs.Load(), 1), time.Now()
 		var err error
 		seq, err = l.set(ctx)
-		lost := c.follower.Syncs() != syncs || c.State() != StateActive
+		lost := c.follower.Counted.Syncs.Load() != syncs || c.State() != StateActive
 		if again = errors.Is(err, ErrUncertain) && lost && ctx.Err() == nil; err != nil && !again {
 			return nil, err
 		}
@@ -170,7 +170,7 @@ func (l *Lease) run(ctx context.Context, next time.Duration, seq int64, syncs ui
 			l.delete(seq)
 			return
 		}
-		syncs = c.follower.Syncs()
+		syncs = c.follower.Counted.Syncs.Load()
 		due.Reset(l.every)
 		soon, cancel := context.WithTimeout(ctx, l.every)
 		now, err := l.set(soon)
@@ -198,7 +198,7 @@ func (l *Lease) wait(ctx context.Context, due <-chan time.Time, syncs uint64) bo
 		if ctx.Err() != nil || c.follower.Context().Err() != nil {
 			return false
 		}
-		if state == StateActive && c.follower.Syncs() != syncs {
+		if state == StateActive && c.follower.Counted.Syncs.Load() != syncs {
 			return true
 		}
 		select {

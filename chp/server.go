@@ -388,12 +388,13 @@ type ServerStats struct {
 // counted.
 func (s *Server) Stats() ServerStats {
 	st := ServerStats{
-		Snapshots: s.snapshots.Stats().Answered, BadAsks: s.counts.badAsks.Load(),
+		Snapshots: s.snapshots.Counted.Answered.Load(), BadAsks: s.counts.badAsks.Load(),
 		Subscribers: s.publisher.Peers(), Collectors: s.collector.Peers(),
 	}
+	n := &s.sequencer.Counted
 	s.sequencer.Between(func(now *order.Moment) { // a batch is published before it is counted
 		st.Keys, st.MapBytes, st.Sequence = now.State.Store.Len(), int64(now.State.Store.LiveBytes()), now.State.Last()
-		st.Updates, st.Repeated, st.Expired = now.Counts.Updates, now.Counts.Repeated, now.Counts.Expired
+		st.Updates, st.Repeated, st.Expired = n.Updates.Load(), n.Repeated.Load(), n.Expired.Load()
 	})
 	_, st.Lagged = s.live.Watches()
 	st.Refused = s.counts.refused.counts()

@@ -154,7 +154,7 @@ func TestManyDistinctSubtrees(t *testing.T) {
 			a.want(tree(c*each+i), 3)
 		}
 	}
-	if n := s.snapshots.Stats().Walks; n > uint64(clients*each/10) {
+	if n := s.snapshots.Counted.Walks.Load(); n > uint64(clients*each/10) {
 		t.Errorf("%d walks through the map", n)
 	}
 	idle(t, s)
@@ -318,7 +318,7 @@ func TestManySubtreesOfOneClient(t *testing.T) {
 	if c.Len() != trees {
 		t.Errorf("%d keys, want %d", c.Len(), trees)
 	}
-	if n := s.snapshots.Stats().Walks; n > trees/5 {
+	if n := s.snapshots.Counted.Walks.Load(); n > trees/5 {
 		t.Errorf("the server walked %d times through its map for %d subtrees", n, trees)
 	}
 }
@@ -385,7 +385,7 @@ func TestSnapshotIsEncodedOnce(t *testing.T) {
 		all = append(all, newAsker(t, s.Endpoints().Snapshot, true, false))
 	}
 	for _, subtree := range []string{"", "/k/"} {
-		before := s.snapshots.Stats().Parcels
+		before := s.snapshots.Counted.Parcels.Load()
 		for _, a := range all {
 			a.ask(subtree)
 		}
@@ -394,7 +394,7 @@ func TestSnapshotIsEncodedOnce(t *testing.T) {
 		}
 		// About 500 KB, in parcels of 32 KiB after the first. The first request
 		// may come alone, and some clients late.
-		if made := s.snapshots.Stats().Parcels - before; made > 10*20 {
+		if made := s.snapshots.Counted.Parcels.Load() - before; made > 10*20 {
 			t.Errorf("%q: %d parcels were encoded", subtree, made)
 		}
 	}
@@ -422,7 +422,7 @@ func TestStoppedSnapshotEnds(t *testing.T) {
 				break // on a slow machine it is disconnected already
 			}
 		}
-		eventually(t, "the client asks", func() bool { return s.snapshots.Stats().Parcels > 0 })
+		eventually(t, "the client asks", func() bool { return s.snapshots.Counted.Parcels.Load() > 0 })
 		eventually(t, "a client that reads nothing is disconnected", func() bool { return len(s.router.Peers()) == 0 })
 		idle(t, s)
 	}

@@ -121,8 +121,7 @@ func (s *Server) Status() Status {
 	st.Sequence, st.Keys, st.Clients = s.Sequence(), s.Len(), int(s.counts.clients.Load())
 	s.sequencer.Between(func(now *order.Moment) { st.MapBytes = int64(now.State.Store.LiveBytes()) })
 	st.MemoryBytes = residentBytes()
-	sent := s.snapshots.Stats()
-	st.SnapshotBytes, st.EncodedBytes = sent.SentBytes, sent.EncodedBytes
+	st.SnapshotBytes, st.EncodedBytes = s.snapshots.Counted.SentBytes.Load(), s.snapshots.Counted.EncodedBytes.Load()
 	st.Refused, st.BadAsks = s.counts.refused.load(), s.counts.badAsks.Load()
 	s.pairStatus(&st)
 	return st

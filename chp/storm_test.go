@@ -129,8 +129,8 @@ func TestStorm(t *testing.T) {
 		}
 		var attempts, syncs uint64
 		for _, c := range clients {
-			syncs += c.follower.Syncs()
-			attempts += c.follower.Stats().Attempts
+			syncs += c.follower.Counted.Syncs.Load()
+			attempts += c.follower.Counted.Attempts.Load()
 		}
 		t.Logf("%s: %d clients with %d keys after %v: %d attempts, %d snapshots; given up as silent %d, overtaken %d; refused %d; others %d",
 			run, len(clients), *stormKeys, time.Since(begun).Round(time.Millisecond), attempts, syncs,

@@ -140,7 +140,7 @@ func (a *attempts) start() {
 		f.setState(StateInitial, s.server.Name)
 	}
 	a.started++
-	f.counts.attempts.Add(1)
+	f.Counted.Attempts.Add(1)
 	f.status.began(s.index)
 	a.next = (a.next + 1) % len(f.opts.Servers)
 	a.running = append(a.running, s)
@@ -193,7 +193,7 @@ func (a *attempts) end() {
 func (f *Follower) successor(index int, active bool, err error) int {
 	var gap *GapError
 	if errors.As(err, &gap) {
-		f.counts.gaps.Add(1)
+		f.Counted.Gaps.Add(1)
 		return index
 	}
 	if active && errors.Is(err, ErrDisconnected) || errors.Is(err, errDeletions) {

@@ -74,23 +74,17 @@ type Follower struct {
 	generation uint64 // of the last session; owned by run
 	status     *status
 	silent     atomic.Bool // the server of the current session has sent nothing yet
-	counts     counts
+	Counted    Counters
 
 	resyncs []resyncLimit // one for each server; owned by the session
 	links   links         // owned by run
 }
 
-// counts are what Stats returns.
-type counts struct {
-	syncs, gaps, updates, stale, attempts atomic.Uint64
-	kept                                  atomic.Int64
-}
-
-// Stats holds counters at one moment: see chp.ClientStats.
-type Stats struct {
-	Syncs, Gaps, Updates, Stale uint64
-	Attempts                    uint64 // to connect
-	Kept                        int
+// Counters count since New: see chp.ClientStats.
+type Counters struct {
+	Syncs, Gaps, Updates, Stale atomic.Uint64
+	Attempts                    atomic.Uint64 // to connect
+	Kept                        atomic.Int64
 }
 
 // New returns a follower that does not follow yet: see Start.
@@ -124,15 +118,6 @@ func (f *Follower) Close() {
 
 // Context returns a context that ends when Close begins.
 func (f *Follower) Context() context.Context { return f.ctx }
-
-// Stats returns the current counters.
-func (f *Follower) Stats() Stats {
-	c := &f.counts
-	return Stats{Syncs: c.syncs.Load(), Gaps: c.gaps.Load(), Updates: c.updates.Load(), Stale: c.stale.Load(), Attempts: c.attempts.Load(), Kept: int(c.kept.Load())}
-}
-
-// Syncs returns the number of snapshots that were completed.
-func (f *Follower) Syncs() uint64 { return f.counts.syncs.Load() }
 
 // State returns the state, and the server that is followed or tried: "" before the first
 // attempt and after Close.

@@ -107,7 +107,7 @@ func (f *Follower) tidy() {
 
 func (s *Session) countStale() {
 	if s.stream.stale > 0 {
-		s.owner.counts.stale.Add(s.stream.stale)
+		s.owner.Counted.Stale.Add(s.stream.stale)
 		s.stream.stale = 0
 	}
 }
@@ -115,8 +115,8 @@ func (s *Session) countStale() {
 // install makes a session's map the client's and lets updates be sent.
 func (f *Follower) install(s *Session) {
 	f.opts.Replica.Install(s.replica, s.stream.sequence())
-	f.counts.kept.Store(int64(s.kept))
-	f.counts.syncs.Add(1)
+	f.Counted.Kept.Store(int64(s.kept))
+	f.Counted.Syncs.Add(1)
 	f.opts.Writer.Begin(&submit.Server{
 		Session: s, Uplink: s.writerUplink(), Ours: s.ours, ReportsRefusals: s.reportsRefusals, MaxValue: s.maxValue,
 		Reply: s.applied.Load(), Sequence: s.stream.sequence(),
@@ -139,7 +139,7 @@ func (f *Follower) uninstall(s *Session) {
 // allocate.
 func (f *Follower) apply(s *Session, wire []byte, spans []buf.Span) {
 	f.opts.Replica.Apply(wire, spans, s.stream.sequence())
-	f.counts.updates.Add(uint64(len(spans)))
+	f.Counted.Updates.Add(uint64(len(spans)))
 
 	f.opts.Writer.Applied(wire, spans) // now Get finds what a SetSync that returns has set
 }

@@ -42,7 +42,7 @@ type Options struct {
 // Sequencer orders the updates of a server.
 type Sequencer struct {
 	o       Options // State and Journal are those of the beginning
-	counts  counts
+	Counted Counters
 	waiting atomic.Bool     // new updates may have to wait: some are held, or they are halted. Written under mu
 	closing context.Context // ends when updates of this process are refused; under mu
 	end     func()
@@ -72,15 +72,13 @@ type Sequencer struct {
 	scratch scratch
 }
 
-// Counts are the numbers of updates so far.
-type Counts struct {
-	Updates  uint64
-	Expired  uint64
-	Repeated uint64 // skipped because they had been accepted before
+// Counters count updates since the start. They are written under the mutex, so that between two
+// batches they have what is published.
+type Counters struct {
+	Updates  atomic.Uint64
+	Expired  atomic.Uint64
+	Repeated atomic.Uint64 // skipped because they had been accepted before
 }
-
-// counts are written under the mutex.
-type counts struct{ updates, expired, repeated atomic.Uint64 }
 
 // ends is how terms of this server as the active one have ended.
 type ends struct {
@@ -197,7 +195,7 @@ func (q *Sequencer) acceptNow(wire []byte, spans []buf.Span, from From) (unfit [
 		all := len(spans)
 		spans = q.state.Clients.Once(from.ID, wire, spans)
 		if repeated = all - len(spans); repeated > 0 {
-			q.counts.repeated.Add(uint64(repeated))
+			q.Counted.Repeated.Add(uint64(repeated))
 		}
 	}
 	if len(spans) == 0 {
@@ -219,7 +217,7 @@ func (q *Sequencer) acceptNow(wire []byte, spans []buf.Span, from From) (unfit [
 		e.Counter = uint64(kvmsg.Record(wire[spans[len(spans)-1].Start:]).Seq())
 	}
 	q.apply(&e)
-	q.counts.updates.Add(uint64(len(spans)))
+	q.Counted.Updates.Add(uint64(len(spans)))
 	return unfit, repeated
 }
 
@@ -322,7 +320,7 @@ func (q *Sequencer) Expire(now time.Time) (more bool, size int) {
 			q.order.reigns.Count()
 		}
 		q.apply(&state.Entry{Head: state.Head{At: timer.Now()}, Wire: d.wire, Spans: d.spans})
-		q.counts.expired.Add(uint64(len(d.spans)))
+		q.Counted.Expired.Add(uint64(len(d.spans)))
 		size = len(d.wire)
 	}
 	if !more && cap(d.wire) > keepExpiry {
@@ -345,7 +343,6 @@ type Moment struct {
 	Held    int          // number of batches that were ordered and are not in the map
 	Passive bool
 	Halted  bool // a handover makes updates wait: see Halt
-	Counts  Counts
 }
 
 // Between calls f between two batches. f must not wait, nor call the sequencer.
@@ -354,7 +351,6 @@ func (q *Sequencer) Between(f func(now *Moment)) {
 	defer q.mu.Unlock()
 	now := Moment{
 		State: q.state, Newest: q.order.reigns.Newest, Held: q.held.size(), Passive: q.passive, Halted: q.halted.handover,
-		Counts: Counts{q.counts.updates.Load(), q.counts.expired.Load(), q.counts.repeated.Load()},
 	}
 	f(&now)
 }

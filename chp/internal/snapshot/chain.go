@@ -86,7 +86,7 @@ func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size int) erro
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	c.snapshots.counted.parcels.Add(1)
+	c.snapshots.Counted.Parcels.Add(1)
 	lendFrom := lendRecord
 	if size <= buf.Small {
 		lendFrom = lendShort
@@ -129,7 +129,7 @@ func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size int) erro
 		p.next = atEnd
 	}
 	p.wire = out
-	c.snapshots.counted.encoded.Add(int64(len(out)))
+	c.snapshots.Counted.EncodedBytes.Add(int64(len(out)))
 	return nil
 }
 

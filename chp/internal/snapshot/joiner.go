@@ -64,7 +64,7 @@ func (j *joiner) run(ctx context.Context) {
 				err = j.send(ctx, a.chain)
 			}
 			if err == nil {
-				n.counted.answered.Add(1)
+				n.Counted.Answered.Add(1)
 				n.mu.Lock()
 				n.remove(a)
 				j.answers = j.answers[1:]
@@ -145,7 +145,7 @@ func (j *joiner) lend(ctx context.Context, p *parcel) error {
 	defer cancel()
 	err := hooks.SendWireTo(limited, n.opts.Router, j.peer, p.wire, p.messages, l)
 	if err == nil {
-		n.counted.sent.Add(int64(l.size))
+		n.Counted.SentBytes.Add(int64(l.size))
 	}
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
 		return errStalled

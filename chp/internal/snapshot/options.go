@@ -25,30 +25,13 @@ type Options struct {
 	Router  *sockets.Router // with the clients' connections
 }
 
-type counters struct {
-	answered atomic.Uint64
-	parcels  atomic.Uint64
-	walks    atomic.Uint64
-	sent     atomic.Int64
-	encoded  atomic.Int64
-}
-
-// Stats are the counters of a Server.
-type Stats struct {
-	Answered     uint64 // requests
-	Parcels      uint64 // encoded
-	Walks        uint64 // to find the records of subtrees
-	SentBytes    int64
-	EncodedBytes int64
-}
-
-// Stats returns the counters.
-func (n *Server) Stats() Stats {
-	c := &n.counted
-	return Stats{
-		Answered: c.answered.Load(), Parcels: c.parcels.Load(), Walks: c.walks.Load(),
-		SentBytes: c.sent.Load(), EncodedBytes: c.encoded.Load(),
-	}
+// Counters count since the start.
+type Counters struct {
+	Answered     atomic.Uint64 // requests
+	Parcels      atomic.Uint64 // encoded
+	Walks        atomic.Uint64 // to find the records of subtrees
+	SentBytes    atomic.Int64
+	EncodedBytes atomic.Int64
 }
 
 // Held is what snapshots hold at one moment.

@@ -18,7 +18,7 @@ import (
 // records costs little more than sending the snapshot. A chain also gets no list if
 // there is no memory for it.
 func (n *Server) scan(ctx context.Context, pinned *pinnedCut, trees map[wire.Want][]*answer) {
-	n.counted.walks.Add(1)
+	n.Counted.Walks.Add(1)
 	n.mu.Lock()
 	budget := n.opts.Memory/8 - n.listed
 	n.mu.Unlock()

@@ -38,7 +38,7 @@ import (
 // still pin by trim. A client that reads nothing for Options.Timeout is disconnected.
 type Server struct {
 	opts    Options
-	counted counters
+	Counted Counters
 
 	arrived chan struct{}  // wakes run
 	trimmed time.Time      // when trim last ran; owned by run
