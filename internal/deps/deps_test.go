@@ -200,7 +200,7 @@ var rules = []struct {
 	{
 		path: "chp/internal/follow",
 		own: []string{
-			"internal/buf", "internal/closed", "internal/hooks", "internal/invariants", "internal/ipcpath", "internal/kvmsg", "internal/link", "internal/lograte", "internal/mutate", "internal/store", "internal/timer", "internal/wake",
+			"internal/backoff", "internal/fifo", "internal/buf", "internal/closed", "internal/hooks", "internal/invariants", "internal/ipcpath", "internal/kvmsg", "internal/link", "internal/lograte", "internal/mutate", "internal/store", "internal/timer", "internal/wake",
 			"chp/internal/ledger", "chp/internal/live", "chp/internal/state", "chp/internal/submit", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets",
 		},
 		std: []string{"net/http"},
@@ -226,7 +226,7 @@ var rules = []struct {
 	},
 	{
 		path: "chp/internal/wire",
-		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "zmtp", "sockets"},
+		own:  []string{"internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},
@@ -238,7 +238,7 @@ var rules = []struct {
 	},
 	{
 		path: "chp/internal/journal/pair",
-		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "chp/internal/journal", "chp/internal/ledger", "chp/internal/state", "zmtp"},
+		own:  []string{"internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "chp/internal/journal", "chp/internal/ledger", "chp/internal/state", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2"}, // the state's
 	},
@@ -265,13 +265,13 @@ var rules = []struct {
 	},
 	{
 		path: "chp/internal/order",
-		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "internal/wake", "chp/internal/journal", "chp/internal/ledger", "chp/internal/live", "chp/internal/state", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
+		own:  []string{"internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "internal/wake", "chp/internal/journal", "chp/internal/ledger", "chp/internal/live", "chp/internal/state", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},
 	{
 		path: "chp/internal/collect",
-		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/lograte", "internal/mutate", "internal/peerlog", "internal/store", "internal/timer", "internal/wake", "chp/internal/journal", "chp/internal/ledger", "chp/internal/live", "chp/internal/order", "chp/internal/state", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
+		own:  []string{"internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/lograte", "internal/mutate", "internal/peerlog", "internal/store", "internal/timer", "internal/wake", "chp/internal/journal", "chp/internal/ledger", "chp/internal/live", "chp/internal/order", "chp/internal/state", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},
@@ -283,7 +283,7 @@ var rules = []struct {
 	},
 	{
 		path: "chp/internal/snapshot",
-		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "internal/wake", "chp/internal/ledger", "chp/internal/live", "chp/internal/state", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
+		own:  []string{"internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "internal/wake", "chp/internal/ledger", "chp/internal/live", "chp/internal/state", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},

@@ -2,11 +2,11 @@ package follow
 
 import (
 	"errors"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"time"
 
+	"clustermap/internal/backoff"
 	"clustermap/internal/wake"
 )
 
@@ -210,9 +210,5 @@ func (f *Follower) backOff(failures int) time.Duration {
 	if failures <= 1 || rounds == 0 || f.opts.Restless {
 		return 0
 	}
-	wait := backOffMost
-	if rounds < 6 {
-		wait = min(backOffMost, backOffFirst<<(rounds-1))
-	}
-	return wait/2 + rand.N(wait/2)
+	return backoff.Wait(backOffFirst, backOffMost, rounds-1)
 }

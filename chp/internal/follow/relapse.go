@@ -2,8 +2,9 @@ package follow
 
 import (
 	"errors"
-	"math/rand/v2"
 	"time"
+
+	"clustermap/internal/backoff"
 )
 
 // relapses counts sessions that ended soon after they became ACTIVE, although many
@@ -37,9 +38,5 @@ func (r *relapses) ended(active time.Duration, arrived int64, err error) time.Du
 	if r.n < 2 {
 		return 0
 	}
-	wait := relapseMost
-	if shift := r.n - 2; shift < 7 {
-		wait = min(wait, relapseFirst<<shift)
-	}
-	return wait/2 + rand.N(wait/2)
+	return backoff.Wait(relapseFirst, relapseMost, r.n-2)
 }

@@ -8,6 +8,7 @@ import (
 	"clustermap/chp/internal/journal"
 	"clustermap/chp/internal/state"
 	"clustermap/internal/buf"
+	"clustermap/internal/fifo"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
 	"clustermap/internal/timer"
@@ -18,8 +19,7 @@ import (
 //
 // The caller of add bounds it: see Sequencer.Room. The slices are reused.
 type held struct {
-	batches []heldBatch
-	first   int  // index in batches of the oldest
+	batches fifo.Queue[heldBatch]
 	bytes   int  // memory
 	tight   bool // new updates wait until the map has these, which may fill it
 	spare   []heldBatch
@@ -35,13 +35,13 @@ type heldBatch struct {
 }
 
 // empty reports whether no batch is held.
-func (h *held) empty() bool { return h.first == len(h.batches) }
+func (h *held) empty() bool { return h.batches.Len() == 0 }
 
 // size returns the number of batches.
-func (h *held) size() int { return len(h.batches) - h.first }
+func (h *held) size() int { return h.batches.Len() }
 
 // oldest returns the oldest batch.
-func (h *held) oldest() *heldBatch { return &h.batches[h.first] }
+func (h *held) oldest() *heldBatch { return h.batches.At(0) }
 
 // add appends a batch. It copies the slices.
 func (h *held) add(batch *heldBatch) {
@@ -57,27 +57,19 @@ func (h *held) add(batch *heldBatch) {
 		b.bytes += p.Size()
 	}
 	h.bytes += b.bytes
-	h.batches = append(h.batches, b)
+	h.batches.Push(b)
 }
 
 // drop releases the oldest batch.
 func (h *held) drop() {
-	b := &h.batches[h.first]
+	b := h.batches.Pop()
 	for _, p := range b.pieces {
 		p.Segment.Release()
 	}
 	h.bytes -= b.bytes
 	if len(h.spare) < maxSpare {
 		clear(b.pieces)
-		h.spare = append(h.spare, *b)
-	}
-	*b = heldBatch{}
-	if h.first++; h.first == len(h.batches) {
-		h.batches, h.first = h.batches[:0], 0
-	} else if h.first >= maxSpare && h.first > len(h.batches)/2 {
-		n := copy(h.batches, h.batches[h.first:])
-		clear(h.batches[n:])
-		h.batches, h.first = h.batches[:n], 0
+		h.spare = append(h.spare, b)
 	}
 }
 
@@ -98,8 +90,8 @@ func (h *held) filter(spans []buf.Span, d *timer.Deadlines) []buf.Span {
 	for _, s := range spans {
 		updated[s.Tag&^kvmsg.TagFlags] = false
 	}
-	for i := h.first; i < len(h.batches); i++ {
-		for _, s := range h.batches[i].spans {
+	for i := range h.batches.Len() {
+		for _, s := range h.batches.At(i).spans {
 			if _, ok := updated[s.Tag&^kvmsg.TagFlags]; ok {
 				updated[s.Tag&^kvmsg.TagFlags] = true
 			}

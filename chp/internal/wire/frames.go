@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"clustermap/internal/buf"
+	"clustermap/internal/fifo"
 	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
 )
@@ -81,8 +82,7 @@ type sentUpdates struct {
 	most int // maxSentUpdates
 
 	mu    sync.Mutex
-	queue []sentUpdate
-	first int
+	queue fifo.Queue[sentUpdate]
 	count map[uint64]int // number of updates in the queue with a hash
 }
 
@@ -108,14 +108,10 @@ func (u *sentUpdates) note(r kvmsg.Record) {
 	s := sentUpdate{hash: u.hash(r.Key(), r.Value()), id: [kvmsg.UUIDSize]byte(id)}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if len(u.queue)-u.first == u.most {
+	if u.queue.Len() == u.most {
 		u.pop()
 	}
-	if u.first > len(u.queue)/2 {
-		u.queue = u.queue[:copy(u.queue, u.queue[u.first:])]
-		u.first = 0
-	}
-	u.queue = append(u.queue, s)
+	u.queue.Push(s)
 	u.count[s.hash]++
 }
 
@@ -140,8 +136,7 @@ func (u *sentUpdates) match(key, value []byte) (id [kvmsg.UUIDSize]byte, ok bool
 
 // pop removes the oldest update. mu must be held.
 func (u *sentUpdates) pop() sentUpdate {
-	s := u.queue[u.first]
-	u.first++
+	s := u.queue.Pop()
 	if n := u.count[s.hash]; n > 1 {
 		u.count[s.hash] = n - 1
 	} else {

@@ -5,8 +5,6 @@ const (
 	tailBytes = 64 << 20
 	// batchBytes is the memory of a batch without its updates.
 	batchBytes = 128
-	// tailSpare is the number of dropped elements from which a slice is compacted.
-	tailSpare = 1024
 )
 
 // portion is the number of bytes of the tail that are sent at a time.

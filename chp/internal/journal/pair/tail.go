@@ -2,6 +2,7 @@ package pair
 
 import (
 	"clustermap/chp/internal/state"
+	"clustermap/internal/fifo"
 	"clustermap/internal/store"
 )
 
@@ -11,12 +12,10 @@ import (
 // It retains the segments of its batches, so it is bounded in bytes.
 type tail struct {
 	size    int // bound of bytes
-	batches []tailBatch
-	first   int           // index in batches of the oldest one
-	begin   uint64        // position of the oldest one
-	pieces  []store.Piece // of all batches, in order
-	piece   int           // index in pieces of the first one of the oldest batch
-	ended   uint64        // number of pieces dropped so far
+	batches fifo.Queue[tailBatch]
+	begin   uint64                  // position of the oldest one
+	pieces  fifo.Queue[store.Piece] // of all batches, in order
+	ended   uint64                  // number of pieces dropped so far
 	bytes   int
 	total   uint64        // bytes of all batches ever added
 	grown   chan struct{} // closed when a batch is added; nil while no goroutine waits
@@ -38,24 +37,27 @@ type tailBatch struct {
 }
 
 // end returns the position after the newest batch.
-func (t *tail) end() uint64 { return t.begin + uint64(len(t.batches)-t.first) }
+func (t *tail) end() uint64 { return t.begin + uint64(t.batches.Len()) }
+
+// at returns the batch at a position.
+func (t *tail) at(position uint64) *tailBatch { return t.batches.At(int(position - t.begin)) }
 
 // add appends a batch. It keeps as many batches before it as are held, which the other
 // server needs after a copy of the map.
 func (t *tail) add(h state.Head, pieces []store.Piece, held int) {
 	b := tailBatch{
-		Head: h, pieces: len(pieces), piece: t.ended + uint64(len(t.pieces)-t.piece),
+		Head: h, pieces: len(pieces), piece: t.ended + uint64(t.pieces.Len()),
 		bytes: batchBytes, before: t.total,
 	}
 	for _, p := range pieces {
 		p.Segment.Retain()
 		b.bytes += p.Size()
+		t.pieces.Push(p)
 	}
 	t.bytes += b.bytes
 	t.total += uint64(b.bytes)
-	t.batches = append(t.batches, b)
-	t.pieces = append(t.pieces, pieces...)
-	for t.bytes > t.size && (t.begin < t.keep || t.bytes > t.most) && len(t.batches)-t.first > 1+held {
+	t.batches.Push(b)
+	for t.bytes > t.size && (t.begin < t.keep || t.bytes > t.most) && t.batches.Len() > 1+held {
 		t.drop()
 	}
 	if t.grown != nil {
@@ -66,31 +68,19 @@ func (t *tail) add(h state.Head, pieces []store.Piece, held int) {
 
 // drop removes the oldest batch.
 func (t *tail) drop() {
-	b := &t.batches[t.first]
-	old := t.pieces[t.piece : t.piece+b.pieces]
-	for _, p := range old {
-		p.Segment.Release()
+	b := t.batches.Pop()
+	for range b.pieces {
+		t.pieces.Pop().Segment.Release()
 	}
-	clear(old)
 	t.bytes -= b.bytes
-	t.piece += b.pieces
 	t.ended += uint64(b.pieces)
-	t.first++
 	t.begin++
-	if t.first >= tailSpare && t.first > len(t.batches)/2 {
-		t.batches, t.first = t.batches[:copy(t.batches, t.batches[t.first:])], 0
-	}
-	if t.piece >= tailSpare && t.piece > len(t.pieces)/2 {
-		n := copy(t.pieces, t.pieces[t.piece:])
-		clear(t.pieces[n:])
-		t.pieces, t.piece = t.pieces[:n], 0
-	}
 }
 
 // clear removes all batches. Later ones do not continue them, so no earlier position
 // stays valid.
 func (t *tail) clear() {
-	for t.first < len(t.batches) {
+	for t.batches.Len() > 0 {
 		t.drop()
 	}
 	t.begin++ // invalidates all earlier positions
@@ -112,9 +102,9 @@ func (t *tail) caughtUp(position uint64) {
 // behind returns the position of the first batch after a sequence of a reign, and false
 // if the tail does not reach back so far.
 func (t *tail) behind(reign uint64, last int64) (position uint64, ok bool) {
-	for i := len(t.batches) - 1; i >= t.first; i-- {
-		if b := &t.batches[i]; b.Last() <= last {
-			return t.begin + uint64(i-t.first) + 1, b.Last() == last && b.Reign == reign
+	for at := t.end(); at > t.begin; at-- {
+		if b := t.at(at - 1); b.Last() <= last {
+			return at, b.Last() == last && b.Reign == reign
 		}
 	}
 	return 0, false
@@ -156,17 +146,15 @@ func (t *tail) read(position uint64, size int, part *Part) (ok bool) {
 	if position < t.begin || position > t.end() {
 		return false
 	}
-	for _, b := range t.batches[t.first+int(position-t.begin):] {
-		if size < 0 {
-			break
-		}
+	for ; position < t.end() && size >= 0; position++ {
+		b := t.at(position)
 		size -= b.bytes
-		at := t.piece + int(b.piece-t.ended)
-		for _, p := range t.pieces[at : at+b.pieces] {
+		for i := range b.pieces {
+			p := *t.pieces.At(int(b.piece-t.ended) + i)
 			p.Segment.Retain()
 			part.pieces = append(part.pieces, p)
 		}
-		part.batches = append(part.batches, b)
+		part.batches = append(part.batches, *b)
 	}
 	return true
 }
@@ -188,7 +176,7 @@ func (t *tail) lag(position uint64) (bytes int) {
 	case position >= t.end():
 		return 0
 	}
-	return int(t.total - t.batches[t.first+int(position-t.begin)].before)
+	return int(t.total - t.at(position).before)
 }
 
 func (t *tail) more() <-chan struct{} {
