@@ -86,16 +86,18 @@ func foreign(err error) bool {
 	return errors.Is(err, zmtp.ErrVersion) || errors.Is(err, zmtp.ErrMalformed) || errors.Is(err, zmtp.ErrIncompatible)
 }
 
-// list calls each for each server, unless one is followed, and reports whether one is.
-// silent reports whether the server of a client that is SYNCING has sent nothing yet.
-func (s *status) list(silent bool, each func(server string, p Phase, err error, silent, untried bool)) (active bool) {
+// Attempts calls each for each server, unless one is followed: how far the present attempt
+// has come, why the last one failed, whether the server has sent nothing yet, as
+// chp.ServerFault documents, and whether its name has an address at which no attempt has
+// failed lately. It reports whether one is followed.
+func (s *status) Attempts(each func(server string, p Phase, err error, silent, untried bool)) (active bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.state == StateActive {
 		return true
 	}
 	for _, a := range s.attempts {
-		each(a.server, a.phase, a.err, silent && s.state == StateSyncing && s.server == a.server, a.untried)
+		each(a.server, a.phase, a.err, s.silent.Load() && s.state == StateSyncing && s.server == a.server, a.untried)
 	}
 	return false
 }

@@ -9,7 +9,6 @@ import (
 
 	"clustermap/chp/internal/wire"
 	netlink "clustermap/internal/link"
-	"clustermap/internal/mutate"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -72,21 +71,6 @@ func (c *connections) close() {
 	if c.sub != nil {
 		_ = c.sub.Close() // closing a socket does not fail
 		_ = c.dealer.Close()
-	}
-}
-
-func (c *connections) monitorSubscriber(e sockets.Event) {
-	if mutate.Reconnect && c.joined.Load() {
-		return
-	}
-	c.watch(e, false)
-}
-
-// monitorSnapshot is the monitor of the snapshot connection, which the session closes
-// after the snapshot if the server is of another implementation.
-func (c *connections) monitorSnapshot(e sockets.Event) {
-	if !c.unneeded.Load() {
-		c.watch(e, false)
 	}
 }
 

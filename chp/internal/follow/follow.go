@@ -65,6 +65,8 @@ type Options struct {
 // Follower follows one of the servers at a time, until Close. Its methods are safe for
 // concurrent use.
 type Follower struct {
+	status
+
 	opts   Options
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -72,8 +74,6 @@ type Follower struct {
 
 	id         string // wire.Client
 	generation uint64 // of the last session; owned by run
-	status     *status
-	silent     atomic.Bool // the server of the current session has sent nothing yet
 	Counted    Counters
 
 	resyncs []resyncLimit // one for each server; owned by the session
@@ -92,13 +92,13 @@ func New(o Options) *Follower {
 	if o.DeletedBytes == 0 {
 		o.DeletedBytes = maxDeletedBytes
 	}
-	names := make([]string, len(o.Servers))
-	for i, s := range o.Servers {
-		names[i] = s.Name
-	}
 	f := &Follower{
-		opts: o, ended: make(chan struct{}), id: wire.NewID(), status: newStatus(names), resyncs: make([]resyncLimit, len(o.Servers)),
+		opts: o, ended: make(chan struct{}), id: wire.NewID(), resyncs: make([]resyncLimit, len(o.Servers)),
 		links: links{log: o.Log, on: o.OnLink, causes: lograte.Failures()},
+	}
+	f.changed = make(chan struct{})
+	for _, s := range o.Servers {
+		f.attempts = append(f.attempts, attempt{server: s.Name})
 	}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	return f
@@ -106,9 +106,6 @@ func New(o Options) *Follower {
 
 // Start begins to follow. It is called once.
 func (f *Follower) Start() { go f.run() }
-
-// Leave makes waits end with the error of a closed client, present and future ones.
-func (f *Follower) Leave() { f.status.close() }
 
 // Close ends the session and waits for all goroutines that Start has begun.
 func (f *Follower) Close() {
@@ -118,25 +115,6 @@ func (f *Follower) Close() {
 
 // Context returns a context that ends when Close begins.
 func (f *Follower) Context() context.Context { return f.ctx }
-
-// State returns the state, and the server that is followed or tried: "" before the first
-// attempt and after Close.
-func (f *Follower) State() (State, string) { return f.status.get() }
-
-// Watch returns the state, and a channel that is closed when it changes.
-func (f *Follower) Watch() (State, <-chan struct{}) { return f.status.watch() }
-
-// Attempts calls each for each server, unless one is followed: how far the present attempt
-// has come, why the last one failed, whether the server has sent nothing yet, as
-// chp.ServerFault documents, and whether its name has an address at which no attempt has
-// failed lately. It reports whether one is followed.
-func (f *Follower) Attempts(each func(server string, p Phase, err error, silent, untried bool)) (active bool) {
-	return f.status.list(f.silent.Load(), each)
-}
-
-// WaitActive waits until a server is followed. Its error is that of the context, or of a
-// closed client.
-func (f *Follower) WaitActive(ctx context.Context) error { return f.status.waitActive(ctx) }
 
 // setState sets the state and reports it if it changed.
 func (f *Follower) setState(state State, server string) {

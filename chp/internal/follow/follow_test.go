@@ -196,10 +196,10 @@ func TestFollowerBacksOff(t *testing.T) {
 func TestIntakeAllocatesNothing(t *testing.T) {
 	wire, spans := wireBatch(t, pub{"/a/1", 1, "x"}, pub{"/b/1", 2, "y"}, hugz(2))
 	some := subtree.New([]string{"/a/", "/b/1"})
-	in := &intake{refused: func(error) {}, wanted: &some}
+	in := &intake{command: kvmsg.KindHUGZ, tag: hugzTag, refused: func(error) {}, wanted: &some}
 	scratch := append(spans[:0:0], spans...)
 	if n := testenv.Allocs(0, 1000, func() {
-		if kept := in.sift(wire, append(scratch[:0], spans...), kvmsg.KindHUGZ, hugzTag); len(kept) != 3 {
+		if kept := in.sift(wire, append(scratch[:0], spans...)); len(kept) != 3 {
 			t.Fatal(len(kept))
 		}
 	}); n != 0 {
@@ -242,7 +242,7 @@ func TestClientAsksSeldomForAMapThatIsTooLarge(t *testing.T) {
 }
 
 func attemptsOf(s *status) (all []attempt) {
-	s.list(false, func(server string, p Phase, err error, _, _ bool) {
+	s.Attempts(func(server string, p Phase, err error, _, _ bool) {
 		all = append(all, attempt{server: server, phase: p, err: err})
 	})
 	return all
@@ -252,7 +252,7 @@ func attemptsOf(s *status) (all []attempt) {
 // server that was never tried is called so.
 func TestAttemptsKeepTheCause(t *testing.T) {
 	t.Parallel()
-	s := newStatus([]string{"a", "b"})
+	s := &New(Options{Servers: []Address{{Name: "a"}, {Name: "b"}}}).status
 	s.began(0)
 	s.began(0)
 	s.fail(0, ErrUnreachable, false)
@@ -268,7 +268,7 @@ func TestAttemptsKeepTheCause(t *testing.T) {
 	s.ended(0)
 	want("both have ended", attempt{server: "a", err: ErrUnreachable}, attempt{server: "b"})
 	s.set(StateActive, "a")
-	if !s.list(false, nil) {
+	if !s.Attempts(nil) {
 		t.Error("it is not active")
 	}
 	s.set(StateInitial, "a")
@@ -281,7 +281,7 @@ func TestAttemptsKeepTheCause(t *testing.T) {
 // but not when it says something else.
 func TestAttemptsSayMost(t *testing.T) {
 	t.Parallel()
-	s := newStatus([]string{"a"})
+	s := &New(Options{Servers: []Address{{Name: "a"}}}).status
 	foreign := fmt.Errorf("%w: %w", ErrUnreachable, zmtp.ErrVersion)
 	for _, step := range []struct{ err, want error }{
 		{ErrDisconnected, ErrDisconnected},

@@ -13,36 +13,27 @@ import (
 // and before the session sees it. It brings each message into canonical form, hashes its
 // key, counts and drops malformed messages, and records that the server is alive.
 type intake struct {
-	ear     uint32 // the bit of heard that stands for this connection
+	ear     uint32     // the bit of heard that stands for this connection
+	command kvmsg.Kind // that it has beside key-value messages
+	tag     uint64     // of the command
 	heard   *atomic.Uint32
 	silent  *atomic.Bool // the server has sent nothing; see Follower.silent
 	wanted  *subtree.Set // keys outside are dropped; nil if the server sends none
 	refused func(error)  // counts a malformed message
 }
 
-// hear records that the server is alive.
-func (in *intake) hear() {
+// prepare prepares a batch: KVPUB and HUGZ, or KVSYNC and KTHXBAI.
+func (in *intake) prepare(b *hooks.Batch) {
 	in.heard.Or(in.ear)
 	if in.silent.Load() {
 		in.silent.Store(false)
 	}
+	b.SetSpans(in.sift(b.Wire(), b.Spans()))
 }
 
-// updates prepares a batch of the subscriber connection: KVPUB and HUGZ.
-func (in *intake) updates(b *hooks.Batch) {
-	in.hear()
-	b.SetSpans(in.sift(b.Wire(), b.Spans(), kvmsg.KindHUGZ, hugzTag))
-}
-
-// snapshot prepares a batch of the snapshot connection: KVSYNC and KTHXBAI.
-func (in *intake) snapshot(b *hooks.Batch) {
-	in.hear()
-	b.SetSpans(in.sift(b.Wire(), b.Spans(), kvmsg.KindKTHXBAI, kthxbaiTag))
-}
-
-// sift keeps the commands of the given kind, which get the given tag, and the valid
-// key-value messages with wanted keys.
-func (in *intake) sift(wire []byte, spans []buf.Span, command kvmsg.Kind, tag uint64) []buf.Span {
+// sift keeps the commands of its kind, which get its tag, and the valid key-value messages with
+// wanted keys.
+func (in *intake) sift(wire []byte, spans []buf.Span) []buf.Span {
 	n := 0
 	if in.wanted == nil { // keep what ScanUpdate has found, which is nearly always all
 		for n < len(spans) && spans[n].Tag != 0 {
@@ -60,8 +51,8 @@ func (in *intake) sift(wire []byte, spans []buf.Span, command kvmsg.Kind, tag ui
 			case err != nil:
 				in.refused(err)
 				continue
-			case k == command:
-				hash = tag
+			case k == in.command:
+				hash = in.tag
 			case k != kvmsg.KindUpdate:
 				in.refused(kvmsg.ErrKeyReserved)
 				continue
@@ -69,7 +60,7 @@ func (in *intake) sift(wire []byte, spans []buf.Span, command kvmsg.Kind, tag ui
 			span.End = span.Start + uint32(size)
 			span.Tag = hash
 		}
-		if in.wanted != nil && span.Tag != tag && !in.wanted.Contains(kvmsg.Record(m).Key()) {
+		if in.wanted != nil && span.Tag != in.tag && !in.wanted.Contains(kvmsg.Record(m).Key()) {
 			continue
 		}
 		kept = append(kept, span)

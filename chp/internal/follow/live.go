@@ -18,7 +18,11 @@ func (s *Session) apply() error {
 	f.install(s)
 	defer f.uninstall(s)
 	defer s.hearInproc()()
-	s.watchdog.expect(fromSubscriber, f.silence())
+	if s.opts.Dialect.Full { // the others send no HUGZ
+		s.watchdog.expect(fromSubscriber, s.opts.HeartbeatTimeout)
+	} else {
+		s.watchdog.expect(0, 0)
+	}
 	for {
 		if s.stream.missing != nil {
 			if err := s.resync(); err != nil {

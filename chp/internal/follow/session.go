@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -99,7 +100,8 @@ func (s *Session) begin() error {
 		return err
 	}
 	s.running.Go(func() { s.watchdog.run(s.ctx, func() { s.fail(ErrSilent) }) })
-	return s.cause(s.connect())
+	err := s.connect()
+	return cmp.Or(context.Cause(s.ctx), err)
 }
 
 // follow fetches the snapshot and applies updates until the session fails. It returns
@@ -107,7 +109,8 @@ func (s *Session) begin() error {
 // is one.
 func (s *Session) follow() (active time.Duration, err error) {
 	defer s.end()
-	err = s.cause(s.run())
+	err = s.run()
+	err = cmp.Or(context.Cause(s.ctx), err) // that of the context says more
 	if !s.active.IsZero() {
 		active = time.Since(s.active)
 	}
@@ -125,15 +128,6 @@ func (s *Session) end() {
 	s.batch.Release()
 	close(s.over)
 	s.owner.status.ended(s.index)
-}
-
-// cause returns the cause of the session's context, or err if the context has not
-// ended.
-func (s *Session) cause(err error) error {
-	if cause := context.Cause(s.ctx); cause != nil {
-		return cause
-	}
-	return err
 }
 
 func (s *Session) run() error {
@@ -156,8 +150,8 @@ func (s *Session) run() error {
 // arrive after a reconnection could not be told from earlier ones.
 func (s *Session) open() error {
 	f := s.owner
-	subscriber := &intake{ear: fromSubscriber, heard: &s.watchdog.heard, silent: &f.silent, refused: f.opts.Refused}
-	snapshot := &intake{ear: fromSnapshot, heard: &s.watchdog.heard, silent: &f.silent, refused: f.opts.Refused}
+	subscriber := &intake{ear: fromSubscriber, command: kvmsg.KindHUGZ, tag: hugzTag, heard: &s.watchdog.heard, silent: &f.silent, refused: f.opts.Refused}
+	snapshot := &intake{ear: fromSnapshot, command: kvmsg.KindKTHXBAI, tag: kthxbaiTag, heard: &s.watchdog.heard, silent: &f.silent, refused: f.opts.Refused}
 	if f.opts.Subtrees.Exact() {
 		subscriber.wanted = &f.opts.Subtrees // a subscription is a prefix: "/a/b" also matches "/a/bc"
 	}
@@ -167,8 +161,12 @@ func (s *Session) open() error {
 	options := s.socketOptions()
 	options.RecvHWM, options.Linger, options.ReconnectInterval = sockets.Unlimited, sockets.LingerNone, sockets.ReconnectNever
 	options.MaxMessageSize = f.opts.MaxMessage
-	options.Monitor = s.monitorSubscriber
-	updates := s.dialect.Prepare(subscriber.updates, f.opts.Refused)
+	options.Monitor = func(e sockets.Event) {
+		if !mutate.Reconnect || !s.joined.Load() {
+			s.watch(e, false)
+		}
+	}
+	updates := s.dialect.Prepare(subscriber.prepare, f.opts.Refused)
 	if mutate.Reconnect {
 		options.ReconnectInterval = 0
 	}
@@ -176,13 +174,18 @@ func (s *Session) open() error {
 	if err != nil {
 		return err
 	}
-	options.Monitor, options.ReconnectInterval = s.monitorSnapshot, sockets.ReconnectNever
+	options.ReconnectInterval = sockets.ReconnectNever
+	options.Monitor = func(e sockets.Event) {
+		if !s.unneeded.Load() { // otherwise the session has closed it
+			s.watch(e, false)
+		}
+	}
 	dealer, err := sockets.NewDealer(options)
 	if err != nil {
 		_ = sub.Close() // closing a socket does not fail
 		return err
 	}
-	records := s.dialect.Prepare(snapshot.snapshot, f.opts.Refused)
+	records := s.dialect.Prepare(snapshot.prepare, f.opts.Refused)
 	hooks.Prepare(sub, updates)
 	hooks.Prepare(dealer, func(b *hooks.Batch) {
 		if s.standsBy(b) {
@@ -318,14 +321,16 @@ func (s *Session) connect() error {
 			return err
 		}
 	}
-	s.requests = s.opts.Subtrees
-	if s.ours {
+	switch s.requests = s.opts.Subtrees; {
+	case s.ours:
 		err := s.dealer.SetOptions(func(o *sockets.Options) { o.RecvHWMBytes = snapshotAhead })
 		if err != nil {
 			return err
 		}
-	} else {
-		s.requests = subtreesAt(s.opts.Dialect, &s.opts.Subtrees)
+	case s.opts.Dialect.Subtrees:
+		s.requests = s.opts.Subtrees.Plain()
+	default:
+		s.requests = subtree.New(nil)
 	}
 	s.stream = newStream(&s.requests, s.ours)
 	// Jumps are checked only if the client subscribes to the whole map, and if there
@@ -359,7 +364,7 @@ func (s *Session) subscribe() error {
 		s.watchdog.expect(0, f.opts.SyncTimeout) // connecting may have taken most of it
 		return s.sub.WaitSubscribed(s.ctx)
 	case !f.opts.Dialect.Full:
-		return s.likely()
+		return wire.AwaitSubscribed(s.ctx, s.sub, f.opts.HeartbeatTimeout >= 0, f.opts.SyncTimeout)
 	}
 	return s.firstMessage()
 }

@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"clustermap/internal/closed"
 	"clustermap/internal/text"
@@ -27,7 +28,7 @@ func (s State) String() string {
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // status holds the state of a client for callers that ask for it and callers that wait.
-// Its lock is held for a few instructions and never together with another one.
+// It is a part of Follower. Its lock is held for a few instructions and never together with another one.
 type status struct {
 	mu      sync.Mutex
 	state   State
@@ -35,15 +36,8 @@ type status struct {
 	closed  bool          // the state no longer changes
 	changed chan struct{} // closed, and replaced, at every change
 
-	attempts []attempt // one for each server
-}
-
-func newStatus(servers []string) *status {
-	s := &status{changed: make(chan struct{}), attempts: make([]attempt, len(servers))}
-	for i, name := range servers {
-		s.attempts[i].server = name
-	}
-	return s
+	attempts []attempt   // one for each server
+	silent   atomic.Bool // the server of the current session has sent nothing yet
 }
 
 // set sets the state and reports whether it changed.
@@ -64,8 +58,8 @@ func (s *status) set(state State, server string) (changed bool) {
 	return true
 }
 
-// close wakes all goroutines that wait, and prevents further waiting.
-func (s *status) close() {
+// Leave makes waits end with the error of a closed client, present and future ones.
+func (s *status) Leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
@@ -75,21 +69,24 @@ func (s *status) close() {
 	}
 }
 
-func (s *status) get() (State, string) {
+// State returns the state, and the server that is followed or tried: "" before the first
+// attempt and after Close.
+func (s *status) State() (State, string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state, s.server
 }
 
-// watch returns the state, and a channel that is closed when it changes.
-func (s *status) watch() (State, <-chan struct{}) {
+// Watch returns the state, and a channel that is closed when it changes.
+func (s *status) Watch() (State, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state, s.changed
 }
 
-// waitActive waits until the client is ACTIVE.
-func (s *status) waitActive(ctx context.Context) error {
+// WaitActive waits until a server is followed. Its error is that of the context, or of a
+// closed client.
+func (s *status) WaitActive(ctx context.Context) error {
 	for {
 		s.mu.Lock()
 		state, over, changed := s.state, s.closed, s.changed

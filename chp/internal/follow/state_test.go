@@ -22,9 +22,9 @@ func TestStateNames(t *testing.T) {
 
 func TestStatusWaitActive(t *testing.T) {
 	t.Parallel()
-	s := newStatus(nil)
+	s := &New(Options{}).status
 	waited := make(chan error)
-	go func() { waited <- s.waitActive(context.Background()) }()
+	go func() { waited <- s.WaitActive(context.Background()) }()
 	if !s.set(StateSyncing, "one") {
 		t.Error("INITIAL to SYNCING is no change")
 	}
@@ -39,26 +39,26 @@ func TestStatusWaitActive(t *testing.T) {
 	if !s.set(StateActive, "two") {
 		t.Error("ACTIVE with another server is no change")
 	}
-	if state, server := s.get(); state != StateActive || server != "two" {
+	if state, server := s.State(); state != StateActive || server != "two" {
 		t.Errorf("state is %v at %q", state, server)
 	}
 }
 
 func TestStatusWaitEnds(t *testing.T) {
 	t.Parallel()
-	s := newStatus(nil)
+	s := &New(Options{}).status
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() { ended <- s.waitActive(ctx) }()
+	go func() { ended <- s.WaitActive(ctx) }()
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("waitActive with an ended context: %v", err)
+		t.Errorf("WaitActive with an ended context: %v", err)
 	}
-	go func() { ended <- s.waitActive(context.Background()) }()
-	s.close()
-	s.close()
+	go func() { ended <- s.WaitActive(context.Background()) }()
+	s.Leave()
+	s.Leave()
 	if err := <-ended; !errors.Is(err, closed.CHP) || !errors.Is(err, net.ErrClosed) {
-		t.Errorf("waitActive of a closed client: %v", err)
+		t.Errorf("WaitActive of a closed client: %v", err)
 	}
 	if s.set(StateActive, "late") {
 		t.Error("a closed client changed its state")

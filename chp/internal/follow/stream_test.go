@@ -32,8 +32,8 @@ func wireBatch(t testing.TB, messages ...pub) ([]byte, []buf.Span) {
 		wire = kvmsg.AppendRecord(wire, []byte(p.key), p.seq, nil, nil, []byte(p.value))
 		spans = append(spans, buf.Span{Start: uint32(start), End: uint32(len(wire))})
 	}
-	in := &intake{refused: func(error) {}}
-	spans = in.sift(wire, spans, kvmsg.KindHUGZ, hugzTag)
+	in := &intake{command: kvmsg.KindHUGZ, tag: hugzTag, refused: func(error) {}}
+	spans = in.sift(wire, spans)
 	if len(spans) != len(messages) {
 		t.Fatalf("%d messages of %d are sound", len(spans), len(messages))
 	}

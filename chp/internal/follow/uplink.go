@@ -173,18 +173,13 @@ func (u *uplink) Ready() error {
 // Known reports whether Ready need not wait.
 func (u *uplink) Known() bool { return u.known.Load() }
 
-// Send queues updates, which lie in chunk. It waits for room for the collector; the other
+// Send queues updates, which lie in chunk. It can wait for room for the collector; the other
 // servers get them only if they have room.
-func (u *uplink) Send(bytes []byte, messages int, chunk *buf.Chunk) error {
-	return u.send(u.ctx, bytes, messages, chunk)
-}
-
-// TrySend is Send without a wait.
-func (u *uplink) TrySend(bytes []byte, messages int, chunk *buf.Chunk) error {
-	return u.send(wake.Ended, bytes, messages, chunk)
-}
-
-func (u *uplink) send(ctx context.Context, bytes []byte, messages int, chunk *buf.Chunk) error {
+func (u *uplink) Send(wait bool, bytes []byte, messages int, chunk *buf.Chunk) error {
+	ctx := u.ctx
+	if !wait {
+		ctx = wake.Ended
+	}
 	var owner hooks.Owner = chunk
 	if len(bytes) < submit.Lent {
 		owner = nil

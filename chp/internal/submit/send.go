@@ -1,7 +1,5 @@
 package submit
 
-import "clustermap/internal/buf"
-
 // run sends the staged updates, until close.
 func (w *Writer) run() {
 	defer close(w.ended)
@@ -12,7 +10,7 @@ func (w *Writer) run() {
 		}
 		err := s.Uplink.Ready()
 		if err == nil {
-			err = w.send(s, s.Uplink.Send)
+			err = w.send(s, true)
 		}
 		if err == nil {
 			continue
@@ -69,7 +67,7 @@ func (w *Writer) push() {
 	w.mu.Unlock()
 	err := s.Uplink.Ready()
 	if err == nil {
-		err = w.send(s, s.Uplink.TrySend)
+		err = w.send(s, false)
 	}
 	w.mu.Lock()
 	w.asleep = true
@@ -80,7 +78,7 @@ func (w *Writer) push() {
 
 // send sends the next part of a stage to a server. After an error nothing was sent. Only one
 // goroutine at a time calls it.
-func (w *Writer) send(s *Server, send func(wire []byte, messages int, chunk *buf.Chunk) error) error {
+func (w *Writer) send(s *Server, wait bool) error {
 	w.mu.Lock()
 	w.advance()
 	part := w.turn
@@ -100,7 +98,7 @@ func (w *Writer) send(s *Server, send func(wire []byte, messages int, chunk *buf
 	w.sending = true
 	w.mu.Unlock()
 
-	err := send(bytes, messages, part.chunk)
+	err := s.Uplink.Send(wait, bytes, messages, part.chunk)
 
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -54,10 +54,9 @@ type Uplink interface {
 	Ready() error
 	Known() bool
 
-	// Send queues updates, which lie in chunk. It waits for room until GiveUp; TrySend does
-	// not wait. After an error nothing was sent.
-	Send(wire []byte, messages int, chunk *buf.Chunk) error
-	TrySend(wire []byte, messages int, chunk *buf.Chunk) error
+	// Send queues updates, which lie in chunk. If wait is true, it waits for room until GiveUp.
+	// After an error nothing was sent.
+	Send(wait bool, wire []byte, messages int, chunk *buf.Chunk) error
 
 	// GiveUp ends the waits of Ready and Send, present and future.
 	GiveUp()

@@ -15,7 +15,7 @@ import (
 type fakeServer struct {
 	opened int
 	known  bool
-	tried  int // calls of TrySend
+	tried  int // calls of Send that did not wait
 	sent   []kvmsg.Record
 	failed error
 	over   chan struct{}
@@ -33,16 +33,14 @@ func (f *fakeServer) GiveUp()               {}
 
 func (f *fakeServer) Leave(done <-chan struct{}) { <-done }
 
-func (f *fakeServer) Send(wire []byte, messages int, _ *buf.Chunk) error {
+func (f *fakeServer) Send(wait bool, wire []byte, messages int, _ *buf.Chunk) error {
+	if !wait {
+		f.tried++
+	}
 	for rest := kvmsg.Record(append([]byte(nil), wire...)); len(rest) > 0; rest = rest[rest.Size():] {
 		f.sent = append(f.sent, rest[:rest.Size()])
 	}
 	return nil
-}
-
-func (f *fakeServer) TrySend(wire []byte, messages int, chunk *buf.Chunk) error {
-	f.tried++
-	return f.Send(wire, messages, chunk)
 }
 
 func newWriter() *Writer {
