@@ -46,11 +46,7 @@ func (s *Server) SetSync(ctx context.Context, key string, value []byte, opts ...
 	if len(value) == 0 {
 		return 0, ErrEmptyValue
 	}
-	w, err := s.update(ctx, key, value, opts)
-	if err == nil {
-		err = s.sequencer.Published(ctx, w)
-	}
-	return known(w, err)
+	return s.updateSync(ctx, key, value, opts)
 }
 
 // Delete deletes a key as Set updates one. It is no error if the key does not exist.
@@ -61,11 +57,7 @@ func (s *Server) Delete(ctx context.Context, key string) error {
 
 // DeleteSync is like Delete, but waits as SetSync does.
 func (s *Server) DeleteSync(ctx context.Context, key string) (seq int64, err error) {
-	w, err := s.update(ctx, key, nil, nil)
-	if err == nil {
-		err = s.sequencer.Published(ctx, w)
-	}
-	return known(w, err)
+	return s.updateSync(ctx, key, nil, nil)
 }
 
 // Apply makes the updates of a batch, in order, as if Set and Delete were called for
@@ -88,27 +80,29 @@ func (s *Server) Flush(ctx context.Context) error {
 	return s.sequencer.Flush(ctx)
 }
 
-// known returns the sequence of an update, and 0 with an error.
-func known(w order.Written, err error) (int64, error) {
+// updateSync is update until the update is published. It returns its sequence.
+func (s *Server) updateSync(ctx context.Context, key string, value []byte, opts []SetOption) (int64, error) {
+	w, err := s.update(ctx, key, value, opts)
+	if err == nil {
+		err = s.sequencer.Published(ctx, w)
+	}
 	if err != nil {
 		return 0, err
 	}
 	return w.Last, nil
 }
 
-// single is the batch of one call of Set or Delete.
-type single struct{ Batch }
-
-var singles = sync.Pool{New: func() any { return new(single) }}
+// singles are the batches of calls of Set or Delete.
+var singles = sync.Pool{New: func() any { return new(Batch) }}
 
 func (s *Server) update(ctx context.Context, key string, value []byte, opts []SetOption) (order.Written, error) {
 	if len(value) > s.opts.MaxValueSize {
 		return order.Written{}, ledger.OverLimit(s.opts.MaxValueSize)
 	}
-	b := singles.Get().(*single)
+	b := singles.Get().(*Batch)
 	b.Reset()
 	b.add(key, value, opts)
-	w, err := s.apply(ctx, &b.Batch)
+	w, err := s.apply(ctx, b)
 	if cap(b.wire) <= keepSingle {
 		singles.Put(b)
 	}

@@ -263,23 +263,15 @@ func askOnce(ctx context.Context, endpoint string, security sockets.Security, qu
 		return nil, context.Cause(ctx)
 	}
 	if err := dealer.Send(ctx, []byte(question)); err != nil {
-		return nil, causeOr(ctx, err)
+		return nil, cmp.Or(context.Cause(ctx), err)
 	}
 	for {
 		m, err := dealer.Recv(ctx)
 		if err != nil {
-			return nil, causeOr(ctx, err)
+			return nil, cmp.Or(context.Cause(ctx), err)
 		}
 		if len(m) == 2 && string(m[0]) == answer {
 			return m[1], nil
 		}
 	}
-}
-
-// causeOr returns the cause of a context that has ended, or err if it has not ended.
-func causeOr(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	return err
 }

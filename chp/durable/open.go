@@ -73,23 +73,15 @@ func open(dir string, options Options, disk file.Disk) (_ *Log, err error) {
 	return l, nil
 }
 
-// lockDir locks a directory for this process.
+// lockDir locks a directory for this process. It tries again for a while if it is locked.
 func lockDir(dir string) (lock *fileutil.LockedFile, err error) {
-	err = patiently(lockPatience, func() (err error) {
+	for end := time.Now().Add(lockPatience); ; time.Sleep(time.Millisecond) {
 		lock, err = fileutil.TryLockFile(filepath.Join(dir, format.LockName), os.O_RDWR|os.O_CREATE, 0o600)
-		return err
-	})
-	if errors.Is(err, fileutil.ErrLocked) {
-		err = commit.ErrLocked
-	}
-	return lock, err
-}
-
-// patiently calls f again until it does not return ErrLocked or time is up.
-func patiently(patience time.Duration, f func() error) error {
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		if err := f(); !errors.Is(err, fileutil.ErrLocked) || time.Now().After(end) {
-			return err
+		if !errors.Is(err, fileutil.ErrLocked) {
+			return lock, err
+		}
+		if time.Now().After(end) {
+			return nil, commit.ErrLocked
 		}
 	}
 }

@@ -98,32 +98,13 @@ type Journal interface {
 // Memory is the journal of a server without a disk: it stores nothing, and commits at once.
 type Memory struct{}
 
-// AtOnce returns true.
-func (Memory) AtOnce() bool { return true }
-
-// Append returns 0.
-func (Memory) Append(state.Head, []store.Piece, int) Index { return 0 }
-
-// Committed returns true.
-func (Memory) Committed(Index, int64) bool { return true }
-
-// Room returns nil.
-func (Memory) Room(context.Context) error { return nil }
-
-// Stored returns nil.
-func (Memory) Stored(context.Context) error { return nil }
-
-// Save stores nothing.
+func (Memory) AtOnce() bool                                             { return true }
+func (Memory) Append(state.Head, []store.Piece, int) Index              { return 0 }
+func (Memory) Committed(Index, int64) bool                              { return true }
+func (Memory) Room(context.Context) error                               { return nil }
+func (Memory) Stored(context.Context) error                             { return nil }
 func (Memory) Save(context.Context, func() (*state.Image, Index)) error { return nil }
-
-// Restored does nothing.
-func (Memory) Restored() {}
-
-// Due returns false.
-func (Memory) Due(int64) bool { return false }
-
-// Failed returns nil.
-func (Memory) Failed() <-chan struct{} { return nil }
-
-// Close returns nil.
-func (Memory) Close() error { return nil }
+func (Memory) Restored()                                                {}
+func (Memory) Due(int64) bool                                           { return false }
+func (Memory) Failed() <-chan struct{}                                  { return nil }
+func (Memory) Close() error                                             { return nil }

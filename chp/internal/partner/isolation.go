@@ -1,15 +1,13 @@
 package partner
 
 import (
-	"time"
-
 	"clustermap/internal/mutate"
 )
 
 // isolation tells an active server whether it may have been cut off from everybody.
 // Then the other server may have taken over, and what this one publishes before it hears
 // of that would be discarded. It is a machine without I/O and clock; time is counted in
-// looks (lookEvery).
+// looks (LooksPerTimeout).
 //
 // The silence of the other server alone says nothing: it may have ended. But if nothing
 // arrives from anybody, this server may be the isolated one. It then pings its clients,
@@ -39,11 +37,6 @@ const (
 	// isolationExcluded: the other server did not answer, though the network works.
 	isolationExcluded
 )
-
-// lookEvery returns the time between two looks.
-func lookEvery(timeout time.Duration) time.Duration {
-	return max(timeout/LooksPerTimeout, time.Millisecond)
-}
 
 // observation is what a server sees in a look.
 type observation struct {

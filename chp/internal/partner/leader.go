@@ -148,7 +148,7 @@ func (f *following) feed(ctx context.Context) error {
 		}
 		if !begun {
 			err := f.control(ctx, nameTail, binary.BigEndian.AppendUint64(nil, f.run))
-			if err == nil && wantsTimes(f.peer) {
+			if _, times := f.peer.Property(propertyTimes); err == nil && times {
 				err = f.sendTimes(ctx)
 			}
 			if err != nil {

@@ -17,6 +17,7 @@ package partner
 import (
 	"context"
 	"encoding/binary"
+	"encoding/hex"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -44,7 +45,9 @@ import (
 type Pair struct {
 	o    Options
 	node *binarystar.Node
-	Tuning
+	// Only tests change these.
+	Began time.Time     // when the server was made
+	News  time.Duration // how long a handover waits for the other server's state
 
 	leader leader
 	copier copier
@@ -68,27 +71,20 @@ type Pair struct {
 	answers   chan reply      // of the other server, when it was asked; capacity 1
 }
 
-// Tuning has values that only tests change.
-type Tuning struct {
-	Began time.Time     // when the server was made
-	News  time.Duration // how long a handover waits for the other server's state
-}
-
 // New returns the pair part of a server, and puts its journal on top of that of the sequencer.
 // Listen creates the node.
 func New(o Options) *Pair {
 	p := &Pair{
-		o: o, Tuning: Tuning{time.Now(), o.Timeout},
+		o: o, Began: time.Now(), News: o.Timeout,
 		changed: make(chan struct{}, 1), answers: make(chan reply, 1),
 		vigil: lograte.Limiter{First: startTimeouts * o.Timeout, Most: vigilMost, Size: 1},
 	}
-	p.leader = leader{Options: &p.o, run: rand.Uint64() | 1, every: lookEvery(o.Timeout)} // 0 means no run
+	p.leader = leader{Options: &p.o, run: rand.Uint64() | 1, every: max(o.Timeout/LooksPerTimeout, time.Millisecond)} // 0 means no run
 	o.Order.Wrap(func(local journal.Journal) journal.Journal {
 		p.leader.journal = pairjournal.New(local, o.Acks, LooksPerTimeout)
 		return p.leader.journal
 	})
-	p.proofs = proofs{Options: &p.o, peerKey: o.PeerSecurity().CurveServerKey, send: p.send, linked: p.look}
-	p.proofs.init()
+	p.proofs = proofs{Options: &p.o, private: newKey(), peerKey: o.PeerSecurity().CurveServerKey, send: p.send, linked: p.look, applicants: map[*sockets.Peer]*applicant{}}
 	p.copier = copier{Options: &p.o, prove: p.proofs.prove, heard: p.heard, restored: o.Restored}
 	return p
 }
@@ -103,7 +99,7 @@ func (p *Pair) Listen(ctx context.Context) error {
 		Compare: compareStandings,
 		Copied:  hasCopied,
 
-		Metadata: p.proofs.announce(), Monitor: p.Watch,
+		Metadata: map[string]string{propertyProofKey: hex.EncodeToString(p.proofs.public())}, Monitor: p.Watch,
 	}
 	if log := p.o.Epochs; log != nil {
 		// An earlier version took any epoch for true.

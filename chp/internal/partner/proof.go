@@ -71,22 +71,19 @@ type applicant struct {
 	looks  int    // since then
 }
 
-func (p *proofs) init() {
-	_, p.private, _ = ed25519.GenerateKey(rand.Reader) // never fails
-	p.applicants = map[*sockets.Peer]*applicant{}
+func newKey() ed25519.PrivateKey {
+	_, private, _ := ed25519.GenerateKey(rand.Reader) // never fails
+	return private
 }
 
-// announce returns the properties for the connections of the state endpoint.
-func (p *proofs) announce() map[string]string {
-	return map[string]string{propertyProofKey: hex.EncodeToString(p.private.Public().(ed25519.PublicKey))}
-}
+func (p *proofs) public() ed25519.PublicKey { return p.private.Public().(ed25519.PublicKey) }
 
 // prove returns the body of the PROOF that answers a nonce.
 func (p *proofs) prove(nonce []byte) []byte {
 	text := append([]byte(proofContext), nonce...)
 	body := ed25519.Sign(p.private, text)
 	if secret := p.Secret(); len(secret) > 0 {
-		body = append(body, mac(secret, text, p.private.Public().(ed25519.PublicKey))...)
+		body = append(body, mac(secret, text, p.public())...)
 	}
 	return body
 }

@@ -9,7 +9,6 @@ import (
 	"clustermap/chp/internal/order"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/timer"
-	"clustermap/sockets"
 )
 
 // A server that has restarted knows from its log when keys with times to live were set, by
@@ -20,12 +19,6 @@ import (
 
 // propertyTimes announces a passive server that is to be sent the remaining times to live.
 const propertyTimes = "X-CHP-Peer-Times"
-
-// wantsTimes reports whether a follower has announced that.
-func wantsTimes(p *sockets.Peer) bool {
-	_, ok := p.Property(propertyTimes)
-	return ok
-}
 
 // sendTimes sends what is left of the times to live of all keys, and an empty message.
 func (f *following) sendTimes(ctx context.Context) error {

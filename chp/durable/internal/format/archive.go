@@ -234,7 +234,10 @@ func (a *Archive) Read(fn func(commit.Entry) error) error {
 			}
 			return nil
 		}
-		e, err := parsePiece(buffer[:n])
+		if n < pieceBytes {
+			return damaged(errShort)
+		}
+		e, err := ParseEntry(binary.BigEndian.Uint64(buffer), binary.BigEndian.Uint64(buffer[8:]), buffer[16:n])
 		if err != nil {
 			return damaged(err)
 		}
@@ -255,13 +258,6 @@ func (a *Archive) State(fn func(commit.Entry) error) error {
 		}
 		return fn(e)
 	})
-}
-
-func parsePiece(b []byte) (commit.Entry, error) {
-	if len(b) < pieceBytes {
-		return commit.Entry{}, errShort
-	}
-	return ParseEntry(binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), b[16:])
 }
 
 // OpenCheckpoint opens a checkpoint of a log.
