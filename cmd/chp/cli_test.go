@@ -104,6 +104,8 @@ func TestUsageErrors(t *testing.T) {
 		{"help foo", "foo"},
 		{"get k --server tcp://*:5556", "wildcard"},
 		{"set k v --ttl 100000h", "--ttl 100000h0m0s: the maximum is ten years"},
+		{"serve --curve-key=", "--curve-key: the value is empty"},
+		{"serve --data=", "--data: the value is empty"},
 		{"serve --port abc", "\"abc\" is not a whole number"},
 		{"serve --max-line 0", "--max-line"},
 		{"serve --max-map 5x", "chp: --max-map: \"5x\" is not a size"},

@@ -73,6 +73,8 @@ func (f *serveFlags) replaying(cmd *cobra.Command) func(chp.ReplayProgress) {
 				fmt.Fprint(w, "\r")
 			}
 			fmt.Fprintln(w, line)
+		case p.Done: // perhaps the disk is not mounted
+			fmt.Fprintf(w, "chp: the log in %s is new, and the map empty\n", f.data)
 		}
 		if p.Done && p.Torn != nil {
 			fmt.Fprintf(w, "chp: %s: removed %s of an unfinished write\n", p.Torn.File, command.Count(p.Torn.Bytes, "byte"))

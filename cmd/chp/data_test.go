@@ -20,6 +20,9 @@ func TestServeData(t *testing.T) {
 	before := ""
 	for i, policy := range []string{"always", "interval=10ms", "never", "always"} {
 		s := serveApart(t, "--data", dir, "--sync", policy)
+		if said := strings.Contains(s.stderr.String(), "chp: the log in "+dir+" is new, and the map empty\n"); said != (i == 0) {
+			t.Errorf("start %d says that the log is new: %v", i, said)
+		}
 		if i > 0 {
 			if got := strings.TrimSpace(must(t, "get", "/a", "--server", s.endpoint)); got != before {
 				t.Errorf("with %s: %q, want %q", policy, got, before)

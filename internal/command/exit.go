@@ -10,6 +10,7 @@ import (
 	"clustermap/internal/visible"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // The exit codes of all commands. A program states them in its help text.
@@ -61,12 +62,26 @@ func ErrorText(err error, separator string) string {
 // Body runs a command whose command line is valid.
 type Body func(ctx context.Context, cmd *cobra.Command, args []string) error
 
+// noEmptyFlag refuses a flag whose value is an empty text: it comes from a variable that is
+// not set, and would be as if the flag were not there, so that a server is without its keys.
+func noEmptyFlag(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Value.Type() == "string" && f.Value.String() == "" {
+			err = Fail(ExitUsage, "--%s: the value is empty", f.Name)
+		}
+	})
+	return err
+}
+
 // Runs adapts a body to cobra. An error without an exit code gets ExitRefused. EPIPE is
 // not an error, because it means that the reader of the output has gone.
 func Runs(b Body) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		err := b(ctx, cmd, args)
+		err := noEmptyFlag(cmd)
+		if err == nil {
+			err = b(ctx, cmd, args)
+		}
 		var coded *Error
 		switch {
 		case err == nil, errors.Is(err, syscall.EPIPE):
