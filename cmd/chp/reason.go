@@ -15,6 +15,7 @@ import (
 	"clustermap/chp"
 	"clustermap/internal/command"
 	"clustermap/internal/link"
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -22,18 +23,11 @@ import (
 // faults returns why the client follows none of its servers, or nil if it follows one.
 func (c *client) faults() []chp.ServerFault {
 	var idle *chp.NotActiveError
-	if errors.As(c.WaitActive(noWait), &idle) {
+	if errors.As(c.WaitActive(wake.Ended), &idle) {
 		return idle.Servers
 	}
 	return nil
 }
-
-// noWait is a cancelled context.
-var noWait = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}()
 
 // failed closes the channels that say that waiting may be useless.
 func (c *client) failed() {
@@ -93,7 +87,7 @@ func standbys(faults []chp.ServerFault) (list []string) {
 func (c *client) explain() error {
 	faults := c.faults()
 	if len(faults) == 0 {
-		return c.noServer(noWait, c.connection.timeout) // it has come back just now
+		return c.noServer(wake.Ended, c.connection.timeout) // it has come back just now
 	}
 	i := max(0, slices.IndexFunc(faults, func(f chp.ServerFault) bool { return !noHost(f.Err) }))
 	server, err := faults[i].Server, faults[i].Err

@@ -40,14 +40,11 @@ func (b *beats) check() error {
 
 func newBroker() *cobra.Command {
 	var (
-		bind       []string
-		allow      []string
-		beat       beats
-		o          majordomo.BrokerOptions
-		waiting    = command.Number(majordomo.DefaultMaxWaiting)
-		bytes      = command.Bytes(majordomo.DefaultMaxBytes)
-		deliveries = command.Number(majordomo.DefaultMaxDeliveries)
-		keys       = command.ServerKeys{Keys: curve}
+		bind  []string
+		allow []string
+		beat  beats
+		o     = majordomo.BrokerOptions{MaxWaiting: majordomo.DefaultMaxWaiting, MaxBytes: majordomo.DefaultMaxBytes, MaxDeliveries: majordomo.DefaultMaxDeliveries}
+		keys  = command.ServerKeys{Keys: curve}
 	)
 	cmd := &cobra.Command{
 		Use:   "broker",
@@ -73,9 +70,9 @@ services.
 	command.Endpoints(flags, "bind")
 	beat.register(flags)
 	flags.DurationVar(&o.Expiry, "expiry", majordomo.DefaultExpiry, "how long a request waits for a worker before it is dropped; negative means forever")
-	flags.Var(&deliveries, "deliveries", "maximum number of workers that a request is sent to if each of them ends")
-	flags.Var(&waiting, "max-waiting", "maximum number of waiting requests per service; one client may use half of them")
-	flags.Var(&bytes, "max-bytes", "maximum total size of all requests in the broker")
+	flags.Var((*command.Number)(&o.MaxDeliveries), "deliveries", "maximum number of workers that a request is sent to if each of them ends")
+	flags.Var((*command.Number)(&o.MaxWaiting), "max-waiting", "maximum number of waiting requests per service; one client may use half of them")
+	flags.Var((*command.Bytes)(&o.MaxBytes), "max-bytes", "maximum total size of all requests in the broker")
 	flags.StringArrayVar(&allow, "allow-worker", nil, "`rule` SERVICE=PEER,PEER... for who may be a worker of a service, or a file with one per line; repeat it for several")
 	keys.Register(flags)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
@@ -89,13 +86,12 @@ services.
 		if err = beat.check(); err != nil {
 			return err
 		}
-		if waiting <= 0 || bytes <= 0 || deliveries <= 0 {
+		if min(o.MaxWaiting, o.MaxBytes, o.MaxDeliveries) <= 0 {
 			return command.Fail(command.ExitUsage, "--max-waiting, --max-bytes and --deliveries must be above 0")
 		}
 		o.Logger = command.NewLog(cmd.ErrOrStderr())
 		o.Socket.Monitor = monitor(ctx, cmd, "bind")
 		o.Heartbeat, o.Liveness = beat.heartbeat, int(beat.liveness)
-		o.MaxWaiting, o.MaxBytes, o.MaxDeliveries = int(waiting), int(bytes), int(deliveries)
 		broker, err := majordomo.NewBroker(o)
 		if err != nil {
 			return err

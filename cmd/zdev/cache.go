@@ -18,8 +18,8 @@ import (
 func newCache() *cobra.Command {
 	publishers, subscribers := side{}, side{bind: true}
 	curve := command.DeviceKeys{Keys: curve}
-	topics, bytes := command.Number(lastvalue.DefaultMaxTopics), command.Bytes(lastvalue.DefaultMaxBytes)
-	var expiry, every time.Duration
+	o := lastvalue.Options{MaxTopics: lastvalue.DefaultMaxTopics, MaxBytes: lastvalue.DefaultMaxBytes}
+	var every time.Duration
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "cache",
@@ -44,17 +44,17 @@ subscribers, subscriptions, and last values sent (replayed). Counts are since th
 	flags := cmd.Flags()
 	publishers.register(flags, "publisher", "`endpoint` of publishers")
 	subscribers.register(flags, "bind", "`endpoint` for subscribers")
-	flags.Var(&topics, "max-topics", "maximum number of topics; beyond it the one without an update for longest is removed")
-	flags.Var(&bytes, "max-bytes", "maximum size of the stored messages, including about 120 bytes per topic")
-	flags.DurationVar(&expiry, "expiry", 0, "age at which a message is removed; 0 means never")
+	flags.Var((*command.Number)(&o.MaxTopics), "max-topics", "maximum number of topics; beyond it the one without an update for longest is removed")
+	flags.Var((*command.Bytes)(&o.MaxBytes), "max-bytes", "maximum size of the stored messages, including about 120 bytes per topic")
+	flags.DurationVar(&o.Expiry, "expiry", 0, "age at which a message is removed; 0 means never")
 	flags.DurationVar(&every, "stats", 0, "interval between two lines of statistics; 0 means none")
 	flags.BoolVar(&asJSON, "json", false, "print statistics as JSON objects, one per line")
 	curve.Register(flags)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) (err error) {
 		switch {
-		case topics < 1 || bytes < 1:
+		case o.MaxTopics < 1 || o.MaxBytes < 1:
 			return command.Fail(command.ExitUsage, "--max-topics and --max-bytes must be positive")
-		case expiry < 0 || every < 0:
+		case o.Expiry < 0 || every < 0:
 			return command.Fail(command.ExitUsage, "--expiry and --stats must not be negative")
 		case asJSON && every == 0:
 			return command.Fail(command.ExitUsage, "--json needs --stats: nothing else is printed")
@@ -63,7 +63,6 @@ subscribers, subscriptions, and last values sent (replayed). Counts are since th
 		if err != nil {
 			return err
 		}
-		o := lastvalue.Options{MaxTopics: int(topics), MaxBytes: int(bytes), Expiry: expiry}
 		if o.Publisher.Security, err = publishers.security(bound, connected); err != nil {
 			return err
 		}
@@ -73,7 +72,7 @@ subscribers, subscriptions, and last values sent (replayed). Counts are since th
 		o.Publisher.Monitor, o.Subscribers.Monitor = publishers.monitor(ctx, cmd), subscribers.monitor(ctx, cmd)
 		cache, err := lastvalue.New(o)
 		if wrong, ok := errors.AsType[*lastvalue.OptionError](err); ok && wrong.Field == "MaxTopics" {
-			return command.Fail(command.ExitUsage, "--max-topics %d %s", topics, wrong.Reason)
+			return command.Fail(command.ExitUsage, "--max-topics %d %s", o.MaxTopics, wrong.Reason)
 		}
 		if err != nil {
 			return err

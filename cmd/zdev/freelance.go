@@ -15,13 +15,11 @@ import (
 
 func newFreelanceServe() *cobra.Command {
 	var (
-		o           freelance.ServerOptions
-		echo        bool
-		drain       time.Duration
-		concurrency = command.Number(freelance.DefaultConcurrency)
-		waiting     = command.Number(freelance.DefaultMaxWaiting)
-		maxReply    = command.Bytes(defaultMaxReply)
-		curve       = command.ServerKeys{Keys: curve}
+		o        = freelance.ServerOptions{Concurrency: freelance.DefaultConcurrency, MaxWaiting: freelance.DefaultMaxWaiting}
+		echo     bool
+		drain    time.Duration
+		maxReply = command.Bytes(defaultMaxReply)
+		curve    = command.ServerKeys{Keys: curve}
 	)
 	cmd := &cobra.Command{
 		Use:   "freelance-serve --bind EP (--echo | -- COMMAND [ARG...])",
@@ -60,8 +58,8 @@ not its child processes. On other systems COMMAND continues.`,
 	flags.StringVar(&o.Advertise, "advertise", "", "`endpoint` that clients connect to (default --bind)")
 	command.Endpoints(flags, "bind", "advertise")
 	flags.BoolVar(&echo, "echo", false, "reply with the request")
-	flags.Var(&concurrency, "concurrency", "maximum number of requests executed at the same time")
-	flags.Var(&waiting, "max-waiting", "maximum number of waiting requests; more are refused")
+	flags.Var((*command.Number)(&o.Concurrency), "concurrency", "maximum number of requests executed at the same time")
+	flags.Var((*command.Number)(&o.MaxWaiting), "max-waiting", "maximum number of waiting requests; more are refused")
 	flags.DurationVar(&o.MaxWait, "max-wait", freelance.DefaultMaxWait, "maximum time that a request waits")
 	flags.BoolVar(&o.SkipDelimiter, "skip-delimiter", false, "remove the empty frame that the guide's Python client sends before the body")
 	flags.Var(&maxReply, "max-reply", "maximum size of the command's output")
@@ -71,12 +69,11 @@ not its child processes. On other systems COMMAND continues.`,
 		switch {
 		case o.Bind == "":
 			return command.Fail(command.ExitUsage, "give --bind")
-		case concurrency <= 0 || waiting <= 0 || maxReply <= 0 || o.MaxWait <= 0:
+		case o.Concurrency <= 0 || o.MaxWaiting <= 0 || maxReply <= 0 || o.MaxWait <= 0:
 			return command.Fail(command.ExitUsage, "--concurrency, --max-waiting, --max-wait and --max-reply must be above 0")
 		case drain < 0:
 			return command.Fail(command.ExitUsage, "--drain must not be negative")
 		}
-		o.Concurrency, o.MaxWaiting = int(concurrency), int(waiting)
 		if o.Security, err = curve.Security(); err != nil {
 			return err
 		}
@@ -153,6 +150,7 @@ within --timeout.`,
 	flags.BoolVar(&o.RoundRobin, "round-robin", false, "start each of several requests at the next server")
 	flags.BoolVar(&asJSON, "json", false, "print a JSON object: the server that replied and the frames, or the measurements")
 	flags.BoolVar(&raw, "raw", false, "print only the bytes of the reply")
+	command.Exclude(cmd, "json", "raw")
 	flags.Var(&count, "count", "number of requests to send")
 	flags.Var(&pipeline, "pipeline", "maximum number of requests in progress")
 	curve.Register(flags)
@@ -164,8 +162,6 @@ within --timeout.`,
 			return command.Fail(command.ExitUsage, "--timeout must be positive, and --hedge must not be negative")
 		case count <= 0 || pipeline <= 0:
 			return command.Fail(command.ExitUsage, "--count and --pipeline must be above 0")
-		case asJSON && raw:
-			return command.Fail(command.ExitUsage, "give either --json or --raw")
 		}
 		if o.Security, err = curve.Security(); err != nil {
 			return err

@@ -150,7 +150,7 @@ func TestFreelanceUsage(t *testing.T) {
 		{"freelance-call --server nonsense x", `--server "nonsense"`},
 		{"freelance-call --server tcp://127.0.0.1:1 --timeout 0s x", "--timeout must be positive"},
 		{"freelance-call --server tcp://127.0.0.1:1 --count 0 x", "--count and --pipeline must be above 0"},
-		{"freelance-call --server tcp://127.0.0.1:1 --json --raw x", "give either --json or --raw"},
+		{"freelance-call --server tcp://127.0.0.1:1 --json --raw x", "--json and --raw exclude each other"},
 		{"freelance-call --server tcp://127.0.0.1:1 --curve-key x x", "--curve-server-key"},
 	} {
 		t.Run(c.args, func(t *testing.T) {

@@ -157,14 +157,12 @@ Exit codes: 0 success, 1 refused by the worker or the broker, 3 no reply within
 	flags.DurationVar(&timeout, "timeout", 5*time.Second, "how long to wait for each reply")
 	flags.BoolVar(&asJSON, "json", false, "print a JSON object: the frames, or the measurements")
 	flags.BoolVar(&raw, "raw", false, "print only the bytes of the reply")
+	command.Exclude(cmd, "json", "raw")
 	flags.Var(&count, "count", "number of requests to send")
 	flags.Var(&pipeline, "pipeline", "maximum number of requests in progress")
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-		switch {
-		case timeout <= 0 || count <= 0 || pipeline <= 0:
+		if timeout <= 0 || count <= 0 || pipeline <= 0 {
 			return command.Fail(command.ExitUsage, "--timeout, --count and --pipeline must be above 0")
-		case asJSON && raw:
-			return command.Fail(command.ExitUsage, "give either --json or --raw")
 		}
 		body, err := readBody(ctx, cmd, append(args, "")[1])
 		if err != nil {

@@ -16,15 +16,13 @@ import (
 
 func newTitanic() *cobra.Command {
 	var (
-		at          atBroker
-		beat        beats
-		o           titanic.Options
-		concurrency = command.Number(titanic.DefaultConcurrency)
-		perService  = command.Number(titanic.DefaultPerService)
-		maxRequests = command.Number(titanic.DefaultMaxRequests)
-		maxRequest  = command.Bytes(titanic.DefaultMaxRequestBytes)
-		maxReply    = command.Bytes(titanic.DefaultMaxReplyBytes)
-		maxBytes    = command.Bytes(titanic.DefaultMaxBytes)
+		at   atBroker
+		beat beats
+		o    = titanic.Options{
+			Concurrency: titanic.DefaultConcurrency, PerService: titanic.DefaultPerService, MaxRequests: titanic.DefaultMaxRequests,
+			MaxRequestBytes: titanic.DefaultMaxRequestBytes, MaxReplyBytes: titanic.DefaultMaxReplyBytes,
+		}
+		maxBytes = command.Bytes(titanic.DefaultMaxBytes)
 	)
 	cmd := &cobra.Command{
 		Use:   "titanic --data DIR",
@@ -53,15 +51,15 @@ reports that on standard error.`,
 	}
 	at.registerConnection(flags)
 	beat.register(flags)
-	flags.Var(&concurrency, "concurrency", "maximum number of requests handled at the same time by each of the three services")
-	flags.Var(&perService, "per-service", "requests of one service executed at the same time; as many as it has workers")
+	flags.Var((*command.Number)(&o.Concurrency), "concurrency", "maximum number of requests handled at the same time by each of the three services")
+	flags.Var((*command.Number)(&o.PerService), "per-service", "requests of one service executed at the same time; as many as it has workers")
 	flags.DurationVar(&o.AttemptTimeout, "attempt-timeout", titanic.DefaultAttemptTimeout, "how long to wait for a worker's reply before the request is sent again")
 	flags.DurationVar(&o.RetryMax, "retry-max", titanic.DefaultRetryMax, "maximum wait before a request is sent again, and before the broker is asked again for workers")
 	flags.DurationVar(&o.RequestTTL, "request-ttl", titanic.DefaultRequestTTL, "how long to keep a request that no worker executes; negative means forever")
 	flags.DurationVar(&o.ReplyTTL, "reply-ttl", titanic.DefaultReplyTTL, "how long to keep a reply that no client closes; negative means forever")
-	flags.Var(&maxRequest, "max-request", "maximum size of a request")
-	flags.Var(&maxReply, "max-reply", "maximum size of a reply")
-	flags.Var(&maxRequests, "max-requests", "maximum number of stored requests and replies")
+	flags.Var((*command.Bytes)(&o.MaxRequestBytes), "max-request", "maximum size of a request")
+	flags.Var((*command.Bytes)(&o.MaxReplyBytes), "max-reply", "maximum size of a reply")
+	flags.Var((*command.Number)(&o.MaxRequests), "max-requests", "maximum number of stored requests and replies")
 	flags.Var(&maxBytes, "max-bytes", "maximum total size of stored requests and replies")
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) (err error) {
 		if o.Dir == "" {
@@ -70,23 +68,20 @@ reports that on standard error.`,
 		if err := beat.check(); err != nil {
 			return err
 		}
-		for _, n := range []int{int(concurrency), int(perService), int(maxRequests), int(maxRequest), int(maxReply), int(maxBytes)} {
-			if n <= 0 {
-				return command.Fail(command.ExitUsage, "--concurrency, --per-service and the limits must be above 0")
-			}
+		if min(o.Concurrency, o.PerService, o.MaxRequests, o.MaxRequestBytes, o.MaxReplyBytes, int(maxBytes)) <= 0 {
+			return command.Fail(command.ExitUsage, "--concurrency, --per-service and the limits must be above 0")
 		}
-		if concurrency > majordomo.MaxConcurrency {
+		if o.Concurrency > majordomo.MaxConcurrency {
 			return command.Fail(command.ExitUsage, "--concurrency is at most %d", majordomo.MaxConcurrency)
 		}
-		if maxRequest > titanic.MaxMessageBytes || maxReply > titanic.MaxMessageBytes {
+		if o.MaxRequestBytes > titanic.MaxMessageBytes || o.MaxReplyBytes > titanic.MaxMessageBytes {
 			return command.Fail(command.ExitUsage, "--max-request and --max-reply are at most 512MiB")
 		}
 		if o.AttemptTimeout <= 0 || o.RetryMax <= 0 || o.RequestTTL == 0 || o.ReplyTTL == 0 {
 			return command.Fail(command.ExitUsage, "--attempt-timeout and --retry-max must be above 0, and --request-ttl and --reply-ttl must not be 0")
 		}
 		o.Broker, o.Heartbeat, o.Liveness = at.broker, beat.heartbeat, int(beat.liveness)
-		o.Concurrency, o.PerService, o.MaxRequests = int(concurrency), int(perService), int(maxRequests)
-		o.MaxRequestBytes, o.MaxReplyBytes, o.MaxBytes = int(maxRequest), int(maxReply), int64(maxBytes)
+		o.MaxBytes = int64(maxBytes)
 		if o.Socket.Security, err = at.keys.Security(); err != nil {
 			return err
 		}
@@ -245,10 +240,8 @@ reports which); 3 no answer within --timeout, or with --wait no reply.`,
 	flags.BoolVar(&wait, "wait", false, "wait for the reply, up to --timeout")
 	flags.BoolVar(&asJSON, "json", false, "print the frames as an object")
 	flags.BoolVar(&raw, "raw", false, "print only the bytes of the reply")
+	command.Exclude(cmd, "json", "raw")
 	cmd.RunE = command.Runs(f.runs(func(ctx context.Context, cmd *cobra.Command, c *titanic.Client, args []string) error {
-		if asJSON && raw {
-			return command.Fail(command.ExitUsage, "give either --json or --raw")
-		}
 		id, err := parseUUID(args[0])
 		if err != nil {
 			return err

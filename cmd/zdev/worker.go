@@ -60,11 +60,11 @@ var errReserved = command.Fail(command.ExitUsage, "names that begin with %s are 
 
 func newWorker() *cobra.Command {
 	var (
-		at          atBroker
-		beat        beats
-		echo        bool
-		concurrency = command.Number(majordomo.DefaultConcurrency)
-		maxReply    = command.Bytes(defaultMaxReply)
+		at       atBroker
+		beat     beats
+		echo     bool
+		o        = majordomo.WorkerOptions{Concurrency: majordomo.DefaultConcurrency}
+		maxReply = command.Bytes(defaultMaxReply)
 	)
 	cmd := &cobra.Command{
 		Use:   "worker SERVICE (--echo | -- COMMAND [ARG...])",
@@ -103,26 +103,23 @@ reached, the worker tries to connect, and reports that on standard error.`,
 	at.register(cmd, flags)
 	beat.register(flags)
 	flags.BoolVar(&echo, "echo", false, "reply with the request")
-	flags.Var(&concurrency, "concurrency", "maximum number of requests executed at the same time")
+	flags.Var((*command.Number)(&o.Concurrency), "concurrency", "maximum number of requests executed at the same time")
 	flags.Var(&maxReply, "max-reply", "maximum size of the command's output")
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-		version, err := at.version()
-		if err != nil {
+		var err error
+		if o.Version, err = at.version(); err != nil {
 			return err
 		}
 		if err := beat.check(); err != nil {
 			return err
 		}
-		if concurrency <= 0 || maxReply <= 0 {
+		if o.Concurrency <= 0 || maxReply <= 0 {
 			return command.Fail(command.ExitUsage, "--concurrency and --max-reply must be above 0")
 		}
-		if concurrency > majordomo.MaxConcurrency {
+		if o.Concurrency > majordomo.MaxConcurrency {
 			return command.Fail(command.ExitUsage, "--concurrency is at most %d", majordomo.MaxConcurrency)
 		}
-		o := majordomo.WorkerOptions{
-			Broker: at.broker, Version: version, Concurrency: int(concurrency),
-			Heartbeat: beat.heartbeat, Liveness: int(beat.liveness),
-		}
+		o.Broker, o.Heartbeat, o.Liveness = at.broker, beat.heartbeat, int(beat.liveness)
 		if o.Socket.Security, err = at.keys.Security(); err != nil {
 			return err
 		}

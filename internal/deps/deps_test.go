@@ -27,6 +27,7 @@
 //	chp/internal/journal, chp/internal/live, chp/internal/wire ◀── chp/internal/order ◀── chp/internal/collect ◀── chp
 //	chp/internal/order, chp/internal/journal/pair, patterns/binarystar ◀── chp/internal/partner ◀── chp
 //	                        sockets ◀── patterns/binarystar ◀── chp
+//	                        sockets ◀── patterns/internal/subscribe ◀── patterns/{binarystar,blackbox,snail}
 //	                        sockets ◀── patterns/blackbox
 //	                        sockets ◀── patterns/freelance ◀── cmd
 //	                        sockets ◀── patterns/majordomo ◀── patterns/titanic
@@ -96,7 +97,7 @@ var rules = []struct {
 	},
 	{
 		path: "chp",
-		own:  []string{"zmtp", "sockets", "chp/commit", "patterns/binarystar"},
+		own:  []string{"zmtp", "sockets", "chp/commit", "patterns/binarystar", "patterns/internal/subscribe"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
 	},
@@ -277,7 +278,7 @@ var rules = []struct {
 	},
 	{
 		path: "chp/internal/partner",
-		own:  []string{"internal", "chp/commit", "chp/internal/journal", "chp/internal/ledger", "chp/internal/live", "chp/internal/order", "chp/internal/ports", "chp/internal/snapshot", "chp/internal/state", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "patterns/binarystar", "zmtp", "sockets"},
+		own:  []string{"internal", "chp/commit", "chp/internal/journal", "chp/internal/ledger", "chp/internal/live", "chp/internal/order", "chp/internal/ports", "chp/internal/snapshot", "chp/internal/state", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "patterns/binarystar", "patterns/internal/subscribe", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},
@@ -311,19 +312,19 @@ var rules = []struct {
 	},
 	{
 		path: "patterns/snail",
-		own:  []string{"zmtp", "sockets"},
+		own:  []string{"zmtp", "sockets", "patterns/internal/subscribe"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
 	},
 	{
 		path: "patterns/binarystar",
-		own:  []string{"zmtp", "sockets"},
+		own:  []string{"zmtp", "sockets", "patterns/internal/subscribe"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
 	},
 	{
 		path: "patterns/blackbox",
-		own:  []string{"zmtp", "sockets"},
+		own:  []string{"zmtp", "sockets", "patterns/internal/subscribe"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
 	},

@@ -15,6 +15,7 @@ import (
 	"clustermap/internal/closed"
 	"clustermap/internal/election"
 	"clustermap/internal/wake"
+	"clustermap/patterns/internal/subscribe"
 	"clustermap/sockets"
 )
 
@@ -136,19 +137,7 @@ func New(ctx context.Context, o Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	dial := func() (*sockets.Sub, error) {
-		sub, err := sockets.NewSub(in)
-		if err != nil {
-			return nil, err
-		}
-		if err = sub.Subscribe(""); err == nil {
-			err = sub.Connect(o.Peer)
-		}
-		if err != nil {
-			return nil, errors.Join(err, sub.Close())
-		}
-		return sub, nil
-	}
+	dial := func() (*sockets.Sub, error) { return subscribe.To([]string{""}, []string{o.Peer}, in) }
 	n = &Node{
 		opts:          o,
 		pub:           pub,

@@ -6,7 +6,7 @@ import (
 	"hash/maphash"
 	"sync"
 
-	"clustermap/sockets"
+	"clustermap/patterns/internal/subscribe"
 )
 
 // Box is a subscriber divided into shards. All methods are safe for concurrent use.
@@ -29,7 +29,7 @@ func New(o Options) (*Box, error) {
 	seed := maphash.MakeSeed()
 	for i, parts := range o.Shards {
 		s := &shard{index: i, seed: seed, key: o.Key, inline: o.Workers == 0}
-		if s.sub, err = subscribe(o.Socket, parts); err != nil {
+		if s.sub, err = subscribe.To(parts.Topics, parts.Connect, o.Socket); err != nil {
 			return nil, errors.Join(err, b.Close())
 		}
 		for range max(o.Workers, 1) {
@@ -53,25 +53,6 @@ func New(o Options) (*Box, error) {
 		}
 	}
 	return b, nil
-}
-
-// subscribe makes and connects the socket of a shard.
-func subscribe(o sockets.Options, parts Shard) (*sockets.Sub, error) {
-	sub, err := sockets.NewSub(o)
-	if err != nil {
-		return nil, err
-	}
-	for _, topic := range parts.Topics {
-		if err := sub.Subscribe(topic); err != nil {
-			return nil, errors.Join(err, sub.Close())
-		}
-	}
-	for _, endpoint := range parts.Connect {
-		if err := sub.Connect(endpoint); err != nil {
-			return nil, errors.Join(err, sub.Close())
-		}
-	}
-	return sub, nil
 }
 
 // assign assigns cores to shards and workers.

@@ -40,12 +40,9 @@ func parseControl(frame []byte) (number uint64) {
 	if len(frame) == 0 || len(frame) > 20 || frame[0] == '0' {
 		return 0
 	}
-	for _, b := range frame {
-		d := uint64(b - '0')
-		if d > 9 || number > (1<<64-1-d)/10 {
-			return 0
-		}
-		number = number*10 + d
+	number, err := strconv.ParseUint(string(frame), 10, 64)
+	if err != nil {
+		return 0
 	}
 	return number
 }

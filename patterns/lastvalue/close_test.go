@@ -1,7 +1,6 @@
 package lastvalue
 
 import (
-	"container/list"
 	"fmt"
 	"sync"
 	"testing"
@@ -42,7 +41,7 @@ func TestCloseInFlood(t *testing.T) {
 }
 
 // joining returns a joiner without a connection.
-func joining(c *Cache) *joiner { return &joiner{cache: c, of: map[string]*list.Element{}} }
+func joining(c *Cache) *joiner { return &joiner{cache: c, of: map[string]*want{}} }
 
 // TestManyPrefixes: any number of prefixes without topics does not hold the lock for long.
 func TestManyPrefixes(t *testing.T) {

@@ -1,13 +1,13 @@
 package lastvalue
 
 import (
-	"container/list"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"clustermap/internal/hooks"
+	"clustermap/internal/list"
 	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
@@ -19,10 +19,10 @@ import (
 type joiner struct {
 	cache   *Cache
 	peer    *sockets.Peer
-	wants   list.List // of *want, in the order of the subscriptions
-	of      map[string]*list.Element
-	sending bool // a chunk is in the queue, or the joiner is in Cache.ready
-	gone    bool // the subscriber has disconnected
+	wants   list.List[want]  // in the order of the subscriptions
+	of      map[string]*want // by prefix
+	sending bool             // a chunk is in the queue, or the joiner is in Cache.ready
+	gone    bool             // the subscriber has disconnected
 }
 
 // want is a subscription whose last values are being sent. The subscription is already
@@ -31,6 +31,7 @@ type want struct {
 	prefix string
 	update uint64 // the last message at the time of the subscription
 	next   string // the next topic
+	place  list.Element[want]
 }
 
 // chunk has last values in a subscriber's queue.
@@ -106,7 +107,7 @@ func (c *Cache) handle(b *sockets.Batch) {
 			}
 			c.stats.Subscriptions++
 			if j == nil {
-				j = &joiner{cache: c, peer: peer, of: map[string]*list.Element{}}
+				j = &joiner{cache: c, peer: peer, of: map[string]*want{}}
 				c.joiners[peer] = j
 			}
 			j.want(topic, c.values.updates)
@@ -121,12 +122,15 @@ func (c *Cache) handle(b *sockets.Batch) {
 // again.
 func (j *joiner) want(prefix string, update uint64) {
 	j.forget(prefix)
-	j.of[prefix] = j.wants.PushBack(&want{prefix: prefix, update: update})
+	w := &want{prefix: prefix, update: update}
+	w.place.Of = w
+	j.wants.PushBack(&w.place)
+	j.of[prefix] = w
 }
 
 func (j *joiner) forget(prefix string) {
-	if e := j.of[prefix]; e != nil {
-		j.wants.Remove(e)
+	if w := j.of[prefix]; w != nil {
+		w.place.Remove()
 		delete(j.of, prefix)
 	}
 }
@@ -165,8 +169,7 @@ func (c *Cache) fill(j *joiner) (messages int) {
 	c.scratch = c.scratch[:0]
 	c.values.expire(c.now())
 	seen := 0
-	for e := j.wants.Front(); e != nil && seen < chunkTopics; e = j.wants.Front() {
-		w := e.Value.(*want)
+	for w := j.wants.Front(); w != nil && seen < chunkTopics; w = j.wants.Front() {
 		seen++ // a prefix costs a search even if no topic has it
 		full := false
 		c.values.ascend(w.prefix, w.next, func(t *entry) bool {

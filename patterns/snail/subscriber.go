@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"clustermap/internal/hooks"
+	"clustermap/patterns/internal/subscribe"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -70,25 +71,8 @@ func NewSubscriber(o Options) (*Subscriber, error) {
 	return s, nil
 }
 
-// connect makes and connects the socket.
 func (s *Subscriber) connect() (*sockets.Sub, error) {
-	sub, err := sockets.NewSub(s.opts.Socket)
-	if err != nil {
-		return nil, err
-	}
-	for _, topic := range s.opts.Topics {
-		if err := sub.Subscribe(topic); err != nil {
-			sub.Close()
-			return nil, err
-		}
-	}
-	for _, endpoint := range s.opts.Endpoints {
-		if err := sub.Connect(endpoint); err != nil {
-			sub.Close()
-			return nil, err
-		}
-	}
-	return sub, nil
+	return subscribe.To(s.opts.Topics, s.opts.Endpoints, s.opts.Socket)
 }
 
 // Recv waits for a message and returns all of its frames, including the stamp. The
@@ -211,14 +195,12 @@ func (s *Subscriber) socket() (*sockets.Sub, error) {
 	if s.closed {
 		return nil, sockets.ErrClosed
 	}
-	if s.sub == nil {
-		sub, err := s.connect()
-		if err != nil {
-			return nil, err
-		}
-		s.sub = sub
+	if s.sub != nil {
+		return s.sub, nil
 	}
-	return s.sub, nil
+	var err error
+	s.sub, err = s.connect()
+	return s.sub, err
 }
 
 // drop closes the socket, which drops all queued messages at both ends.

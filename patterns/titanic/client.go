@@ -76,8 +76,8 @@ func (c *Client) Wait(ctx context.Context, id UUID) (reply [][]byte, err error) 
 	for {
 		reply, err := c.Fetch(ctx, id)
 		switch {
-		case errors.Is(err, ErrPending), errors.Is(err, ErrServer), errors.Is(err, majordomo.ErrNoReply):
-		case isBusy(err):
+		case errors.Is(err, ErrPending), errors.Is(err, ErrServer), errors.Is(err, majordomo.ErrNoReply), errors.Is(err, majordomo.ErrNoService),
+			errors.Is(err, majordomo.ErrWorkerLost), errors.Is(err, majordomo.ErrQueueFull), errors.Is(err, majordomo.ErrExpired): // for now
 		default:
 			return reply, err
 		}
@@ -85,16 +85,6 @@ func (c *Client) Wait(ctx context.Context, id UUID) (reply [][]byte, err error) 
 			return nil, errors.Join(ctx.Err(), err)
 		}
 	}
-}
-
-// isBusy reports whether an error of the broker is temporary.
-func isBusy(err error) bool {
-	for _, e := range []error{majordomo.ErrNoService, majordomo.ErrWorkerLost, majordomo.ErrQueueFull, majordomo.ErrExpired} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
 }
 
 // Discard deletes a request and its reply. A request that was not executed will not be,

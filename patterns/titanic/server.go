@@ -1,11 +1,11 @@
 package titanic
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -159,15 +159,8 @@ func (s *Server) uuid(frames [][]byte) (UUID, bool) {
 
 // isServiceName reports whether a name is printable and a worker can register for it.
 func isServiceName(name []byte) bool {
-	if len(name) == 0 || len(name) > majordomo.MaxServiceName || !utf8.Valid(name) || strings.HasPrefix(string(name), majordomo.ReservedPrefix) {
-		return false
-	}
-	for _, r := range string(name) {
-		if !unicode.IsPrint(r) {
-			return false
-		}
-	}
-	return true
+	return len(name) > 0 && len(name) <= majordomo.MaxServiceName && utf8.Valid(name) && !bytes.HasPrefix(name, []byte(majordomo.ReservedPrefix)) &&
+		!bytes.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // expire deletes expired requests and replies.
