@@ -284,7 +284,6 @@ func changesContexts(change func(cmd *cobra.Command, name string, all *contexts)
 	})
 }
 
-// completeContexts completes the name of a context.
 func completeContexts(_ *cobra.Command, before []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var names []cobra.Completion
 	if all, err := readContexts(); err == nil && len(before) == 0 {

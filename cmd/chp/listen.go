@@ -17,7 +17,7 @@ import (
 
 // checkEndpoints checks the flags --endpoint, as far as NewServer does not.
 func (f *serveFlags) checkEndpoints(cmd *cobra.Command) error {
-	if len(f.endpoints) == 0 {
+	if len(f.Endpoints) == 0 {
 		return nil
 	}
 	for _, name := range []string{"host", "port"} {
@@ -32,7 +32,7 @@ func (f *serveFlags) checkEndpoints(cmd *cobra.Command) error {
 			}
 		}
 	}
-	for _, endpoint := range f.endpoints {
+	for _, endpoint := range f.Endpoints {
 		if e, err := link.ParseServer(endpoint, true); err == nil && e.Scheme == link.Inproc {
 			return fail(exitUsage, "--endpoint %q: must have the form tcp://HOST:PORT or ipc://PATH", endpoint)
 		}
@@ -54,10 +54,10 @@ func (f *serveFlags) listenError(err error, pair *chp.PairOptions) error {
 	switch {
 	case pair != nil && which.Endpoint == pair.State:
 		instead, needed = "another --state, and name it to the other server as --peer-state", ", and this server publishes its state there"
-	case len(f.endpoints) > 0:
+	case len(f.Endpoints) > 0:
 		instead = "another --endpoint"
-	case !local && f.port > 0 && !strings.HasSuffix(which.Endpoint, ":"+strconv.Itoa(f.port)) && f.model > 1:
-		needed = fmt.Sprintf(", and a server needs the ports %d, %d and %d", f.port, f.port+1, f.port+2)
+	case !local && f.Port > 0 && !strings.HasSuffix(which.Endpoint, ":"+strconv.Itoa(f.Port)) && f.Model > 1:
+		needed = fmt.Sprintf(", and a server needs the ports %d, %d and %d", f.Port, f.Port+1, f.Port+2)
 	}
 	if instead != "" {
 		port, host, other = instead, instead, instead

@@ -94,7 +94,7 @@ func (p *pairFlags) options(cmd *cobra.Command, f *serveFlags, security sockets.
 	case f.load != "":
 		return nil, fail(exitUsage, "--load is not for a pair: use chp load")
 	}
-	host := f.host
+	host := f.Host
 	if host == "*" || host == "0.0.0.0" || host == "::" {
 		host = "127.0.0.1"
 	}
@@ -104,7 +104,7 @@ func (p *pairFlags) options(cmd *cobra.Command, f *serveFlags, security sockets.
 	if p.backup {
 		peer, state, peerState = chp.DefaultPort, backupStatePort, primaryStatePort
 		if !cmd.Flags().Changed("port") {
-			f.port = backupPort
+			f.Port = backupPort
 		}
 	}
 	or := func(value *string, standard string) {
@@ -113,7 +113,7 @@ func (p *pairFlags) options(cmd *cobra.Command, f *serveFlags, security sockets.
 		}
 	}
 	or(&o.Peer, at(host, peer))
-	or(&o.State, at(f.host, state))
+	or(&o.State, at(f.Host, state))
 	if e, err := link.Parse(o.Peer, false); err == nil && e.Scheme == link.TCP {
 		host = e.Host() // a server that is on another machine has its state there, too
 	}

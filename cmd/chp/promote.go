@@ -142,12 +142,3 @@ func (all replies) hintPromote() string {
 	}
 	return fmt.Sprintf("; %s waits for its primary: if that is gone for good, run chp promote --server %s", strings.Join(waiting, ", "), command.ShellWord(waiting[0]))
 }
-
-// promotable returns advice if one of the servers that answered last that they are not
-// active is a backup that waits for its primary, or "".
-func (c *client) promotable(ctx context.Context, standbys []string) string {
-	if len(standbys) == 0 {
-		return ""
-	}
-	return c.connection.soon().ask(ctx, standbys).hintPromote()
-}

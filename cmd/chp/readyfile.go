@@ -60,7 +60,6 @@ func (f *readyFile) unwritten(err error) error {
 	return fail(exitRefused, "cannot write --ready-file %s: %w", f.name, err)
 }
 
-// clear removes the file.
 func (f *readyFile) clear() error {
 	if err := os.Remove(f.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fail(exitRefused, "cannot remove --ready-file: %v", err)

@@ -126,7 +126,10 @@ func (n *connection) refusal(err error) string {
 func (c *client) noServer(ctx context.Context, waited time.Duration) error {
 	faults := c.faults()
 	waiting := standbys(faults)
-	promote := c.promotable(ctx, waiting)
+	promote := "" // advice if one of them is a backup that waits for its primary
+	if len(waiting) > 0 {
+		promote = c.connection.soon().ask(ctx, waiting).hintPromote()
+	}
 	// With a wrong --curve-server-key, the server just closes the connection.
 	hint := ""
 	if !c.connection.security.CurveSecretKey.IsZero() {

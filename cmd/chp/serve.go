@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"sync"
-	"time"
 
 	"clustermap/chp"
 	"clustermap/chp/commit"
@@ -17,32 +16,24 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// serveFlags holds the flags of serve. Most are fields of the options.
 type serveFlags struct {
-	host             string
-	endpoints        []string
-	port, model      int
-	heartbeat        time.Duration
-	maxValue, queue  command.Bytes
-	memory, maxMap   command.Bytes
-	slowest          command.Bytes
-	maxClients       int
-	snapshot         time.Duration
-	handshake        time.Duration
-	grace            time.Duration
+	chp.ServerOptions
+	maxMap           command.Bytes
 	curve            command.ServerKeys
-	adminAnywhere    bool
 	logLevel, format string
 	load             string
 	pair             pairFlags
-	advertise        string
 	data             string
-	sync             commit.Policy
 	maxLine          command.Bytes
 	ready            string
 }
 
 func newServe() *cobra.Command {
-	f := serveFlags{curve: command.ServerKeys{Keys: curve}, port: chp.DefaultPort, model: maxModel, maxClients: chp.DefaultMaxClients, maxValue: chp.DefaultMaxValueSize, queue: chp.DefaultSubscriberQueue, memory: chp.DefaultSubscriberMemory, slowest: chp.DefaultSlowestIntake, maxLine: defaultMaxLine}
+	f := serveFlags{curve: command.ServerKeys{Keys: curve}, maxLine: defaultMaxLine, ServerOptions: chp.ServerOptions{
+		Port: chp.DefaultPort, Model: maxModel, MaxClients: chp.DefaultMaxClients, MaxValueSize: chp.DefaultMaxValueSize,
+		SubscriberQueue: chp.DefaultSubscriberQueue, SubscriberMemory: chp.DefaultSubscriberMemory, SlowestIntake: chp.DefaultSlowestIntake,
+	}}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a server",
@@ -101,29 +92,29 @@ of this command then need --server-model N.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.host, "host", "127.0.0.1", "address to listen on")
-	flags.Var((*command.Number)(&f.port), "port", "first of the three ports; 0 takes three consecutive free ones")
-	flags.StringArrayVar(&f.endpoints, "endpoint", nil, "`endpoint` to listen on in place of --host and --port, tcp://HOST:PORT or ipc://PATH; repeat it for several")
-	flags.Var((*command.Number)(&f.model), "model", "Clone model to serve, 1 to 6; 6 is the full protocol")
+	flags.StringVar(&f.Host, "host", "127.0.0.1", "address to listen on")
+	flags.Var((*command.Number)(&f.Port), "port", "first of the three ports; 0 takes three consecutive free ones")
+	flags.StringArrayVar(&f.Endpoints, "endpoint", nil, "`endpoint` to listen on in place of --host and --port, tcp://HOST:PORT or ipc://PATH; repeat it for several")
+	flags.Var((*command.Number)(&f.Model), "model", "Clone model to serve, 1 to 6; 6 is the full protocol")
 	defer command.Endpoints(flags, "endpoint", "advertise")
-	flags.StringVar(&f.advertise, "advertise", "", "`endpoint` of the first port as clients reach it, as shown by chp status (default where it listens)")
-	flags.DurationVar(&f.heartbeat, "heartbeat", chp.DefaultHeartbeatInterval, "time between two heartbeats (HUGZ)")
-	flags.DurationVar(&f.heartbeat, "hugz", chp.DefaultHeartbeatInterval, "the same as --heartbeat")
-	flags.Var(&f.maxValue, "max-value-size", "largest value accepted, such as 512KiB or 16MiB")
-	flags.Var(&f.queue, "subscriber-queue", "largest queue of a client; beyond it the client is disconnected and fetches a new snapshot")
-	flags.Var(&f.slowest, "slowest-intake", "lowest rate of updates, in bytes per second, while clients read too slowly; 0 never slows updates down")
-	flags.Var(&f.memory, "subscriber-memory", "largest sum of all queues; beyond it the clients furthest behind are disconnected")
+	flags.StringVar(&f.Advertise, "advertise", "", "`endpoint` of the first port as clients reach it, as shown by chp status (default where it listens)")
+	flags.DurationVar(&f.HeartbeatInterval, "heartbeat", chp.DefaultHeartbeatInterval, "time between two heartbeats (HUGZ)")
+	flags.DurationVar(&f.HeartbeatInterval, "hugz", chp.DefaultHeartbeatInterval, "the same as --heartbeat")
+	flags.Var((*command.Bytes)(&f.MaxValueSize), "max-value-size", "largest value accepted, such as 512KiB or 16MiB")
+	flags.Var((*command.Bytes)(&f.SubscriberQueue), "subscriber-queue", "largest queue of a client; beyond it the client is disconnected and fetches a new snapshot")
+	flags.Var((*command.Bytes)(&f.SlowestIntake), "slowest-intake", "lowest rate of updates, in bytes per second, while clients read too slowly; 0 never slows updates down")
+	flags.Var((*command.Bytes)(&f.SubscriberMemory), "subscriber-memory", "largest sum of all queues; beyond it the clients furthest behind are disconnected")
 	flags.Var(&f.maxMap, "max-map", "largest total size of keys and values; 0 means no limit")
-	flags.Var((*command.Number)(&f.maxClients), "max-clients", "largest number of connections on each port")
-	flags.DurationVar(&f.snapshot, "snapshot-timeout", chp.DefaultSnapshotTimeout, "how long a client may stop reading its snapshot")
-	flags.DurationVar(&f.handshake, "handshake-timeout", chp.DefaultServerHandshake, "how long the handshake of a new connection may take")
-	flags.DurationVar(&f.grace, "expiry-grace", chp.DefaultExpiryGrace, "how long after a start, a takeover or a standstill keys that were there before do not expire, so that clients can come back and refresh theirs; 0 means not at all")
+	flags.Var((*command.Number)(&f.MaxClients), "max-clients", "largest number of connections on each port")
+	flags.DurationVar(&f.SnapshotTimeout, "snapshot-timeout", chp.DefaultSnapshotTimeout, "how long a client may stop reading its snapshot")
+	flags.DurationVar(&f.HandshakeTimeout, "handshake-timeout", chp.DefaultServerHandshake, "how long the handshake of a new connection may take")
+	flags.DurationVar(&f.ExpiryGrace, "expiry-grace", chp.DefaultExpiryGrace, "how long after a start, a takeover or a standstill keys that were there before do not expire, so that clients can come back and refresh theirs; 0 means not at all")
 	f.curve.Register(flags)
 	f.curve.RegisterAdmin(flags)
-	flags.BoolVar(&f.adminAnywhere, "admin-anywhere", false, "accept requests such as that of chp failover from every client; without it from clients with --curve-admin keys or the server's own and, without CURVE, on this machine")
+	flags.BoolVar(&f.AdminAnywhere, "admin-anywhere", false, "accept requests such as that of chp failover from every client; without it from clients with --curve-admin keys or the server's own and, without CURVE, on this machine")
 	flags.StringVar(&f.load, "load", "", "`file` with a dump to load; - reads standard input")
 	flags.StringVar(&f.data, "data", "", "`directory` to store the map in; --load is used only if it is empty")
-	flags.TextVar(&f.sync, "sync", commit.Policy{}, "when updates are flushed to disk: always, interval=`D`, never")
+	flags.TextVar(&f.Sync, "sync", commit.Policy{}, "when updates are flushed to disk: always, interval=`D`, never")
 	flags.Var(&f.maxLine, "max-line", "longest line accepted in the dump of --load")
 	f.pair.register(flags)
 	flags.StringVar(&f.ready, "ready-file", "", "`file` that exists while the server is ready, with what clients name as --server")
@@ -172,12 +163,12 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 // IPv6 address.
 func (f *serveFlags) check(cmd *cobra.Command) error {
 	switch {
-	case f.port < 0 || f.port > maxPort:
-		return fail(exitUsage, "--port %d: must be 1 to %d, with two more ports above it, or 0 for any free ports", f.port, maxPort)
-	case f.model < 1 || f.model > maxModel:
-		return fail(exitUsage, "--model %d: must be 1 to %d", f.model, maxModel)
-	case f.grace < 0:
-		return fail(exitUsage, "--expiry-grace %v: must be positive, or 0 for none", f.grace)
+	case f.Port < 0 || f.Port > maxPort:
+		return fail(exitUsage, "--port %d: must be 1 to %d, with two more ports above it, or 0 for any free ports", f.Port, maxPort)
+	case f.Model < 1 || f.Model > maxModel:
+		return fail(exitUsage, "--model %d: must be 1 to %d", f.Model, maxModel)
+	case f.ExpiryGrace < 0:
+		return fail(exitUsage, "--expiry-grace %v: must be positive, or 0 for none", f.ExpiryGrace)
 	case cmd.Flags().Changed("sync") && f.data == "":
 		return fail(exitUsage, "--sync needs --data: without a directory the map is only in memory")
 	}
@@ -185,21 +176,21 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 		name     string
 		positive bool
 	}{
-		{"heartbeat", f.heartbeat > 0},
-		{"max-value-size", f.maxValue > 0},
-		{"subscriber-queue", f.queue > 0},
-		{"subscriber-memory", f.memory > 0},
-		{"max-clients", f.maxClients > 0},
+		{"heartbeat", f.HeartbeatInterval > 0},
+		{"max-value-size", f.MaxValueSize > 0},
+		{"subscriber-queue", f.SubscriberQueue > 0},
+		{"subscriber-memory", f.SubscriberMemory > 0},
+		{"max-clients", f.MaxClients > 0},
 		{"max-line", f.maxLine > 0},
-		{"snapshot-timeout", f.snapshot > 0},
-		{"handshake-timeout", f.handshake > 0},
+		{"snapshot-timeout", f.SnapshotTimeout > 0},
+		{"handshake-timeout", f.HandshakeTimeout > 0},
 	} {
 		if !flag.positive {
 			return fail(exitUsage, "--%s %v: must be positive", flag.name, cmd.Flags().Lookup(flag.name).Value)
 		}
 	}
-	if n := len(f.host); n > 2 && f.host[0] == '[' && f.host[n-1] == ']' {
-		f.host = f.host[1 : n-1]
+	if n := len(f.Host); n > 2 && f.Host[0] == '[' && f.Host[n-1] == ']' {
+		f.Host = f.Host[1 : n-1]
 	}
 	return f.checkEndpoints(cmd)
 }
@@ -218,30 +209,9 @@ func (f *serveFlags) options(cmd *cobra.Command) (chp.ServerOptions, error) {
 	if err != nil {
 		return chp.ServerOptions{}, err
 	}
-	o := chp.ServerOptions{
-		Pair:              pair,
-		Sync:              f.sync,
-		OnReplay:          f.replaying(cmd),
-		Security:          security,
-		Admins:            admins,
-		AdminAnywhere:     f.adminAnywhere,
-		Host:              f.host,
-		Port:              f.port,
-		Endpoints:         f.endpoints,
-		Advertise:         f.advertise,
-		Model:             chp.Model(f.model),
-		HeartbeatInterval: f.heartbeat,
-		MaxValueSize:      int(f.maxValue),
-		SubscriberQueue:   int(f.queue),
-		SubscriberMemory:  int(f.memory),
-		SlowestIntake:     int(f.slowest),
-		MaxMapBytes:       int64(f.maxMap),
-		MaxClients:        f.maxClients,
-		SnapshotTimeout:   f.snapshot,
-		HandshakeTimeout:  f.handshake,
-		ExpiryGrace:       f.grace,
-	}
-	if len(f.endpoints) > 0 {
+	o := f.ServerOptions
+	o.Pair, o.Security, o.Admins, o.OnReplay, o.MaxMapBytes = pair, security, admins, f.replaying(cmd), int64(f.maxMap)
+	if len(f.Endpoints) > 0 {
 		o.Host, o.Port = "", 0
 	}
 	// To the command 0 means never and not at all, to the package the default.

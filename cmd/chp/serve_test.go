@@ -94,7 +94,7 @@ func TestServeNeedsThreePorts(t *testing.T) {
 		41101: "tcp://127.0.0.1:41101 is in use, and a server needs the ports 41100, 41101 and 41102; stop",
 		41102: "tcp://127.0.0.1:41102 is in use, and a server needs the ports 41100, 41101 and 41102; stop",
 	} {
-		f := serveFlags{port: 41100, model: maxModel}
+		f := serveFlags{ServerOptions: chp.ServerOptions{Port: 41100, Model: maxModel}}
 		err := f.listenError(&chp.ListenError{Endpoint: fmt.Sprintf("tcp://127.0.0.1:%d", port), Err: syscall.EADDRINUSE}, nil)
 		if !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

@@ -71,7 +71,6 @@ func (e *programError) Error() string {
 	return e.Err.Error()
 }
 
-// Unwrap returns Err.
 func (e *programError) Unwrap() error { return e.Err }
 
 // errReplyTooLarge is the error of a program that wrote more than maxReply.

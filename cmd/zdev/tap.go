@@ -16,7 +16,6 @@ import (
 	"clustermap/patterns/espresso"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // printing holds the flags of commands that print events.
@@ -101,7 +100,10 @@ prints on standard error how many messages were recorded and lost.`,
 	b.register(cmd)
 	p.register(cmd)
 	var also bool
-	registerRecord(cmd.Flags(), &record, &also, &queue)
+	flags := cmd.Flags()
+	flags.StringVar(&record, "record", "", "`file` to record to; it must not exist")
+	flags.BoolVar(&also, "print", false, "print while recording")
+	flags.Var(&queue, "queue", "size of the queue of messages to print or record, such as 64MiB")
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 		b.frontend.bind, b.backend.bind = b.kind != string(pubsub), b.kind == string(pubsub)
 		if queue <= 0 {
@@ -133,12 +135,6 @@ prints on standard error how many messages were recorded and lost.`,
 		return errors.Join(err, closeBoth(front, back))
 	})
 	return cmd
-}
-
-func registerRecord(flags *pflag.FlagSet, record *string, also *bool, queue *command.Bytes) {
-	flags.StringVar(record, "record", "", "`file` to record to; it must not exist")
-	flags.BoolVar(also, "print", false, "print while recording")
-	flags.Var(queue, "queue", "size of the queue of messages to print or record, such as 64MiB")
 }
 
 // tapping is a tap with its observers.

@@ -96,8 +96,8 @@ func (c *ServerKeys) RegisterAdmin(flags *pflag.FlagSet) {
 
 // Admins returns the keys of --curve-admin, or nil.
 func (c *ServerKeys) Admins() ([]zmtp.PublicKey, error) {
-	text := c.adminKeys()
-	if text == "" {
+	text := flagOr(c.admin, c.adminVariable())
+	if text == "" || !c.administers {
 		return nil, nil
 	}
 	keys, err := c.publicKeys(text)
@@ -105,14 +105,6 @@ func (c *ServerKeys) Admins() ([]zmtp.PublicKey, error) {
 		return nil, Fail(ExitUsage, "--curve-admin: %w", err)
 	}
 	return keys, nil
-}
-
-// adminKeys returns the value of --curve-admin, and "" for a command without it.
-func (c *ServerKeys) adminKeys() string {
-	if !c.administers {
-		return ""
-	}
-	return flagOr(c.admin, c.adminVariable())
 }
 
 // Security returns the configuration in the flags and the environment.

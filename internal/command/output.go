@@ -146,7 +146,6 @@ func (o *output) finish() error {
 // exact is an output without its escapes.
 type exact struct{ *output }
 
-// Write writes b.
 func (e exact) Write(b []byte) (int, error) {
 	if err := e.write(b); err != nil {
 		return 0, err

@@ -4,5 +4,4 @@ package pace
 
 import "time"
 
-// nap sleeps.
 func nap(d time.Duration) { time.Sleep(d) }

@@ -20,7 +20,6 @@ const (
 	header   = 12  // bytes before the payload: mark, version, state, role, epoch
 )
 
-// errMessage is the error for an invalid message.
 var errMessage = errors.New("binarystar: invalid message")
 
 // appendShort appends a message in the form of the guide's programs: the state as a

@@ -60,7 +60,6 @@ func (q *queue) admit(b *Batch) bool {
 	return q.reserve(b)
 }
 
-// push queues a batch.
 func (q *queue) push(b *Batch) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

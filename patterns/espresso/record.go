@@ -40,7 +40,6 @@ func appendHead(dst []byte, what byte, time int64, content int) []byte {
 	return binary.BigEndian.AppendUint64(dst, uint64(time))
 }
 
-// appendLostRecord appends a record of lost messages.
 func appendLostRecord(dst []byte, time int64, messages, bytes uint64) []byte {
 	dst = appendHead(dst, whatLost, time, 16)
 	dst = binary.BigEndian.AppendUint64(dst, messages)

@@ -321,7 +321,6 @@ func (b *Broker) dismiss(c *conn, v Version) {
 	c.dismissed = true
 }
 
-// handleCommand handles a command of a worker.
 func (b *Broker) handleCommand(c *conn, p *packet) {
 	w := c.worker
 	if w != nil && w.version != p.version {

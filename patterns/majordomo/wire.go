@@ -114,7 +114,7 @@ func (p *packet) parse(m zmtp.WireMessage, toBroker bool) bool {
 		}
 		p.envelope = whole[:len(whole)-len(rest)]
 		header, rest = rest.Next()
-	case isHeader(first):
+	case string(first) == client02, string(first) == worker02:
 	case len(first) > maxNumber:
 		return false
 	default: // a number and an empty frame
@@ -139,10 +139,6 @@ func (p *packet) parse(m zmtp.WireMessage, toBroker bool) bool {
 		return len(p.envelope) == 0 && p.parseWorker(rest)
 	}
 	return false
-}
-
-func isHeader(frame []byte) bool {
-	return string(frame) == client02 || string(frame) == worker02
 }
 
 // parseClient decodes the frames after the header of a client.

@@ -62,7 +62,6 @@ type goResult struct {
 	values map[string][]float64
 }
 
-// one returns the values of a unit.
 func (g *goResult) one(unit string) figures.Summary { return figures.Of(g.values[unit]) }
 
 // Names of files. The results of several runs of cmd/compare, cmd/kv and go test have
@@ -78,37 +77,25 @@ const (
 
 // Load reads a folder.
 func Load(folder string) (*Data, error) {
-	d := &Data{CHP: new(chpBench)}
-	if err := readJSON(filepath.Join(folder, originsFile), &d.Origins); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	if err := readJSON(filepath.Join(folder, chpFile), d.CHP); errors.Is(err, fs.ErrNotExist) {
-		d.CHP = nil
-	} else if err != nil {
-		return nil, err
-	}
-	if err := readJSON(filepath.Join(folder, brokersFile), &d.Brokers); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	err := each(folder, socketsFiles, func(path string) error {
-		var cases []results.Sockets
-		err := readJSON(path, &cases)
-		d.Sockets = append(d.Sockets, cases...)
-		return err
-	})
+	d := &Data{}
+	err := errors.Join(
+		readJSON(filepath.Join(folder, originsFile), &d.Origins),
+		readJSON(filepath.Join(folder, chpFile), &d.CHP),
+		readJSON(filepath.Join(folder, brokersFile), &d.Brokers),
+		each(folder, socketsFiles, func(path string) error {
+			var cases []results.Sockets
+			err := readJSON(path, &cases)
+			d.Sockets = append(d.Sockets, cases...)
+			return err
+		}),
+		each(folder, kvFiles, func(path string) error {
+			var r results.KV
+			err := readJSON(path, &r)
+			d.KV = append(d.KV, r.Cases...)
+			return err
+		}),
+		each(folder, goFiles, d.readGo))
 	if err != nil {
-		return nil, err
-	}
-	err = each(folder, kvFiles, func(path string) error {
-		var r results.KV
-		err := readJSON(path, &r)
-		d.KV = append(d.KV, r.Cases...)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err := each(folder, goFiles, d.readGo); err != nil {
 		return nil, err
 	}
 	if len(d.Sockets)+len(d.KV)+len(d.Brokers)+len(d.Go) == 0 && d.CHP == nil {
@@ -131,8 +118,12 @@ func each(folder, pattern string, f func(path string) error) error {
 	return nil
 }
 
+// readJSON reads a file. Without one it changes nothing.
 func readJSON(path string, to any) error {
 	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -120,7 +119,7 @@ func Steps() (names []string) {
 // returned together. The current folder must be that of the module of this package.
 func (m *Measuring) Run(ctx context.Context) error {
 	origins := map[string]Origin{}
-	if err := readJSON(filepath.Join(m.Folder, originsFile), &origins); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := readJSON(filepath.Join(m.Folder, originsFile), &origins); err != nil {
 		return err
 	}
 	var steps []step

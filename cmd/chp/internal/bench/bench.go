@@ -41,13 +41,11 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 			name string
 			skip bool
 			into **Measurement
-			// run completes the run, and returns what is to be done after it.
-			run func(r *pipeline.Run) (after func(), err error)
 		}{
-			{"chp", false, &round.CHP, c.chp},
-			{"baseline", !c.Baseline, &round.Baseline, c.baseline},
-			{"data", c.Data == "", &round.Data, c.data},
-			{"pair", !c.Pair, &round.Pair, c.pair},
+			{"chp", false, &round.CHP},
+			{"baseline", !c.Baseline, &round.Baseline},
+			{"data", c.Data == "", &round.Data},
+			{"pair", !c.Pair, &round.Pair},
 		} {
 			if p.skip {
 				continue
@@ -60,7 +58,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 			if c.Progress != nil {
 				r.OnProgress = func(count uint64) { c.Progress(i+1, rounds, p.name, count) }
 			}
-			o, err := do(ctx, r, p.run)
+			o, err := c.do(ctx, r, p.name)
 			if err != nil {
 				return nil, fmt.Errorf("round %d, %s: %w", i+1, p.name, err)
 			}
@@ -75,46 +73,31 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	return result, nil
 }
 
-func do(ctx context.Context, r *pipeline.Run, complete func(*pipeline.Run) (func(), error)) (*pipeline.Outcome, error) {
-	after, err := complete(r)
-	if err != nil {
-		return nil, err
+// do completes the run of a pipeline, and runs it.
+func (c *Config) do(ctx context.Context, r *pipeline.Run, name string) (_ *pipeline.Outcome, err error) {
+	switch name {
+	case "chp": // a server in memory, or the one that exists
+		r.ServerArgs = []any{ours.ServerArgs{}}
+		if c.Server != "" {
+			r.Servers, r.ClientArgs = []string{c.Server}, ours.NewClientArgs(c.Security)
+		}
+	case "baseline":
+		r.Pipeline, r.Label, r.ServerArgs = bare.Pipeline.Name, "bare", []any{nil}
+	case "data": // a server with a log, in a directory that only this run uses
+		dir, err := os.MkdirTemp(c.Data, "chp-bench-")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(dir) // its processes have ended by then
+		r.Label, r.ServerArgs = name, []any{ours.ServerArgs{Data: dir, Sync: c.Sync.String()}}
+	case "pair":
+		r.Label = name
+		r.Check = func(ctx context.Context, servers []string) error { return ours.ComparePair(ctx, servers, c.Patience) }
+		if r.ServerArgs, err = ours.PairServers(c.Patience); err != nil {
+			return nil, err
+		}
 	}
-	defer after()
 	return r.Do(ctx)
-}
-
-func nothing() {}
-
-// chp is a server in memory, or the one that exists.
-func (c *Config) chp(r *pipeline.Run) (after func(), err error) {
-	r.ServerArgs = []any{ours.ServerArgs{}}
-	if c.Server != "" {
-		r.Servers, r.ClientArgs = []string{c.Server}, ours.NewClientArgs(c.Security)
-	}
-	return nothing, nil
-}
-
-func (c *Config) baseline(r *pipeline.Run) (after func(), err error) {
-	r.Pipeline, r.Label, r.ServerArgs = bare.Pipeline.Name, "bare", []any{nil}
-	return nothing, nil
-}
-
-// data is a server with a log, in a directory that only this run uses.
-func (c *Config) data(r *pipeline.Run) (after func(), err error) {
-	r.Label = "data"
-	dir, err := os.MkdirTemp(c.Data, "chp-bench-")
-	r.ServerArgs = []any{ours.ServerArgs{Data: dir, Sync: c.Sync.String()}}
-	return func() { os.RemoveAll(dir) }, err // its processes have ended by then
-}
-
-func (c *Config) pair(r *pipeline.Run) (after func(), err error) {
-	r.Label = "pair"
-	r.Check = func(ctx context.Context, servers []string) error {
-		return ours.ComparePair(ctx, servers, c.Patience)
-	}
-	r.ServerArgs, err = ours.PairServers(c.Patience)
-	return nothing, err
 }
 
 // newPrefix returns the prefix of a run's keys: a fixed one if the run has its own
