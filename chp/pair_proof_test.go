@@ -109,8 +109,8 @@ func TestPairSecret(t *testing.T) {
 			t.Parallel()
 			po, bo := pairOptions(t)
 			po.Pair.Secret, bo.Pair.Secret = []byte(secrets[0]), []byte(secrets[1])
-			var told lockedLog
-			po.Logger = told.logger()
+			var told, refused lockedLog
+			po.Logger, bo.Logger = told.logger(), refused.logger()
 			primary := startAlone(t, po)
 			c := pairClient(t, po, bo)
 			_, err := c.SetSync(testContext(t), "/a", []byte("1"))
@@ -121,6 +121,9 @@ func TestPairSecret(t *testing.T) {
 				return
 			}
 			eventually(t, "the backup is refused", func() bool { return strings.Contains(told.String(), "refused a follower") })
+			eventually(t, "the backup says why it does not follow", func() bool {
+				return strings.Contains(refused.String(), "both need the same pair secret")
+			})
 			if backup.Len() > 0 {
 				t.Error("the backup has the map")
 			}

@@ -10,7 +10,7 @@ import (
 )
 
 // PromoteError reports that a server was not promoted: it is active already, the other
-// server of its pair is heard, or its map is not complete.
+// server of its pair is heard, somebody answers at its addresses, or its map is not complete.
 type PromoteError struct {
 	Server string // as passed to Promote
 	Reason string // the server's answer
@@ -29,7 +29,8 @@ func (e *PromoteError) Error() string {
 //
 // If the server refuses, the error is a [*PromoteError] with the reason: only an
 // administrator may ask, see ServerOptions.Admins; the other server must not have been
-// heard for the time-out of the pair, nor when it is asked on a new connection; and a
+// heard for the time-out of the pair, nor when it is asked on a new connection; nobody may
+// accept a connection at PairOptions.Peer or PeerState, who then is not gone; and a
 // server that has just started gives the other one time first. After any other
 // error it may have been promoted or not: [ServerStatus] shows which.
 func Promote(ctx context.Context, server string, security sockets.Security) error {

@@ -51,6 +51,12 @@ type Status struct {
 	Peer string `json:"peer"`
 	Lag  int64  `json:"lag"`
 
+	// PeerError says why the server does not hear the other one of the pair, although
+	// somebody answers at the addresses of that: it refuses this server's key, for example.
+	// It is "" if the other server is heard, or nobody answers there. From a server of an
+	// earlier version it is "".
+	PeerError string `json:"peer_error"`
+
 	// InSync reports that the other server of the pair has all published updates, and
 	// that an update is published only when both servers have it: see
 	// [PairOptions.Acks]. Only the active server of a pair knows this: on another one,
@@ -128,7 +134,7 @@ func (s *Server) Status() Status {
 }
 
 // pairStatus sets the fields that depend on the pair: Role, State, TakesOver, Epoch, Peer,
-// Lag and InSync. Without a pair it changes nothing.
+// PeerError, Lag and InSync. Without a pair it changes nothing.
 func (s *Server) pairStatus(st *Status) {
 	if s.pair == nil {
 		return
@@ -138,7 +144,7 @@ func (s *Server) pairStatus(st *Status) {
 		st.Role = RoleBackup
 	}
 	p := s.pair.Status()
-	st.Epoch, st.TakesOver, st.Lag, st.InSync = p.Epoch, p.TakesOver, p.Lag, p.InSync
+	st.Epoch, st.TakesOver, st.Lag, st.InSync, st.PeerError = p.Epoch, p.TakesOver, p.Lag, p.InSync, p.Fault
 	switch {
 	case p.Active:
 		st.State = ServerActive

@@ -72,7 +72,7 @@ func TestStatusNames(t *testing.T) {
 	must(t, err)
 	var fields map[string]any
 	must(t, json.Unmarshal(text, &fields))
-	for _, name := range []string{"endpoint", "role", "state", "epoch", "sequence", "keys", "clients", "peer", "lag", "memory_bytes", "map_bytes", "refused", "bad_asks", "takes_over", "uptime_seconds"} {
+	for _, name := range []string{"endpoint", "role", "state", "epoch", "sequence", "keys", "clients", "peer", "peer_error", "lag", "memory_bytes", "map_bytes", "refused", "bad_asks", "takes_over", "uptime_seconds"} {
 		if _, ok := fields[name]; !ok {
 			t.Errorf("%s is missing in %s", name, text)
 		}

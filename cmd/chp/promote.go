@@ -30,7 +30,8 @@ updates that only the other one has may be discarded; if this one has accepted n
 newer map wins.
 
 Of the servers of --server, only one may answer. It refuses if it hears the other one,
-or has just started and gives it time. Only an administrator may ask, as for chp
+if anybody accepts a connection at that one's addresses, also one that refuses its key,
+or if it has just started and gives the other one time. Only an administrator may ask, as for chp
 failover; the server logs who asked.
 
 Exits with 1 if a server is active already, the server refuses, or nobody agrees, and
@@ -140,5 +141,11 @@ func (all replies) hintPromote() string {
 	if len(waiting) == 0 || all.active() != nil {
 		return ""
 	}
-	return fmt.Sprintf("; %s waits for its primary: if that is gone for good, run chp promote --server %s", strings.Join(waiting, ", "), command.ShellWord(waiting[0]))
+	why := ""
+	for _, r := range all {
+		if r.server == waiting[0] && r.status.PeerError != "" {
+			why = " (" + visible.String(r.status.PeerError) + ")"
+		}
+	}
+	return fmt.Sprintf("; %s waits for its primary%s: if that is gone for good, run chp promote --server %s", strings.Join(waiting, ", "), why, command.ShellWord(waiting[0]))
 }

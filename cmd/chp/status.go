@@ -50,16 +50,18 @@ Peer, in sync and lag are - for a server that is alone; in sync and lag also for
 that is not active, because only the active one knows them.
 
 With --json there is an object for each server, on a line: endpoint, role, state,
-takes_over, epoch, sequence (a string), keys, clients, peer, in_sync, lag,
+takes_over, epoch, sequence (a string), keys, clients, peer, peer_error, in_sync, lag,
 memory_bytes, map_bytes, snapshot_bytes (sent), encoded_bytes (encoded for them;
 clients share snapshots), refused (an object with the number for each reason, such as
 value_too_large), bad_asks and uptime_seconds, or endpoint and error for a server that did not
-answer. What is - above is null.
+answer. peer_error says why a server does not hear the other one, at whose addresses
+somebody answers, or is empty; without --json it is on stderr. What is - above is null.
 
 Servers of other implementations do not answer.
 
-Exits with 0 if a server is active or would take over, 1 if servers answer but none
-does or all refuse this client, and 3 if no server answers.`,
+Exits with 0 if a server is active or would take over, 1 if both servers of a pair are
+active, servers answer but none does, or all refuse this client, and 3 if no server
+answers.`,
 		Example: `  chp status
   chp status --server tcp://127.0.0.1:5556 --server tcp://127.0.0.1:5566
   chp status --json | jq .lag`,
@@ -157,8 +159,24 @@ func (all replies) successor() *reply {
 	return nil
 }
 
-// outcome returns the error of the command: nil if a server serves clients that ask.
+// both returns the primary and the backup that are active, or nil if one of a pair is at
+// most. Two names for one server have one role.
+func (all replies) both() (two []string) {
+	for _, role := range []chp.ServerRole{chp.RolePrimary, chp.RoleBackup} {
+		i := slices.IndexFunc(all, func(r reply) bool { return r.why == "" && r.status.Role == role && r.status.State == chp.ServerActive })
+		if i < 0 {
+			return nil
+		}
+		two = append(two, all[i].server)
+	}
+	return two
+}
+
+// outcome returns the error of the command: nil if one server serves clients that ask.
 func (all replies) outcome() error {
+	if two := all.both(); two != nil {
+		return fail(exitRefused, "two servers are active, %s: each accepts updates that the other one does not have; when they hear each other, one discards its own", strings.Join(two, " and "))
+	}
 	if all.active() != nil || all.successor() != nil {
 		return nil
 	}

@@ -208,6 +208,7 @@ type half struct {
 	endpoint string
 	takes    atomic.Bool           // it takes over when a client asks
 	active   *atomic.Pointer[half] // the active one of the pair, nil if none is
+	apart    atomic.Bool           // it is the backup and active, too
 	other    *half
 	refuses  atomic.Bool // to hand over
 }
@@ -272,6 +273,10 @@ func (h *half) answer(question string) [2]string {
 	if h.active.Load() == h {
 		st.State = chp.ServerActive
 	}
+	if h.apart.Load() {
+		st.Role, st.State = chp.RoleBackup, chp.ServerActive
+		st.PeerError = "the server at " + h.other.endpoint + " requires CURVE"
+	}
 	text, err := json.Marshal(st)
 	if err != nil {
 		panic(err)
@@ -322,4 +327,23 @@ func TestFailoverOfPair(t *testing.T) {
 		t.Errorf("%v", line)
 	}
 	try(t, "failover", "--server", first, "--server", second).expect(t, exitRefused, "no server is active; "+second+" takes over when a client asks")
+}
+
+// Two active servers of a pair are a fault, which chp status names, and of which a script
+// learns by the exit code.
+func TestStatusOfTwoActiveServers(t *testing.T) {
+	t.Parallel()
+	pair := newPair(t)
+	first, second := pair[0].endpoint, pair[1].endpoint
+	both := []string{"--server", first, "--server", second}
+	try(t, append([]string{"status"}, both...)...).expect(t, exitDone, "")
+	pair[1].apart.Store(true)
+	o := try(t, append([]string{"status"}, both...)...)
+	o.expect(t, exitRefused, "two servers are active, "+first+" and "+second)
+	o.expect(t, exitRefused, "chp: "+second+" does not hear the other server of its pair: the server at "+first+" requires CURVE")
+	if got := cells(o.out, "state"); !slices.Equal(got, []string{"active", "active"}) {
+		t.Errorf("%s", o.out)
+	}
+	try(t, append([]string{"status", "--json"}, both...)...).expect(t, exitRefused, "two servers are active")
+	try(t, append([]string{"failover"}, both...)...).expect(t, exitRefused, "two servers are active")
 }

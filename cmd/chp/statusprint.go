@@ -148,8 +148,8 @@ const (
 )
 
 // printText prints a column for each server, and as many columns side by side as fit into
-// a terminal. If only some servers did not answer, it prints the reasons on stderr. If none
-// did, outcome returns them.
+// a terminal. If only some servers did not answer, it prints the reasons on stderr, and why
+// servers of a pair do not hear each other. If none did, outcome returns them.
 func (all replies) printText(w, stderr io.Writer) error {
 	answered := false
 	for _, r := range all {
@@ -185,6 +185,8 @@ func (all replies) printText(w, stderr io.Writer) error {
 	}
 	for _, r := range all {
 		switch {
+		case r.status.PeerError != "":
+			fmt.Fprintf(stderr, "chp: %s does not hear the other server of its pair: %s\n", r.server, visible.String(r.status.PeerError))
 		case r.why == "" || !answered:
 		case r.denied:
 			fmt.Fprintf(stderr, "chp: the server %s %s\n", r.server, visible.String(strings.TrimPrefix(r.why, "it ")))

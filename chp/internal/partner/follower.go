@@ -47,6 +47,7 @@ type follower struct {
 	base    *base      // the map that is being received, or nil
 	copying bool       // a copy of the map has begun and is not installed
 	follows bool       // this server has the active server's map
+	proving bool       // it has sent a proof, and no answer has come
 	head    state.Head // of the batch that is being received; count is 0 between batches
 	wire    []byte     // the updates of that batch so far, if it arrives in several parts
 	spans   []buf.Span
@@ -65,6 +66,10 @@ const controlTag = math.MaxUint64 - 2
 
 // errEnded is why a connection broke that the other server has ended without an error.
 var errEnded = errors.New("it was closed")
+
+// errProof is why a connection broke that the active server has ended instead of an answer to
+// the proof of who this server is.
+var errProof = errors.New("chp: the active server does not accept this server's proof of who it is: both need the same pair secret")
 
 // errFollow ends the connection to an active server that violates the protocol.
 var errFollow = errors.New("chp: unexpected message of the active server")
@@ -113,7 +118,7 @@ func (c *copier) follow(ctx, serving context.Context) {
 		} else if time.Since(since) > c.Timeout {
 			level = slog.LevelWarn
 		}
-		if due, _ := failures.Due(level.String(), lograte.Cause(err), time.Now()); due {
+		if due, _ := failures.Due(level.String(), lograte.Cause(err, errProof), time.Now()); due {
 			c.Log.Log(ctx, level, "does not follow the active server", "server", c.Peer, "error", err)
 		}
 		if !wake.Pause(ctx, wait) {
@@ -169,6 +174,9 @@ func (f *follower) run(ctx, serving context.Context) error {
 	}
 	if cause := context.Cause(f.ctx); cause != nil && ctx.Err() == nil {
 		err = cause
+		if f.proving {
+			err = fmt.Errorf("%w: %w", errProof, err)
+		}
 	}
 	if serving.Err() != nil {
 		// Tell the active server not to wait for this one.
@@ -274,6 +282,7 @@ func (f *follower) control(name string, body []byte) error {
 		}
 		f.Order.Copies(run)
 		f.copied.Store(true)
+		f.proving = false
 		f.news, f.follows = true, true
 		f.requested.Store(nil)
 		return nil
@@ -293,7 +302,7 @@ func (f *follower) control(name string, body []byte) error {
 		case f.outranks(&h):
 			return errOlder
 		}
-		f.copying = true
+		f.copying, f.proving = true, false
 		f.base = &base{h, f.Order.NewCopy(h.run, h.mapID, h.reigns)}
 		f.Log.Info("copying the active server's map")
 		return nil
@@ -318,6 +327,7 @@ func (f *follower) control(name string, body []byte) error {
 		if len(body) != nonceSize {
 			return errFollow
 		}
+		f.proving = true
 		return f.dealer.Send(f.ctx, []byte(nameProof), f.prove(body))
 	case nameBatch:
 		h, ok := state.ParseHead(body)

@@ -5,6 +5,7 @@
 //	          follow; hands over; asks the other server when nothing is heard
 //	isolation whether this server may have been cut off: a machine of looks, without a clock
 //	proofs    who may follow
+//	presence  whether somebody is at the other server's addresses who is not heard
 //	leader    the active side: sends what the journal of the pair says
 //	copier    the passive side: applies what the active server sends
 //	parked    the requests of clients that wait until this server is active
@@ -49,10 +50,11 @@ type Pair struct {
 	Began time.Time     // when the server was made
 	News  time.Duration // how long a handover waits for the other server's state
 
-	leader leader
-	copier copier
-	proofs proofs // of who may follow
-	parked parked // requests of clients
+	leader   leader
+	copier   copier
+	proofs   proofs // of who may follow
+	presence presence
+	parked   parked // requests of clients
 
 	asking  sync.WaitGroup // goroutines that ask the other server
 	changed chan struct{}  // wakes Run
@@ -85,6 +87,7 @@ func New(o Options) *Pair {
 		return p.leader.journal
 	})
 	p.proofs = proofs{Options: &p.o, private: newKey(), peerKey: o.PeerSecurity().CurveServerKey, send: p.send, linked: p.look, applicants: map[*sockets.Peer]*applicant{}}
+	p.presence = presence{Options: &p.o, failures: lograte.Failures(), faults: map[string]string{}}
 	p.copier = copier{Options: &p.o, prove: p.proofs.prove, heard: p.heard, restored: o.Restored}
 	return p
 }
@@ -112,8 +115,15 @@ func (p *Pair) Listen(ctx context.Context) error {
 	return err
 }
 
-// Watch is the monitor of the state endpoint's connections.
-func (p *Pair) Watch(e sockets.Event) { p.proofs.watch(e) }
+// Watch is the monitor of the connections to both state endpoints.
+func (p *Pair) Watch(e sockets.Event) {
+	if e.Endpoint == p.o.PeerState {
+		p.presence.watch(e)
+	} else {
+		p.o.PeerLog.Connection(e, "state", false)
+	}
+	p.proofs.watch(e)
+}
 
 // Node returns the node that decides which server is active. There is none before Listen.
 func (p *Pair) Node() *binarystar.Node { return p.node }
@@ -129,8 +139,9 @@ type Status struct {
 	Active, Follows bool // neither if it waits
 	TakesOver       bool // it is not active, but becomes so when a client asks for the map
 	Epoch           uint64
-	Lag             int64 // of the other server, in updates; -1 while that does not follow, or has not the map yet
-	InSync          bool  // the other server has all that is published
+	Lag             int64  // of the other server, in updates; -1 while that does not follow, or has not the map yet
+	InSync          bool   // the other server has all that is published
+	Fault           string // why the other server is not heard although somebody is at its addresses, or ""
 }
 
 // Status returns the status of the pair.
@@ -139,6 +150,9 @@ func (p *Pair) Status() (st Status) {
 		return st
 	}
 	st.Epoch = p.node.Epoch()
+	if !p.node.Peer().Alive {
+		st.Fault = p.presence.fault()
+	}
 	st.TakesOver = p.node.CanTakeOver() && p.mayServe()
 	if st.Active = p.active.Load(); !st.Active {
 		st.Follows = p.follows.Load()
@@ -199,7 +213,7 @@ func (p *Pair) Run(ctx context.Context) error {
 		case <-ticker.C:
 			p.vote(ctx)
 			p.watch(ctx)
-			p.waits()
+			p.waits(ctx)
 			p.check(ctx, true)
 			p.proofs.examineAll(true)
 			p.forget()

@@ -17,7 +17,7 @@ var (
 )
 
 // Promote makes this server active if the other one is not heard, also on a new
-// connection.
+// connection, and nobody accepts one at its addresses.
 func (p *Pair) Promote(ctx context.Context) error {
 	switch {
 	case p.active.Load():
@@ -30,6 +30,9 @@ func (p *Pair) Promote(ctx context.Context) error {
 	}
 	if p.probe(ctx) == nil {
 		return errHeard
+	}
+	if fault := p.presence.look(ctx); fault != "" {
+		return fmt.Errorf("the other server may run, so it is not gone: %s; stop that one, or correct the addresses or keys", fault)
 	}
 	if err := p.node.Promote(ctx); errors.Is(err, binarystar.ErrPeerHeard) {
 		return errHeard
@@ -49,13 +52,19 @@ func (p *Pair) Promote(ctx context.Context) error {
 
 // waits logs that a backup has not heard the primary since it started, for which it waits
 // without end.
-func (p *Pair) waits() {
+func (p *Pair) waits(ctx context.Context) {
 	if p.node.State() != binarystar.StateBackup || p.node.Peer().State != 0 || p.waitsFor() > 0 {
 		return
 	}
 	if due, _ := p.vigil.Due("", "waits", time.Now()); !due {
 		return
 	}
-	p.o.Log.Warn("waits for the primary, which has not been heard since this server started and may have newer updates; if it is gone for good, chp promote makes this server active",
-		"peer", p.o.Peer, "peer_state", p.o.PeerState, "waited", time.Since(p.Began).Round(time.Second), "keys", p.o.Order.Live().Now().Store.Len())
+	p.asking.Go(func() {
+		text := "if it is gone for good, chp promote makes this server active"
+		if fault := p.presence.look(ctx); fault != "" {
+			text = "it is not gone: " + fault
+		}
+		p.o.Log.Warn("waits for the primary, which has not been heard since this server started and may have newer updates; "+text,
+			"peer", p.o.Peer, "peer_state", p.o.PeerState, "waited", time.Since(p.Began).Round(time.Second), "keys", p.o.Order.Live().Now().Store.Len())
+	})
 }
