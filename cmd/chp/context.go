@@ -150,8 +150,8 @@ removes a key.`,
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&n.flags, "server", nil, "server, tcp://HOST:PORT or ipc://PATH; repeat it to name backups in order")
-	flags.StringVar(&key, "curve-key", "", "`file` with the client's key, from chp keygen")
-	flags.StringVar(&serverKey, "curve-server-key", "", "public `key` of the servers, or a file with it")
+	flags.Var((*command.Clearable)(&key), "curve-key", "`file` with the client's key, from chp keygen")
+	flags.Var((*command.Clearable)(&serverKey), "curve-server-key", "public `key` of the servers, or a file with it")
 	cmd.RunE = changesContexts(func(cmd *cobra.Command, name string, all *contexts) error {
 		if err := checkContext(name); err != nil {
 			return err

@@ -164,6 +164,10 @@ func TestContextKeys(t *testing.T) {
 	if text, err := os.ReadFile(h.file()); err != nil || strings.Contains(string(text), "secret") {
 		t.Errorf("%s, %v", text, err)
 	}
+	h.must("", "context set safe --curve-key= --curve-server-key=") // an empty value removes a key
+	if out := h.must("", "context show safe"); strings.Contains(out, "curve") {
+		t.Errorf("the keys are still there: %q", out)
+	}
 }
 
 // A file that is not one of contexts is an error, with its line, for commands that need

@@ -62,6 +62,14 @@ func ErrorText(err error, separator string) string {
 // Body runs a command whose command line is valid.
 type Body func(ctx context.Context, cmd *cobra.Command, args []string) error
 
+// Clearable is a text for a flag whose empty value removes something; [Runs] refuses that of
+// others.
+type Clearable string
+
+func (c *Clearable) Set(value string) error { *c = Clearable(value); return nil }
+func (c *Clearable) String() string         { return string(*c) }
+func (c *Clearable) Type() string           { return "clearable" }
+
 // noEmptyFlag refuses a flag whose value is an empty text: it comes from a variable that is
 // not set, and would be as if the flag were not there, so that a server is without its keys.
 func noEmptyFlag(cmd *cobra.Command) (err error) {
