@@ -125,3 +125,30 @@ func TestPairSomebodyWhoAnswersIsNotGone(t *testing.T) {
 		})
 	}
 }
+
+// TestPairFaultIsOverWhenHeard: why a server did not hear the other one is no longer said once it
+// has heard it: when that one is gone later, nobody answers at its addresses.
+func TestPairFaultIsOverWhenHeard(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	po, bo := pairOptions(t)
+	something, err := sockets.NewRouter(sockets.Options{})
+	must(t, err)
+	defer something.Close()
+	must(t, something.Bind(ctx, bo.Pair.Peer))
+	backup := startAlone(t, bo)
+	eventually(t, "it says what answers instead of the primary", func() bool { return backup.Status().PeerError != "" })
+	must(t, something.Close())
+
+	primary := startPairServer(t, po)
+	c := pairClient(t, po, bo)
+	_, err = c.SetSync(ctx, "/a", []byte("1"))
+	must(t, err)
+	eventually(t, "the backup follows", primary.inSync)
+	primary.crash()
+	_, err = c.SetSync(ctx, "/a", []byte("2"))
+	must(t, err)
+	if st := backup.Status(); st.State != ServerActive || st.PeerError != "" {
+		t.Errorf("the primary is gone: %+v", st)
+	}
+}

@@ -213,6 +213,9 @@ func (p *Pair) Run(ctx context.Context) error {
 		case <-ticker.C:
 			p.vote(ctx)
 			p.watch(ctx)
+			if p.node.Peer().Alive {
+				p.presence.heard()
+			}
 			p.waits(ctx)
 			p.check(ctx, true)
 			p.proofs.examineAll(true)

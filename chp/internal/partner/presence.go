@@ -34,6 +34,13 @@ func (p *presence) knows(endpoint, fault string) {
 	p.faults[endpoint] = fault
 }
 
+// heard forgets what was wrong, since the other server is heard: when it is gone, nobody answers.
+func (p *presence) heard() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.faults)
+}
+
 // fault returns why the other server is not heard although somebody answers at its
 // addresses. It is empty if nobody does.
 func (p *presence) fault() string {
