@@ -26,7 +26,8 @@ type BrokerOptions struct {
 	Expiry time.Duration
 
 	// MaxDeliveries is the number of workers that may be lost while they execute a
-	// request; then it is dropped. 0 means DefaultMaxDeliveries.
+	// request; then it is dropped. Connections of one Worker that are lost within
+	// Heartbeat count once. 0 means DefaultMaxDeliveries.
 	MaxDeliveries int
 
 	// MaxServices bounds the services that have workers or waiting requests. When

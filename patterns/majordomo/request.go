@@ -68,9 +68,11 @@ type job struct {
 	sent    int64             // when it was sent to the worker
 	kept    []byte            // frames of partial replies for a client of 0.1, in wire form
 
-	deliveries int  // number of workers that were lost with it
-	returned   bool // a worker was lost that had it, so it is not sent ahead any more
-	begun      bool // a part of the reply was sent to the client
+	deliveries int    // number of workers that were lost with it
+	lostBy     string // the instance of the last one
+	lostAt     int64  // when it was counted
+	returned   bool   // a worker was lost that had it, so it is not sent ahead any more
+	begun      bool   // a part of the reply was sent to the client
 }
 
 func (j *job) envelope() []byte       { return j.data[:j.split] }

@@ -755,6 +755,66 @@ func TestDeliveriesAreBounded(t *testing.T) {
 	}
 }
 
+// lostWith takes a request on each of n connections of one worker, or until the context ends,
+// and closes them.
+func lostWith(ctx context.Context, t *testing.T, endpoint string, n int) {
+	for range n {
+		w := newRaw(t, endpoint, sockets.Options{Metadata: map[string]string{propertyInstance: "one"}})
+		w.send("", worker01, cReady, "s")
+		for {
+			m, err := w.Recv(ctx)
+			if err != nil {
+				return
+			}
+			if string(m[2]) == cRequest {
+				break
+			}
+		}
+		w.Close()
+	}
+}
+
+// TestConnectionsOfOneWorkerCountOnce: a process that ends with a request on one of its
+// connections loses the others, too, one after the other. The request goes to another
+// process.
+func TestConnectionsOfOneWorkerCountOnce(t *testing.T) {
+	t.Parallel()
+	b, endpoint := startBroker(t, BrokerOptions{Heartbeat: time.Hour})
+	c := startClient(t, endpoint, ClientOptions{})
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Request(testContext(t), "s")
+		done <- err
+	}()
+	lostWith(testContext(t), t, endpoint, 3*DefaultMaxDeliveries)
+	startWorker(t, "s", endpoint, echo, WorkerOptions{})
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if s := b.Stats(); s.Undelivered != 0 || s.Repeated != 3*DefaultMaxDeliveries {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestRequestThatBreaksConnectionsEnds: a request that makes a worker of several connections
+// lose them again and again is dropped in the end.
+func TestRequestThatBreaksConnectionsEnds(t *testing.T) {
+	t.Parallel()
+	_, endpoint := startBroker(t, BrokerOptions{Heartbeat: 50 * time.Millisecond, Liveness: 1000})
+	c := startClient(t, endpoint, ClientOptions{})
+	ctx, cancel := context.WithCancel(testContext(t))
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Request(ctx, "s")
+		done <- err
+		cancel()
+	}()
+	lostWith(ctx, t, endpoint, 1<<20)
+	if err := <-done; !errors.Is(err, ErrWorkerLost) {
+		t.Error(err)
+	}
+}
+
 // TestOneAtATime: a worker handles one request at a time on each connection, also when
 // more are sent ahead.
 func TestOneAtATime(t *testing.T) {

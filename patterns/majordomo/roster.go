@@ -79,12 +79,24 @@ func (b *Broker) remove(w *worker) {
 	}
 	s := w.service
 	if j := w.jobs.Front(); j != nil {
-		j.deliveries++
+		b.charge(j, w)
 	}
 	b.giveBack(w, 0, w.jobs.Len(), true)
 	b.services.removeWorker(s)
 	b.dispatch(s)
 	b.services.retire(s)
+}
+
+// charge counts the loss of a worker with a request. The connections of a process that has
+// ended are lost one after the other, and the request may have gone from one to the next:
+// they count once. A worker that a request makes lose its connection again and again counts
+// each time after a while.
+func (b *Broker) charge(j *job, w *worker) {
+	id, _ := w.conn.peer.Property(propertyInstance)
+	if id != "" && id == j.lostBy && b.now-j.lostAt < int64(b.opts.Heartbeat) {
+		return
+	}
+	j.deliveries, j.lostBy, j.lostAt = j.deliveries+1, id, b.now
 }
 
 // giveBack removes n requests after the first skip ones from a worker, and puts them
