@@ -205,8 +205,8 @@ func (s *Server) admit(requests, refused []request, pings, malformed int) []requ
 // it has its part. Requests for which a handler is free do not count. mu must be held.
 func (s *Server) full(client any) bool {
 	wait, most, bytes := s.waiting.Len()-(s.opts.Concurrency-s.active), s.opts.MaxWaiting, s.opts.MaxWaitingBytes
-	if wait < 0 {
-		return false
+	if wait < 0 || wait < most-most/clientPart && s.bytes < bytes-bytes/clientPart {
+		return false // nor has any client its part
 	}
 	if wait >= most || s.bytes >= bytes {
 		return true
