@@ -126,8 +126,8 @@ type Options struct {
 	// While the queues of a PUB or XPUB exceed the limit, the socket removes the longest
 	// queue: with PolicyDrop it drops the messages in it, and with PolicyDisconnect it
 	// closes the connection. Bytes that are being written count, too: with PolicyDrop, a
-	// peer that holds most of all by these alone, because it stopped reading, is
-	// disconnected (ErrSlowPeer). With PolicyBlock the option has no effect.
+	// peer that holds most of all by these alone, because it stopped reading or because one
+	// message is larger than the limit, is disconnected (ErrSlowPeer). With PolicyBlock the option has no effect.
 	//
 	// Peers with the same subscriptions share a queue, which counts once.
 	// Messages shared by peers with different subscriptions count for each of

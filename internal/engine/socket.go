@@ -56,8 +56,10 @@ type Socket struct {
 	ended     chan struct{} // closed at the end of Close
 	endpoints endpoints
 	pipes     map[*Pipe]struct{}
-	peers     int        // connected, without those that it ignores
-	arrivals  queue.Gate // for changes of peers
+	peers     struct {
+		count   int // connected, without those that the socket ignores
+		changed queue.Gate
+	}
 }
 
 // endpoints are those of a socket, by their text. Socket.mu guards them.
@@ -240,7 +242,7 @@ type Status struct {
 // Status returns a snapshot of what the socket counts.
 func (s *Socket) Status() (t Status) {
 	s.mu.Lock()
-	t.Peers = s.peers
+	t.Peers = s.peers.count
 	s.mu.Unlock()
 	t.Incomplete, t.Holders = s.incomplete.Status()
 	t.Scarce = s.incomplete.Scarce()
@@ -256,10 +258,10 @@ func (s *Socket) WaitPeers(ctx context.Context, n int) error {
 		if s.closed {
 			return queue.ErrClosed
 		}
-		if s.peers >= n {
+		if s.peers.count >= n {
 			return nil
 		}
-		if err := s.arrivals.Wait(ctx, &s.mu, s.closing, nil); err != nil {
+		if err := s.peers.changed.Wait(ctx, &s.mu, s.closing, nil); err != nil {
 			return err
 		}
 	}
@@ -269,8 +271,8 @@ func (s *Socket) WaitPeers(ctx context.Context, n int) error {
 func (s *Socket) countPeers(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.peers += n
-	s.arrivals.WakeAll()
+	s.peers.count += n
+	s.peers.changed.WakeAll()
 }
 
 // AnyRoom reports whether at least one peer's queue is not full. Full queues signal when

@@ -65,6 +65,7 @@ func Main(roles map[string]Role) {
 	if !ok {
 		return
 	}
+	_ = os.Unsetenv(variable) // what it starts is no worker
 	// An interrupt from the terminal reaches all processes; the parent decides, and ends
 	// its workers by closing their input.
 	signal.Ignore(os.Interrupt)
