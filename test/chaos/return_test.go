@@ -67,8 +67,8 @@ func TestReturn(t *testing.T) {
 		{"alone, the other one cut off", func(r *reunion) { r.cutOff(); r.returns() }, 0, interval},
 		{"alone, key expires", func(r *reunion) { r.lease(); r.alone(); r.away(); r.expiresAt(1); r.comesBack() }, 0, interval},
 
-		// The active server comes back with nothing, and the other one, which does not hear
-		// it and takes it for what it was, is sent that.
+		// The active server comes back with nothing, and offers that to the other one, which
+		// does not hear it.
 		{"with nothing, and is followed", func(r *reunion) { r.withNothing(); r.followed(); r.meet() }, 1, interval},
 
 		// The active server has lost its data, and accepts updates each time it starts. Its
@@ -363,16 +363,16 @@ func (r *reunion) losesData(n int) {
 }
 
 // followed lets the active server hear the other one, so that it knows who follows it, and
-// waits until it has sent that one its map. No client asks the other one meanwhile: it
+// waits until that one has refused its map, or has it. No client asks the other one meanwhile: it
 // would take over.
 func (r *reunion) followed() {
 	r.t.Helper()
 	offered := func() int {
-		return r.logged(r.passive(), "the active server has an older map than this one") + r.logged(r.passive(), "copied the active server's map")
+		return r.logged(r.passive(), "is not the one whose state is heard") + r.logged(r.passive(), "copied the active server's map")
 	}
 	before := offered()
 	r.states(r.active).refuse(-1)
-	r.until("the passive server is sent a map", func() bool { return offered() > before })
+	r.until("the passive server is offered a map", func() bool { return offered() > before })
 }
 
 // isolate cuts the active server off from everybody, while a client waits for an update.

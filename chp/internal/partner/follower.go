@@ -90,7 +90,7 @@ var errAnother = errors.New("chp: the server at the other one's address is not t
 // another reports whether the active server in a run is not the one that is heard.
 func (c *copier) another(run uint64) bool {
 	heard := c.heard()
-	return heard != 0 && heard != run
+	return heard != 0 && heard != run && !mutate.CopyAnyMap
 }
 
 // outranks reports whether this server's map is not to be replaced by another one.
