@@ -278,7 +278,7 @@ func TestClientUUIDInEveryKVSET(t *testing.T) {
 	}
 }
 
-// The other frames of a KVSET are as they are to be.
+// The other frames of a KVSET are correct.
 func TestClientKVSETForm(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -455,7 +455,7 @@ func (w *window) resume(size int) {
 
 // rest prepares for a wait, and returns the size of the chunk that stays, if one does. The
 // pending bytes are the beginning of one unit, which is kept aside if it is small, or moved to
-// a chunk of its size: a peer that stops in the middle of a message shall not hold many times
+// a chunk of its size: a peer that stops in the middle of a message must not hold many times
 // the bytes that it has sent.
 func (w *window) rest() int {
 	switch pending := w.unused(); {
