@@ -98,16 +98,12 @@ func loopOurs(ctx context.Context, s *spec, as role, sock socket) (*figure, erro
 	if from, ok := sock.(batchReceiving); ok && as == receiver {
 		return receiveOurs(ctx, s, from)
 	}
-	if all, ok := sock.(batching); ok && as == sender && s.Batch > 0 {
-		messages := slices.Repeat([][]byte{message}, s.Batch)
-		for {
-			if _, err := all.SendBatch(ctx, messages); err != nil {
-				return nil, err
-			}
-		}
+	to := sock.(sending)
+	if as == sender {
+		return nil, sendOurs(ctx, s, to)
 	}
 	c := calls[sockets.Message]{message: sockets.Message{message}}
-	c.send = func(m sockets.Message) error { return sock.(sending).Send(ctx, m...) }
+	c.send = func(m sockets.Message) error { return to.Send(ctx, m...) }
 	if from, ok := sock.(receiving); ok {
 		c.receive = func() (sockets.Message, error) { return from.Recv(ctx) }
 	}
@@ -118,6 +114,24 @@ func loopOurs(ctx context.Context, s *spec, as role, sock socket) (*figure, erro
 		return len(m[0])
 	}
 	return loop(s, as, c)
+}
+
+// sendOurs sends until that fails, without a function between the loop and
+// the socket: a message takes the sender about 30 ns.
+func sendOurs(ctx context.Context, s *spec, to sending) error {
+	frames := [][]byte{s.message()}
+	if all, ok := to.(batching); ok && s.Batch > 0 {
+		for messages := slices.Repeat(frames, s.Batch); ; {
+			if _, err := all.SendBatch(ctx, messages); err != nil {
+				return err
+			}
+		}
+	}
+	for {
+		if err := to.Send(ctx, frames...); err != nil {
+			return err
+		}
+	}
 }
 
 // receiveOurs counts the messages that arrive, and looks at each one as a receiver would.
