@@ -121,6 +121,9 @@ func (s *Map) copyIn(wire []byte, spans []buf.Span, firstSeq int64, out []Piece,
 		} else {
 			out = append(out, Piece{Segment: seg, off: off, end: seg.used, Records: n})
 		}
+		if !link {
+			s.log.unlinked += int(seg.used - off)
+		}
 		s.log.retireDead(seg) // a deletion too large to share a segment
 	}
 	s.publish()

@@ -153,6 +153,31 @@ func TestDroppedRecordsReturnTheirMemory(t *testing.T) {
 	}
 }
 
+// TestRecordsThatAreAboutToBeReplacedAreNotMoved: what waits to be linked is no reason to
+// compact, since the records that it replaces die without.
+func TestRecordsThatAreAboutToBeReplacedAreNotMoved(t *testing.T) {
+	const keys, behind, size = 10_000, 200, 100
+	rng := rand.New(rand.NewPCG(1, 2))
+	s := New(Options{})
+	var queue []appended
+	appendedBytes := 0
+	for seq := int64(1); seq < 1_000_000; seq += size {
+		var b batch
+		for range size {
+			b.add(t, fmt.Sprintf("/%08d", rng.IntN(keys)), nil, nil, make([]byte, 32))
+		}
+		appendedBytes += len(b.wire)
+		queue = append(queue, appended{pieces: s.Append(b.wire, b.spans, seq, nil), spans: b.spans})
+		if len(queue) > behind {
+			s.Link(queue[0].pieces, queue[0].spans)
+			queue = queue[1:]
+		}
+	}
+	if moved := s.Stats().Moved; moved > uint64(appendedBytes/10) {
+		t.Errorf("compaction moved %d of %d bytes", moved, appendedBytes)
+	}
+}
+
 // BenchmarkAppendLink compares Apply with Append and Link, in turn and with 256 batches in
 // between, which is colder.
 func BenchmarkAppendLink(b *testing.B) {

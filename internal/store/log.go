@@ -24,11 +24,12 @@ type log struct {
 	_     [56]byte
 
 	// Used by every call of the writer, in one cache line.
-	head   *Segment // where updates are appended
-	live   int      // bytes of the live records
-	burst  int      // bytes that a call of the writer appends: a decaying maximum
-	round  uint64   // counts the calls of the writer
-	victim compaction
+	head     *Segment // where updates are appended
+	live     int      // bytes of the live records
+	unlinked int      // bytes of the pieces that Append has returned and that were not linked yet
+	burst    int      // bytes that a call of the writer appends: a decaying maximum
+	round    uint64   // counts the calls of the writer
+	victim   compaction
 
 	moved   *Segment         // where compaction appends, or nil
 	retired []retiredSegment // in the order of retirement
@@ -231,6 +232,7 @@ func (l *log) seal(s *Segment) {
 // dropped.
 func (l *log) linked(p Piece) {
 	p.Segment.unlinked -= int32(p.Records)
+	l.unlinked -= p.Size()
 	l.retireDead(p.Segment)
 }
 
@@ -294,9 +296,11 @@ func (l *log) reclaim() {
 
 // limit returns the size of the log above which compaction works: one and a half times
 // the live bytes, and a few segments, or two of the largest. A small log may have twice
-// the live bytes, since its memory matters less than the time of compaction.
+// the live bytes, since its memory matters less than the time of compaction. What is not
+// linked yet comes on top: the records that it replaces are still live, and would be copied
+// only to die.
 func (l *log) limit() int {
-	return l.live + max(l.live/2, min(l.live, maxSlack)) + min(slackSegments*l.segmentSize(0), maxSlack/2)
+	return l.unlinked + l.live + max(l.live/2, min(l.live, maxSlack)) + min(slackSegments*l.segmentSize(0), maxSlack/2)
 }
 
 // spare returns the bound on the bytes of retired segments. It is as large as what cuts
