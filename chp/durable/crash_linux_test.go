@@ -272,3 +272,48 @@ func TestCrash(t *testing.T) {
 		})
 	}
 }
+
+// TestCrashWhileEntriesAreRemoved: what is left behind the place to which a log was being cut
+// back does not vouch for the entries there, whatever part of it the disk still has.
+func TestCrashWhileEntriesAreRemoved(t *testing.T) {
+	t.Parallel()
+	nothing := file.Disk{Data: func(*os.File) error { return nil }, Dir: func(*os.File) error { return nil }}
+	for seed := range uint64(8) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		dir := filepath.Join(t.TempDir(), "log")
+		m := &memory{content: map[uint64][]byte{}, names: map[string]map[string]uint64{}}
+		d := m.flushing()
+		real, keep, last := d.Data, uint64(0), uint64(0)
+		d.Data = func(f *os.File) error {
+			if keep > 0 {
+				for range 10 {
+					image := m.left(t, dir, func() bool { return r.IntN(2) == 0 }, r)
+					l, got, err := tryOpen(image, nothing)
+					if err != nil || got.Last < keep || got.Last > last {
+						t.Fatalf("seed %d, cut back from %d to %d: %+v, %v", seed, last, keep, got, err)
+					}
+					closeLog(t, l)
+					os.RemoveAll(image)
+				}
+			}
+			return real(f)
+		}
+		l, _, err := tryOpen(dir, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 30 {
+			last += 5
+			fill(t, l, last, 5)
+			if err := l.Sync(); err != nil {
+				t.Fatal(err)
+			}
+			l.Commit(last)
+		}
+		keep = 1 + r.Uint64N(last-10)
+		if err := l.CutBack(keep); err != nil {
+			t.Fatal(err)
+		}
+		closeLog(t, l)
+	}
+}

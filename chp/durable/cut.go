@@ -50,9 +50,10 @@ func (l *Log) CutBack(index uint64) error {
 
 func (l *Log) cutBack(index uint64) error {
 	err := l.w.Flush()
-	if err == nil && index < l.end.Mark.Last {
+	onDisk := index < l.end.Mark.Last
+	if err == nil && onDisk {
 		// First, because a log may be longer than its mark says, and not shorter.
-		err = l.end.Flush(format.Mark{Last: index, Checkpoint: l.checkpoint.Index})
+		err = l.end.Flush(format.Mark{Last: index, Checkpoint: l.checkpoint.Index, Cut: true})
 	}
 	l.w.Close()
 	l.w = nil
@@ -64,5 +65,8 @@ func (l *Log) cutBack(index uint64) error {
 	}
 	l.last = index
 	l.committed = min(l.committed, index)
-	return l.resume(math.MaxUint64)
+	if err := l.resume(math.MaxUint64); err != nil || !onDisk {
+		return err
+	}
+	return l.end.Flush(l.mark())
 }

@@ -22,14 +22,21 @@ type Mark struct {
 	Checkpoint uint64 // index of the checkpoint, 0 without one
 	Segment    uint64 // number of the segment with the end of the entry
 	Offset     int64  // where that segment ended
+
+	// Cut says that the log is being cut back to Last. What then follows entry Last may be
+	// partly removed, and says nothing of what was on disk.
+	Cut bool
 }
+
+// cutting is the offset in the file of a mark with Cut.
+const cutting = -1
 
 // The file with the mark has two sectors, and in each a slot:
 //
 //	magic 8 | format 4 | identity 16 | last 8 | checkpoint 8 | segment 8 | offset 8 | CRC-32C of all before 4
 //
 // The first slot is flushed: when the log is opened, begins a segment, makes a checkpoint,
-// is cut back or closed. The second one is written after each flush of the log, without a
+// is cut back (before and after) or closed. The second one is written after each flush of the log, without a
 // flush of its own: it survives the process, and the machine if the system has written it.
 // A mark is written after what it says is on disk, so an old one is true as well, and a
 // power cut may tear one: a slot that cannot be read says nothing. Programs that do not
@@ -49,7 +56,11 @@ func (m *Mark) append(b []byte, identity [16]byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, m.Last)
 	b = binary.BigEndian.AppendUint64(b, m.Checkpoint)
 	b = binary.BigEndian.AppendUint64(b, m.Segment)
-	b = binary.BigEndian.AppendUint64(b, uint64(m.Offset))
+	offset := m.Offset
+	if m.Cut {
+		offset = cutting
+	}
+	b = binary.BigEndian.AppendUint64(b, uint64(offset))
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
 }
 
@@ -63,7 +74,7 @@ func ReadMark(dir string, identity [16]byte) (m Mark, err error) {
 	if err != nil {
 		return m, file.CannotRead(err)
 	}
-	for ; len(b) >= MarkBytes; b = b[min(MarkSlot, len(b)):] {
+	for any := false; len(b) >= MarkBytes; b = b[min(MarkSlot, len(b)):] {
 		sum := binary.BigEndian.Uint32(b[MarkBytes-4:])
 		if string(b[:8]) != markMagic || sum != crc32.Checksum(b[:MarkBytes-4], castagnoli) || [16]byte(b[12:]) != identity {
 			continue
@@ -75,10 +86,13 @@ func ReadMark(dir string, identity [16]byte) (m Mark, err error) {
 			Last: binary.BigEndian.Uint64(b[28:]), Checkpoint: max(m.Checkpoint, binary.BigEndian.Uint64(b[36:])),
 			Segment: binary.BigEndian.Uint64(b[44:]), Offset: int64(binary.BigEndian.Uint64(b[52:])),
 		}
-		if cmp.Or(cmp.Compare(found.Last, m.Last), cmp.Compare(found.Segment, m.Segment), cmp.Compare(found.Offset, m.Offset)) > 0 {
+		if found.Offset == cutting {
+			found.Offset, found.Cut = 0, true
+		}
+		if !any || cmp.Or(cmp.Compare(found.Last, m.Last), cmp.Compare(found.Segment, m.Segment), cmp.Compare(found.Offset, m.Offset)) > 0 {
 			m = found
 		}
-		m.Checkpoint = found.Checkpoint
+		any, m.Checkpoint = true, found.Checkpoint
 	}
 	return m, nil
 }

@@ -230,7 +230,9 @@ func (w *Walk) Check(need uint64, m format.Mark) (*commit.Torn, error) {
 			if err != nil {
 				return nil, err
 			}
-			lost = max(lost, Vouched(b, w.Meta.Token))
+			if !m.Cut {
+				lost = max(lost, Vouched(b, w.Meta.Token))
+			}
 			torn.Bytes += int64(len(b))
 		}
 	}
