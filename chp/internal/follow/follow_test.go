@@ -166,6 +166,24 @@ func TestRelapsesWaitLonger(t *testing.T) {
 	}
 }
 
+// TestHandoversAreNoRelapses: a client that many updates reach between two handovers is not
+// slow, so it goes to the other server at once each time.
+func TestHandoversAreNoRelapses(t *testing.T) {
+	t.Parallel()
+	var r relapses
+	for range 5 {
+		for _, end := range []struct {
+			active  time.Duration
+			arrived int64
+			err     error
+		}{{time.Second, relapseBytes, ErrDisconnected}, {0, 0, ErrStandby}} {
+			if d := r.ended(end.active, end.arrived, end.err); d != 0 {
+				t.Fatalf("after %v it waits %v", end.err, d)
+			}
+		}
+	}
+}
+
 // Two servers that both answer nothing must not make the client spin.
 func TestFollowerBacksOff(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ import (
 // A map that is too large for the client costs the same, each time.
 //
 // A session in which little arrived ended for another reason, such as a restart of the
-// server. Then the client comes back as soon as it can.
+// server, and so did one whose server says STANDBY then. The client comes back as soon as it can.
 type relapses struct{ n int }
 
 // ended counts the end of a session and returns the wait before the next one. active is
@@ -28,7 +28,7 @@ func (r *relapses) ended(active time.Duration, arrived int64, err error) time.Du
 	switch {
 	case errors.Is(err, ErrMapTooLarge):
 		r.n = max(r.n+1, relapseLarge)
-	case active >= relapseSoon:
+	case active >= relapseSoon, errors.Is(err, ErrStandby): // the one before ended because its server handed over
 		r.n = 0
 	case active > 0 && arrived >= relapseBytes:
 		r.n++
