@@ -32,8 +32,8 @@ error, and the exit code is 1; the others are deleted.
 
 With --prefix it deletes all keys that begin with KEY, and prints their number. Exits
 with 1 if there are none. Keys that others add meanwhile stay. With --all, and without
-KEY, it deletes every key; an empty KEY, such as a variable that is not set, is refused
-without --all. On a terminal it asks before it deletes more than 1,000 keys, unless
+KEY, it deletes every key. An empty KEY, such as a variable that is not set, is refused
+without --all, and so is a slash alone if all keys begin with it. On a terminal it asks before it deletes more than 1,000 keys, unless
 --yes is given; elsewhere it does not ask. As for chp ls, any prefix will do: /lamp stands for /lamps too, and /lamp/ for
 the keys below it only. chp watch and chp dump take a key, or a subtree, which ends
 with a slash.
@@ -71,13 +71,13 @@ keys.`,
 		if f.prefix && len(args) > 1 {
 			return fail(exitUsage, "--prefix is for one KEY, not %d", len(args))
 		}
-		if f.all && len(args) > 0 && !(f.prefix && args[0] == "") {
+		if f.all && len(args) > 0 && !(f.prefix && nameless(args[0])) {
 			return fail(exitUsage, "--all is for every key, without KEY")
 		}
-		if f.all {
+		if f.all && len(args) == 0 {
 			return f.deletePrefix(ctx, cmd, "")
 		}
-		if f.prefix && args[0] == "" && !f.dry {
+		if f.prefix && args[0] == "" && !f.all && !f.dry {
 			return fail(exitUsage, "every key begins with \"\": add --all if the whole map is meant")
 		}
 		if f.prefix {
@@ -87,6 +87,10 @@ keys.`,
 	})
 	return cmd
 }
+
+// nameless reports whether a prefix has no name in it: it is what is left of one when a
+// variable is not set.
+func nameless(prefix string) bool { return strings.Trim(prefix, "/") == "" }
 
 // deleteKeys deletes keys one after the other.
 func (f *delFlags) deleteKeys(ctx context.Context, cmd *cobra.Command, keys []string) error {
@@ -181,11 +185,15 @@ func (f *delFlags) deletePrefix(ctx context.Context, cmd *cobra.Command, prefix 
 // manyKeys is the number of keys above which del asks.
 const manyKeys = 1000
 
-// ask returns an error if the user does not want to delete so many keys.
+// ask returns an error if the user does not want to delete so many keys, or has not said
+// that the whole map is meant.
 func (f *delFlags) ask(ctx context.Context, cmd *cobra.Command, c *client, prefix string) error {
 	count := 0
 	for range c.Prefix(prefix) {
 		count++
+	}
+	if nameless(prefix) && count > 0 && count == c.Len() && !f.all && !f.dry {
+		return fail(exitUsage, "every key of the map begins with %q: add --all if the whole map is meant", prefix)
 	}
 	if count <= manyKeys || f.yes || f.dry {
 		return nil

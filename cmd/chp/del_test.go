@@ -85,3 +85,34 @@ func TestDelPrefix(t *testing.T) {
 		t.Errorf("del --prefix of all prints %q", out)
 	}
 }
+
+// A prefix that has no name in it, as when a variable is not set, does not delete the whole map
+// without --all. A name may: it is what the user meant, whatever else is in the map.
+func TestDelSlashIsNotTheWholeMap(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	with := func(args ...string) []string { return append(args, "--server", s.endpoint) }
+	must(t, with("set", "/a/1", "v")...)
+	must(t, with("set", "/b/1", "v")...)
+	for _, prefix := range []string{"", "/"} {
+		for _, more := range [][]string{nil, {"--yes"}} {
+			try(t, append(with("del", "--prefix", prefix), more...)...).expect(t, exitUsage, "add --all if the whole map is meant")
+		}
+		if out := must(t, with("del", "--prefix", prefix, "--dry-run")...); out != "/a/1\n/b/1\n" {
+			t.Errorf("--dry-run prints %q", out)
+		}
+	}
+	must(t, with("set", "plain", "v")...)
+	if out := must(t, with("del", "--prefix", "/")...); out != "2\n" {
+		t.Errorf("beside another key: %q", out)
+	}
+	try(t, with("del", "--prefix", "//")...).expect(t, exitRefused, "no key")
+	must(t, with("set", "/c", "v")...)
+	if out := must(t, with("del", "--prefix", "/", "--all")...); out != "1\n" { // not plain
+		t.Errorf("with --all: %q", out)
+	}
+	if out := must(t, with("del", "--prefix", "p")...); out != "1\n" {
+		t.Errorf("a name: %q", out)
+	}
+	try(t, with("del", "--prefix", "/")...).expect(t, exitRefused, "no key")
+}
