@@ -42,7 +42,7 @@ func (f *Follower) run() {
 			if !passive {
 				failures++
 			}
-			relapse = relapses.ended(active, s.arrived, err)
+			relapse = relapses.ended(s.server.Name, active, s.arrived, err)
 			index = f.successor(s.index, active > 0, err)
 			f.failed(s, err, index)
 		}

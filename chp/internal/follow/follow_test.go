@@ -144,23 +144,23 @@ func TestCauseWithoutAddress(t *testing.T) {
 func TestRelapsesWaitLonger(t *testing.T) {
 	t.Parallel()
 	var r relapses
-	if d := r.ended(time.Second, relapseBytes, nil); d != 0 {
+	if d := r.ended("a", time.Second, relapseBytes, nil); d != 0 {
 		t.Errorf("the first time it waits %v", d)
 	}
 	for want := relapseFirst; want < 2*relapseMost; want *= 2 {
-		if r.ended(0, relapseBytes, nil) != 0 { // never ACTIVE: for backOff to say
+		if r.ended("a", 0, relapseBytes, nil) != 0 { // never ACTIVE: for backOff to say
 			t.Error("a session that was never ACTIVE is a relapse")
 		}
-		d, most := r.ended(time.Second, relapseBytes, nil), min(want, relapseMost)
+		d, most := r.ended("a", time.Second, relapseBytes, nil), min(want, relapseMost)
 		if d < most/2 || d > most {
 			t.Errorf("it waits %v, want %v to %v", d, most/2, most)
 		}
 	}
-	if r.ended(relapseSoon, relapseBytes, nil) != 0 || r.ended(time.Second, relapseBytes, nil) != 0 {
+	if r.ended("a", relapseSoon, relapseBytes, nil) != 0 || r.ended("a", time.Second, relapseBytes, nil) != 0 {
 		t.Error("after a long session the next one is not the first")
 	}
 	for range 100 {
-		if d := r.ended(time.Second, relapseBytes, nil); d > relapseMost {
+		if d := r.ended("a", time.Second, relapseBytes, nil); d > relapseMost {
 			t.Errorf("it waits %v", d)
 		}
 	}
@@ -177,9 +177,42 @@ func TestHandoversAreNoRelapses(t *testing.T) {
 			arrived int64
 			err     error
 		}{{time.Second, relapseBytes, ErrDisconnected}, {0, 0, ErrStandby}} {
-			if d := r.ended(end.active, end.arrived, end.err); d != 0 {
+			if d := r.ended("a", end.active, end.arrived, end.err); d != 0 {
 				t.Fatalf("after %v it waits %v", end.err, d)
 			}
+		}
+	}
+}
+
+// TestSlowClientOfAPairWaits: neither the passive server, at which a client asks as well, nor a
+// handover now and then makes one that cannot keep up, or whose map is too large, come back at once.
+func TestSlowClientOfAPairWaits(t *testing.T) {
+	t.Parallel()
+	slow := fmt.Errorf("%w: closed", ErrDisconnected)
+	for _, end := range []struct {
+		active  time.Duration
+		arrived int64
+		err     error
+	}{{time.Second, relapseBytes, slow}, {time.Second, relapseBytes, ErrSilent}, {0, 0, ErrMapTooLarge}} {
+		var r relapses
+		wait := func(server string, active time.Duration, arrived int64, err error) time.Duration {
+			d := r.ended(server, active, arrived, err)
+			if d := r.ended("passive", 0, 0, ErrStandby); d != 0 {
+				t.Errorf("%v: after STANDBY it waits %v", end.err, d)
+			}
+			return d
+		}
+		for range 20 {
+			wait("active", end.active, end.arrived, end.err)
+		}
+		if d := wait("active", end.active, end.arrived, end.err); d < relapseMost/2 {
+			t.Errorf("%v: it waits %v", end.err, d)
+		}
+		wait("active", time.Second, relapseBytes, slow)
+		r.ended("active", time.Second, relapseBytes, slow)
+		r.ended("active", 0, 0, ErrStandby) // it has handed over
+		if d := wait("other", end.active, end.arrived, end.err); d < relapseMost/2 {
+			t.Errorf("%v: after a handover it waits %v", end.err, d)
 		}
 	}
 }
@@ -253,7 +286,7 @@ func TestClientAsksSeldomForAMapThatIsTooLarge(t *testing.T) {
 	var r relapses
 	for want := time.Second; want < 2*relapseMost; want *= 2 {
 		most := min(want, relapseMost)
-		if d := r.ended(0, 0, ErrMapTooLarge); d < most/2 || d > most {
+		if d := r.ended("a", 0, 0, ErrMapTooLarge); d < most/2 || d > most {
 			t.Errorf("it waits %v, want %v to %v", d, most/2, most)
 		}
 	}
