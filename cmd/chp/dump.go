@@ -75,8 +75,13 @@ func (c *client) closing(entries iter.Seq[chp.Entry]) iter.Seq[chp.Entry] {
 
 // appendDump appends an entry as a line that load reads.
 func appendDump(dst []byte, e chp.Entry) []byte {
-	dst = command.AppendJSONField(append(dst, '{'), "key", e.Key)
+	return append(appendDumpFields(append(dst, '{'), e), '}', '\n')
+}
+
+// appendDumpFields appends the fields of such a line.
+func appendDumpFields(dst []byte, e chp.Entry) []byte {
+	dst = command.AppendJSONField(dst, "key", e.Key)
 	dst = command.AppendJSONField(append(dst, ','), "value", e.Value)
 	dst = appendJSONProperties(dst, e.Properties)
-	return append(appendJSONTTL(dst, e.TTL), '}', '\n')
+	return appendJSONTTL(dst, e.TTL)
 }

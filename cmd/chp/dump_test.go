@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -238,12 +239,16 @@ func TestPairReaderLines(t *testing.T) {
 	}
 }
 
-// The file of --diverged has all that load reads, properties too.
-func TestDiscardedUpdatesKeepProperties(t *testing.T) {
+// The lines of --diverged have all that load reads, properties too, and what tells whether the
+// map has a newer value.
+func TestDiscardedUpdatesSayWhichTheyAre(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "diverged.jsonl")
 	want := chp.Entry{Key: []byte("/a"), Value: []byte("v"), Properties: chp.Properties("by=alice\n"), TTL: time.Hour}
-	if n, err := appendEntries(name, chp.Divergence{Entries: slices.Values([]chp.Entry{want})}); n != 1 || err != nil {
+	d := want
+	d.Sequence = math.MaxInt64
+	began := time.Now().Truncate(time.Second)
+	if n, err := appendEntries(name, chp.Divergence{Epoch: 3, After: 1 << 60, Last: math.MaxInt64, Entries: slices.Values([]chp.Entry{d})}); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	text, err := os.ReadFile(name)
@@ -253,6 +258,16 @@ func TestDiscardedUpdatesKeepProperties(t *testing.T) {
 	got, err := newPairReader(bytes.NewReader(text), len(text)).next()
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%s: %+v, %v", text, got, err)
+	}
+	line := object(t, strings.TrimSuffix(string(text), "\n"))
+	for field, want := range map[string]any{"seq": "9223372036854775807", "term": 3.0, "after": "1152921504606846976"} {
+		if line[field] != want {
+			t.Errorf("%s is %v, want %v", field, line[field], want)
+		}
+	}
+	discarded, _ := line["discarded"].(string)
+	if at, err := time.Parse(time.RFC3339, discarded); err != nil || at.Before(began) || at.After(time.Now()) {
+		t.Errorf("discarded is %q", discarded)
 	}
 }
 

@@ -44,8 +44,10 @@ that are in the map and not in the dump do not change.
 
 A line is an object with key or key_base64, and value or value_base64; properties or
 properties_base64 are as chp dump prints them. With ttl, a number of seconds, the key
-expires after this time; a line with a ttl of 0 or less is skipped. At the first invalid line the command prints its number and ends; the lines
-before it have been loaded. --timeout is how long the server may make no progress. If
+expires after this time; a line with a ttl of 0 or less is skipped. The fields seq,
+term, after and discarded, which a line of chp serve --diverged has too, are ignored:
+its value is set, though the map may have a newer one. At the first invalid line the
+command prints its number and ends; the lines before it have been loaded. --timeout is how long the server may make no progress. If
 the connection is lost, the command continues when the server is back, or with the
 next --server, such as the other one of a pair, within that time.`,
 		Example: `  chp load map.jsonl

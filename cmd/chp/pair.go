@@ -30,7 +30,9 @@ both with --server. With --acks 2 an update is published, and "chp set" returns,
 both have it; while the other server is away the active one continues alone. With
 --curve-key both servers use the same key. If both servers were active at the same
 time, one of them discards the updates that only it has: it logs that, and writes
-them to --diverged.`
+them to --diverged, as lines that chp load reads. Load would also replace newer values
+of the map: each line has the update's seq and term, and after, the last sequence that
+both have. If the seq that "chp get --json" prints is not above after, the line is newer.`
 
 // Ports of a pair on one machine, as in the guide.
 const (
@@ -139,8 +141,7 @@ func (p *pairFlags) options(cmd *cobra.Command, f *serveFlags, security sockets.
 	return o, nil
 }
 
-// write returns a function that appends discarded updates to a file, in the format of a
-// dump.
+// write returns a function that appends discarded updates to a file; see appendEntries.
 func (p *pairFlags) write(cmd *cobra.Command, data string) func(chp.Divergence) {
 	name := p.diverged
 	if name == "" {
@@ -156,12 +157,13 @@ func (p *pairFlags) write(cmd *cobra.Command, data string) func(chp.Divergence) 
 			d.Fail(err) // the server's log says so
 			return
 		}
-		fmt.Fprintf(stderr, "chp: discarded the updates after sequence %d of epoch %d; %s written to %s\n", d.After, d.Epoch, command.Count(n, "key"), name)
+		fmt.Fprintf(stderr, "chp: discarded the updates after sequence %d of term %d; %s written to %s\n", d.After, d.Epoch, command.Count(n, "key"), name)
 	}
 }
 
 // appendEntries appends the keys of d to a file, flushes it, and returns the number of
-// keys. After an error the file is as before.
+// keys. After an error the file is as before. Each is a line of a dump, with more fields, which
+// load ignores: seq, of the update; term and after, those of d; and discarded, the time.
 func appendEntries(name string, d chp.Divergence) (n int, err error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -172,7 +174,12 @@ func appendEntries(name string, d chp.Divergence) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	n, err = printEntries(context.Background(), f, "", d.Entries, appendDump)
+	now := time.Now().UTC()
+	n, err = printEntries(context.Background(), f, "", d.Entries, func(dst []byte, e chp.Entry) []byte {
+		dst = appendJSONSequence(append(appendDumpFields(append(dst, '{'), e), ','), "seq", e.Sequence)
+		dst = appendJSONSequence(fmt.Appendf(dst, `,"term":%d,`, d.Epoch), "after", d.After)
+		return append(now.AppendFormat(append(dst, `,"discarded":"`...), time.RFC3339), "\"}\n"...)
+	})
 	if !st.Mode().IsRegular() {
 		return n, err
 	}

@@ -44,6 +44,12 @@ type dumpLine struct {
 	PropertiesBase64 []byte         `json:"properties_base64"`
 
 	TTL *float64 `json:"ttl"`
+
+	// Of the lines of --diverged, for the user.
+	Seq       any `json:"seq"`
+	Term      any `json:"term"`
+	After     any `json:"after"`
+	Discarded any `json:"discarded"`
 }
 
 // next returns the entry of the next line. It skips blank lines, and lines with an
