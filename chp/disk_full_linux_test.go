@@ -11,11 +11,20 @@ import (
 	"clustermap/internal/tmpfs"
 )
 
+// policies returns those to test with: only the default one in a short run, since all take
+// the same way.
+func policies() []commit.Policy {
+	if testing.Short() {
+		return []commit.Policy{{}}
+	}
+	return []commit.Policy{commit.Always(), {}, commit.Never()}
+}
+
 // Updates that were acknowledged before the disk was full are there after a restart, with
 // every policy.
 func TestFullDiskKeepsAcknowledgedUpdates(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []commit.Policy{commit.Always(), {}, commit.Never()} {
+	for _, policy := range policies() {
 		t.Run(policy.String(), func(t *testing.T) {
 			t.Parallel()
 			ctx := testContext(t)
@@ -82,7 +91,7 @@ func TestFullDiskKeepsAcknowledgedUpdates(t *testing.T) {
 // that has filled it with its log makes room when it starts again, by a checkpoint.
 func TestSmallDiskIsEnoughForSmallMap(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []commit.Policy{commit.Always(), {}, commit.Never()} {
+	for _, policy := range policies() {
 		t.Run(policy.String(), func(t *testing.T) {
 			t.Parallel()
 			ctx := testContext(t)

@@ -26,8 +26,8 @@ var mutations = []struct {
 }{
 	// These replicas never become equal, so the wait for it need not be long.
 	{name: "keep-old-keys", shape: "memory", checks: []string{"convergence"}, args: []string{"-convergence", "15s"}},
-	{name: "no-gap-check", shape: "memory", checks: []string{"complete", "convergence"}, args: []string{"-only", "drop"}},
-	{name: "merge-stale", shape: "memory", checks: []string{"fresh", "convergence"}, args: []string{"-only", "lag"}},
+	{name: "no-gap-check", shape: "memory", checks: []string{"complete", "convergence"}, args: []string{"-only", "drop", "-convergence", "15s"}},
+	{name: "merge-stale", shape: "memory", checks: []string{"fresh", "convergence"}, args: []string{"-only", "lag", "-convergence", "15s"}},
 	{name: "reconnect", shape: "memory", checks: []string{"complete", "convergence"}, args: []string{"-only", "reset,close"}},
 	{name: "drop-slow", shape: "memory", checks: []string{"complete", "convergence"}, args: []string{"-only", "flood", "-faults", "15"}},
 	{name: "no-repeat-check", shape: "memory", checks: []string{"twice", "program order"}, args: []string{"-only", "late"}},
