@@ -245,7 +245,7 @@ func TestCrash(t *testing.T) {
 						atLeast = l.Synced()
 					}
 				case 7:
-					if keep := max(atLeast, 3) - r.Uint64N(3); keep <= l.Last() && keep >= l.CheckpointInfo().Index && r.IntN(3) == 0 {
+					if keep := max(atLeast, 3) - 3 + r.Uint64N(8); keep <= l.Last() && keep >= l.CheckpointInfo().Index && r.IntN(3) == 0 {
 						atLeast = min(atLeast, keep)
 						if err := l.CutBack(keep); err != nil {
 							t.Fatal(err)

@@ -31,11 +31,12 @@ func (l *Log) CutBack(index uint64) error {
 	defer l.files.Unlock()
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.ready(); err != nil {
+	// What stays counts as flushed, also in segments that are not cut.
+	if err := l.sync(); err != nil {
 		return err
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if index < l.checkpoint.Index || index+1 < l.first || index > l.last {
 		return fmt.Errorf("%w: cut back to %d, entries %d to %d", commit.ErrOrder, index, max(l.first, l.checkpoint.Index+1), l.last)
 	}
@@ -50,8 +51,7 @@ func (l *Log) CutBack(index uint64) error {
 
 func (l *Log) cutBack(index uint64) error {
 	err := l.w.Flush()
-	onDisk := index < l.end.Mark.Last
-	if err == nil && onDisk {
+	if err == nil {
 		// First, because a log may be longer than its mark says, and not shorter.
 		err = l.end.Flush(format.Mark{Last: index, Checkpoint: l.checkpoint.Index, Cut: true})
 	}
@@ -65,7 +65,7 @@ func (l *Log) cutBack(index uint64) error {
 	}
 	l.last = index
 	l.committed = min(l.committed, index)
-	if err := l.resume(math.MaxUint64); err != nil || !onDisk {
+	if err := l.resume(math.MaxUint64); err != nil {
 		return err
 	}
 	return l.end.Flush(l.mark())
