@@ -91,3 +91,18 @@ func TestClientSetAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations, want 0", n)
 	}
 }
+
+// TestSetSyncAllocatesOnlyItsWait: not the server's reply, nor what the client does with it. The
+// wait is a value and a channel.
+func TestSetSyncAllocatesOnlyItsWait(t *testing.T) {
+	ctx := testContext(t)
+	c := startClient(t, startServer(t, ServerOptions{HeartbeatInterval: hang}), ClientOptions{})
+	value := []byte("some value")
+	if n := testenv.Allocs(2000, 2000, func() {
+		if _, err := c.SetSync(ctx, "/some/key", value); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 2 {
+		t.Errorf("%v allocations, want 2", n)
+	}
+}

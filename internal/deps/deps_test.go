@@ -177,13 +177,13 @@ var rules = []struct {
 	},
 	{
 		path: "chp/internal/ledger",
-		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "zmtp"},
+		own:  []string{"internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
 	{
 		path: "chp/internal/state",
-		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "chp/internal/ledger", "zmtp"},
+		own:  []string{"internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "chp/internal/ledger", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2"}, // zmtp's and the store's
 	},
@@ -209,7 +209,7 @@ var rules = []struct {
 	},
 	{
 		path: "chp/internal/submit",
-		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/wake", "chp/internal/ledger", "chp/internal/subtree", "zmtp"},
+		own:  []string{"internal/fifo", "internal/buf", "internal/closed", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/wake", "chp/internal/ledger", "chp/internal/subtree", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},

@@ -50,6 +50,15 @@ func (r *Queue[T]) grow() {
 	r.items, r.head = grown, 0
 }
 
+// DeleteFunc removes the items for which del returns true.
+func (r *Queue[T]) DeleteFunc(del func(T) bool) {
+	for range r.count {
+		if v := r.Pop(); !del(v) {
+			r.Push(v)
+		}
+	}
+}
+
 // Pop removes and returns the oldest item; there must be one.
 func (r *Queue[T]) Pop() T {
 	p := r.At(0)

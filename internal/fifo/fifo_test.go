@@ -25,6 +25,11 @@ func TestQueue(t *testing.T) {
 			r.Push(i)
 			model = append(model, i)
 		}
+		if i%700 == 0 {
+			del := func(v int) bool { return v%3 == 0 }
+			r.DeleteFunc(del)
+			model = slices.DeleteFunc(model, del)
+		}
 		if r.Len() != len(model) {
 			t.Fatalf("step %d: len %d, want %d", i, r.Len(), len(model))
 		}

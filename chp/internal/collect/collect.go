@@ -39,7 +39,7 @@ type Clients struct {
 func New(o Options) *Clients {
 	c := &Clients{o: o}
 	c.members.init(o.Instance)
-	c.notifier = newNotifier(o.Router, c.appliedSoon, o.Timeout)
+	c.notifier = newNotifier(o.Router, c.applied, o.Timeout)
 	return c
 }
 

@@ -18,8 +18,8 @@ import (
 // many of them is disconnected.
 type notifier struct {
 	router  *sockets.Router
-	applied func(context.Context, sender) ([]byte, error) // Clients.appliedSoon
-	timeout time.Duration                                 // for sending one portion
+	applied func(context.Context, []byte, sender) ([]byte, error) // Clients.applied
+	timeout time.Duration                                         // for sending one portion
 	ctx     context.Context
 	cancel  context.CancelFunc
 	sending sync.WaitGroup
@@ -27,9 +27,10 @@ type notifier struct {
 	mu      sync.Mutex
 	pending map[*sockets.Peer]*refusalNotice // unsent reports, by snapshot connection
 	bytes   int                              // of all unsent refusals
+	wire    []byte                           // scratch, for one report
 }
 
-func newNotifier(router *sockets.Router, applied func(context.Context, sender) ([]byte, error), timeout time.Duration) *notifier {
+func newNotifier(router *sockets.Router, applied func(context.Context, []byte, sender) ([]byte, error), timeout time.Duration) *notifier {
 	t := &notifier{router: router, applied: applied, timeout: timeout, pending: map[*sockets.Peer]*refusalNotice{}}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t
@@ -75,10 +76,13 @@ func (t *notifier) notifyProgress(peer *sockets.Peer, who sender) {
 	}
 	pending := t.pending[peer]
 	if pending == nil {
-		if wire, err := t.applied(wake.Ended, who); err == nil {
-			if err := hooks.SendWireTo(wake.Ended, t.router, peer, wire, 1, nil); !errors.Is(err, context.Canceled) {
-				return // sent, or the connection has ended
-			}
+		wire, err := t.applied(wake.Ended, t.wire[:0], who)
+		if err == nil {
+			t.wire = wire
+			err = hooks.SendWireTo(wake.Ended, t.router, peer, wire, 1, nil)
+		}
+		if !errors.Is(err, context.Canceled) {
+			return // sent, or the connection has ended
 		}
 		pending = t.add(peer)
 	}
@@ -111,7 +115,7 @@ func (t *notifier) run(pending *refusalNotice) {
 			who := pending.who
 			t.mu.Unlock()
 			var err error
-			if wire, err = t.applied(t.ctx, who); err != nil {
+			if wire, err = t.applied(t.ctx, nil, who); err != nil {
 				return // the server ends
 			}
 			messages = 1

@@ -47,31 +47,31 @@ func (o *numberOrder) matters(p *sockets.Peer) bool {
 // updates.
 func (c *Clients) Reply(peer *sockets.Peer) []byte {
 	if who := senderOf(peer, nil); who.Numbered {
-		return c.applied(who)
+		return c.reply(nil, who)
 	}
 	return nil
 }
 
-// applied returns the reply to a client, in wire form.
-func (c *Clients) applied(who sender) (wire []byte) {
+// reply appends the reply to a client, in wire form.
+func (c *Clients) reply(dst []byte, who sender) []byte {
 	c.o.Order.Between(func(now *order.Moment) {
-		a := now.State.Clients.Reply(who.ID, now.State.ID) // it has memory of the state
+		a := now.State.Clients.Reply(who.ID, now.State.ID)
 		if mutate.NoRepeatCheck {
 			a.Known, a.Counter, a.Runs = true, 0, nil
 		}
 		if !who.replies {
 			a.Runs = nil
 		}
-		wire = ledger.AppendReply(nil, a)
+		dst = ledger.AppendReply(dst, &a)
 	})
-	return wire
+	return dst
 }
 
-// appliedSoon returns the message of applied when all updates that are ordered now are
-// published: the client is to hear of those that it has sent.
-func (c *Clients) appliedSoon(ctx context.Context, who sender) ([]byte, error) {
+// applied is reply when all updates that are ordered now are published: the client is to hear of
+// those that it has sent.
+func (c *Clients) applied(ctx context.Context, dst []byte, who sender) ([]byte, error) {
 	if err := c.o.Order.Caught(ctx); err != nil {
-		return nil, err
+		return dst, err
 	}
-	return c.applied(who), nil
+	return c.reply(dst, who), nil
 }

@@ -57,7 +57,9 @@ type Session struct {
 
 	applied atomic.Pointer[ledger.Reply] // the server's first reply, or nil
 
-	arriving int64 // bytes of the snapshots so far; owned by the reader of their connection
+	// Owned by the reader of the snapshot connection.
+	arriving int64 // bytes of the snapshots so far
+	reply    ledger.Reply
 
 	// Owned by run.
 	batch     hooks.Batch
@@ -239,8 +241,8 @@ func (s *Session) overflows(b *hooks.Batch) bool {
 // progress reports. It leaves none in the batch.
 func (s *Session) hear(b *hooks.Batch) {
 	for i := range b.Len() {
-		if reply, ok := ledger.ParseReply(b.Message(i)); ok {
-			s.opts.Writer.Reply(s, reply)
+		if s.reply.Parse(b.Message(i)) {
+			s.opts.Writer.Reply(s, &s.reply)
 		} else if id, reason, ok := wire.ParseRefusal(b.Message(i)); ok {
 			s.opts.Writer.Refused(s, id, reason)
 		}
@@ -259,7 +261,7 @@ func (s *Session) learn(b *hooks.Batch) {
 	for i, span := range b.Spans() {
 		if m := b.Message(i); !ledger.IsReply(m) {
 			kept = append(kept, span)
-		} else if reply, ok := ledger.ParseReply(m); ok {
+		} else if reply := new(ledger.Reply); reply.Parse(m) {
 			s.applied.CompareAndSwap(nil, reply)
 		}
 	}

@@ -1,10 +1,10 @@
 package ledger
 
 import (
-	"cmp"
 	"slices"
 	"sort"
 
+	"clustermap/internal/fifo"
 	"clustermap/internal/kvmsg"
 )
 
@@ -26,9 +26,9 @@ type Account struct {
 	settled  uint64 // all up to this one are settled
 	ahead    []Skip // numbers above settled of which the outcome is known, in order
 
-	syncs      []*Wait // for one update, in the order of their numbers
-	flushes    []*Wait // for all updates up to one, in that order too
-	unreported Losses  // for the next Flush
+	syncs      fifo.Queue[*Wait] // for one update, in the order of their numbers
+	flushes    fifo.Queue[*Wait] // for all updates up to one, in that order too
+	unreported Losses            // for the next Flush
 	closed     bool
 
 	known bool            // the server tells its clients' progress
@@ -69,7 +69,7 @@ func (a *Account) Stage(foreign bool, w *Wait) uint64 {
 		a.mark(a.staged, skipForeign)
 	case w != nil:
 		w.n = a.staged
-		a.syncs = append(a.syncs, w)
+		a.syncs.Push(w)
 	}
 	return a.staged
 }
@@ -94,9 +94,9 @@ func (a *Account) Remove(n uint64) {
 		}
 		a.ahead[i].Last--
 	}
-	for _, list := range [][]*Wait{a.syncs, a.flushes} {
-		for _, w := range list {
-			if w.n > n || w.n == n && w.all {
+	for _, list := range []*fifo.Queue[*Wait]{&a.syncs, &a.flushes} {
+		for i := range list.Len() {
+			if w := *list.At(i); w.n > n || w.n == n && w.all {
 				w.n--
 			}
 		}
@@ -126,7 +126,7 @@ func (a *Account) Waiting() bool { return len(a.runs) > 0 }
 // tell its clients' progress. The replica has been brought to a sequence. Reconcile returns the
 // number from which to send: higher ones were not accepted, and are sent again.
 func (a *Account) Reconcile(r *Reply, sequence int64) (next uint64) {
-	a.runs, a.skips, a.late, a.beats = a.runs[:0], nil, 0, 0
+	a.runs, a.skips, a.late, a.beats = a.runs[:0], a.skips[:0], 0, 0
 	if r != nil && a.known && r.MapID == a.mapID && (r.Known || r.Forgotten < a.since) {
 		next = min(r.Counter, a.sent) + 1
 		a.accept(r.Skips, next-1, ErrUncertain, func(n uint64) int64 {
@@ -186,7 +186,7 @@ func (a *Account) Reply(r *Reply) bool {
 	if !a.known || r.MapID != a.mapID {
 		return false
 	}
-	a.skips = r.Skips
+	a.skips = append(a.skips[:0], r.Skips...)
 	for _, s := range r.Skips { // the refusals may have gone to a connection that had ended
 		for n := max(s.first, a.settled+1); n <= min(s.Last, r.Counter, a.staged) && s.reason != SkipSome; n++ {
 			a.Refuse(n, s.reason)
@@ -300,16 +300,16 @@ func (a *Account) settleTo(n uint64, err error, sequence func(n uint64) int64) {
 		if len(a.ahead) > 0 {
 			last = min(last, a.ahead[0].first-1)
 		}
-		if len(a.flushes) > 0 {
-			last = min(last, a.flushes[0].n)
+		if a.flushes.Len() > 0 {
+			last = min(last, a.flushes.Front().n)
 		}
 		told := uint64(0)
-		for len(a.syncs) > 0 && a.syncs[0].n <= last {
-			at := int64(0)
+		for a.syncs.Len() > 0 && a.syncs.Front().n <= last {
+			n, at := a.syncs.Front().n, int64(0)
 			if sequence != nil && err == nil {
-				at = sequence(a.syncs[0].n)
+				at = sequence(n)
 			}
-			a.finishSync(a.syncs[0].n, at, err)
+			a.finishSync(n, at, err)
 			told++
 		}
 		if err != nil && told < last-a.settled {
@@ -374,14 +374,13 @@ func (a *Account) pass(s Skip) {
 
 // finishFlushes ends the waits for all updates up to settled.
 func (a *Account) finishFlushes() {
-	if len(a.flushes) == 0 || a.flushes[0].n > a.settled {
+	if a.flushes.Len() == 0 || a.flushes.Front().n > a.settled {
 		return
 	}
 	lost := a.unreported
 	a.unreported = Losses{}
-	for len(a.flushes) > 0 && a.flushes[0].n <= a.settled {
-		w := a.flushes[0]
-		a.flushes = a.flushes[1:]
+	for a.flushes.Len() > 0 && a.flushes.Front().n <= a.settled {
+		w := a.flushes.Pop()
 		w.lost.merge(lost)
 		w.finish(0, w.lost.Err())
 	}
@@ -389,8 +388,8 @@ func (a *Account) finishFlushes() {
 
 // lost tells the waits for all updates up to n, or to a later one, of an error.
 func (a *Account) lost(n uint64, err error) {
-	for _, w := range a.flushes {
-		if w.n >= n {
+	for i := range a.flushes.Len() {
+		if w := *a.flushes.At(i); w.n >= n {
 			w.lost.Add(err)
 		}
 	}
@@ -402,21 +401,15 @@ func (a *Account) finishSync(n uint64, sequence int64, err error) (finished bool
 	if err != nil {
 		a.lost(n, err)
 	}
-	if len(a.syncs) == 0 {
+	var w *Wait
+	switch i := sort.Search(a.syncs.Len(), func(i int) bool { return (*a.syncs.At(i)).n >= n }); {
+	case i == a.syncs.Len() || (*a.syncs.At(i)).n != n:
 		return false
-	}
-	i := 0
-	if a.syncs[0].n != n { // otherwise in order, as nearly always
-		i, finished = slices.BinarySearchFunc(a.syncs, n, func(w *Wait, n uint64) int { return cmp.Compare(w.n, n) })
-		if !finished {
-			return false
-		}
-	}
-	w := a.syncs[i]
-	if i == 0 {
-		a.syncs = a.syncs[1:]
-	} else {
-		a.syncs = slices.Delete(a.syncs, i, i+1)
+	case i == 0: // in order, as nearly always
+		w = a.syncs.Pop()
+	default:
+		w = *a.syncs.At(i)
+		a.syncs.DeleteFunc(func(other *Wait) bool { return other == w })
 	}
 	w.finish(sequence, err)
 	return true
@@ -435,16 +428,16 @@ func (a *Account) Flush(closed error) (*Wait, error) {
 	}
 	w := NewWait()
 	w.n, w.all = a.staged, true
-	a.flushes = append(a.flushes, w)
+	a.flushes.Push(w)
 	return w, nil
 }
 
 // Forget removes a wait whose caller has given up, or the waits of a group.
 func (a *Account) Forget(w *Wait, g *Group) {
 	is := func(other *Wait) bool { return other == w || g != nil && other.group == g }
-	a.syncs = slices.DeleteFunc(a.syncs, is)
-	a.flushes = slices.DeleteFunc(a.flushes, is)
+	a.syncs.DeleteFunc(is)
+	a.flushes.DeleteFunc(is)
 }
 
 // Waits returns the number of pending waits.
-func (a *Account) Waits() int { return len(a.syncs) + len(a.flushes) }
+func (a *Account) Waits() int { return a.syncs.Len() + a.flushes.Len() }

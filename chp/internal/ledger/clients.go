@@ -144,12 +144,16 @@ func (p *Progress) extend(r Run, at int64) {
 	p.runs = append(p.runs, r)
 }
 
-// settle moves the counter past numbers that were skipped and follow it.
+// settle moves the counter past numbers that were skipped and follow it, and the last run with
+// it.
 func (p *Progress) settle() {
 	for _, s := range p.Skips {
 		if s.first <= p.Counter+1 && s.Last > p.Counter {
 			p.Counter = s.Last
 		}
+	}
+	if n := len(p.runs); n > 0 {
+		p.runs[n-1].Last = p.Counter
 	}
 }
 
@@ -175,13 +179,13 @@ func (p *Progress) settled() []Skip {
 }
 
 // Reply returns what the server tells a client about its progress, for the map with an
-// identity.
-func (o *Clients) Reply(id ID, mapID [MapIDSize]byte) *Reply {
-	a := &Reply{MapID: mapID, Forgotten: o.Forgotten, Runs: []Run{}}
+// identity, in memory of the clients: it is valid until their next change.
+func (o *Clients) Reply(id ID, mapID [MapIDSize]byte) Reply {
+	a := Reply{MapID: mapID, Forgotten: o.Forgotten, Runs: []Run{}}
 	if p := o.ByID[id]; p != nil {
-		a.Known, a.Counter, a.Skips, a.Runs = true, p.Counter, p.settled(), append(a.Runs, p.runs...)
-		if n := len(a.Runs); n > 0 {
-			a.Runs[n-1].Last = p.Counter // those behind it were skipped
+		a.Known, a.Counter, a.Skips = true, p.Counter, p.settled()
+		if len(p.runs) > 0 {
+			a.Runs = p.runs
 		}
 	}
 	return a
@@ -315,19 +319,24 @@ const (
 
 // AppendReply appends a reply in wire form.
 func AppendReply(dst []byte, a *Reply) []byte {
-	var counter []byte
+	const more = zmtp.FlagMore
+	dst = append(zmtp.AppendHeader(dst, more, len(keyApplied)), keyApplied...)
+	dst = append(zmtp.AppendHeader(dst, more, len(a.MapID)), a.MapID[:]...)
 	if a.Known {
-		counter = binary.BigEndian.AppendUint64(nil, a.Counter)
+		dst = binary.BigEndian.AppendUint64(zmtp.AppendHeader(dst, more, 8), a.Counter)
+	} else {
+		dst = zmtp.AppendHeader(dst, more, 0)
 	}
-	forgotten := binary.BigEndian.AppendUint64(nil, uint64(a.Forgotten))
-	frames := [][]byte{[]byte(keyApplied), a.MapID[:], counter, forgotten, appendSkips(nil, a.Skips), nil}
+	dst = binary.BigEndian.AppendUint64(zmtp.AppendHeader(dst, more, 8), uint64(a.Forgotten))
 	if a.Runs == nil {
-		return zmtp.AppendMessage(dst, frames[:5]...)
+		return appendSkips(zmtp.AppendHeader(dst, 0, len(a.Skips)*skipSize), a.Skips)
 	}
+	dst = appendSkips(zmtp.AppendHeader(dst, more, len(a.Skips)*skipSize), a.Skips)
+	dst = zmtp.AppendHeader(dst, 0, len(a.Runs)*runSize)
 	for _, r := range a.Runs {
-		frames[5] = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(frames[5], r.Last), uint64(r.Seq))
+		dst = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, r.Last), uint64(r.Seq))
 	}
-	return zmtp.AppendMessage(dst, frames...)
+	return dst
 }
 
 func appendSkips(dst []byte, skips []Skip) []byte {
@@ -347,11 +356,12 @@ func IsReply(m zmtp.WireMessage) bool {
 		m[header] == kvmsg.FlagMore && m[header+1] == MapIDSize
 }
 
-// ParseReply returns the reply in a message, or false if it is malformed.
-func ParseReply(m zmtp.WireMessage) (a *Reply, ok bool) {
+// Parse sets a to the reply in a message, in the memory that a has, and returns false if the
+// message is malformed: then a is not to be used.
+func (a *Reply) Parse(m zmtp.WireMessage) (ok bool) {
 	n := m.Len()
 	if n != 5 && n != 6 {
-		return nil, false
+		return false
 	}
 	key, m := m.Next()
 	id, m := m.Next()
@@ -359,25 +369,33 @@ func ParseReply(m zmtp.WireMessage) (a *Reply, ok bool) {
 	forgotten, m := m.Next()
 	skips, m := m.Next()
 	if string(key) != keyApplied || len(id) != MapIDSize || len(counter)&^8 != 0 || len(forgotten) != 8 {
-		return nil, false
+		return false
 	}
-	a = &Reply{MapID: [MapIDSize]byte(id), Forgotten: int64(binary.BigEndian.Uint64(forgotten))}
-	if a.Known = len(counter) > 0; a.Known {
+	a.MapID, a.Forgotten = [MapIDSize]byte(id), int64(binary.BigEndian.Uint64(forgotten))
+	if a.Known, a.Counter = len(counter) > 0, 0; a.Known {
 		a.Counter = binary.BigEndian.Uint64(counter)
 	}
-	if a.Skips, ok = parseSkips(skips); ok && n == 6 {
-		runs, _ := m.Next()
-		a.Runs, ok = parseRuns(runs, a.Counter)
+	if a.Skips, ok = parseSkips(a.Skips[:0], skips); !ok || a.Counter > maxOrder {
+		return false
 	}
-	return a, ok && a.Counter <= maxOrder
+	if n == 5 {
+		a.Runs = nil
+		return true
+	}
+	if a.Runs == nil {
+		a.Runs = make([]Run, 0, maxRuns)
+	}
+	runs, _ := m.Next()
+	a.Runs, ok = parseRuns(a.Runs[:0], runs, a.Counter)
+	return ok
 }
 
-// parseRuns returns runs, which must rise, up to the last number counter.
-func parseRuns(b []byte, counter uint64) ([]Run, bool) {
+// parseRuns appends runs, which must rise, up to the last number counter.
+func parseRuns(runs []Run, b []byte, counter uint64) ([]Run, bool) {
 	if len(b)%runSize != 0 || len(b)/runSize > maxRuns {
 		return nil, false
 	}
-	runs, before := make([]Run, 0, len(b)/runSize), Run{}
+	var before Run
 	for ; len(b) > 0; b = b[runSize:] {
 		r := Run{binary.BigEndian.Uint64(b), int64(binary.BigEndian.Uint64(b[8:]))}
 		if r.Last <= before.Last || r.Last > counter || r.Seq <= before.Seq {
@@ -388,7 +406,7 @@ func parseRuns(b []byte, counter uint64) ([]Run, bool) {
 	return runs, true
 }
 
-func parseSkips(b []byte) (skips []Skip, ok bool) {
+func parseSkips(skips []Skip, b []byte) ([]Skip, bool) {
 	if len(b)%skipSize != 0 || len(b)/skipSize > maxSkips {
 		return nil, false
 	}

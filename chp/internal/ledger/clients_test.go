@@ -358,15 +358,18 @@ func TestOriginsCheckpoint(t *testing.T) {
 
 func TestAppliedMessage(t *testing.T) {
 	t.Parallel()
+	var got Reply // the same for all: nothing of one is in the next
 	for _, want := range []Reply{
+		{Known: true, Counter: 9, Skips: []Skip{{2, 3, SkipUnknown}}, Runs: []Run{{4, 7}, {9, 90}}},
+		{Runs: []Run{}},
 		{},
 		{MapID: [MapIDSize]byte{1, 2}, Known: true, Counter: 9, Forgotten: 1 << 40},
 		{Known: true, Counter: maxOrder, Skips: []Skip{{1, 2, kvmsg.ReasonMapFull}, {5, 1<<64 - 1, SkipSome}}},
 	} {
 		m := zmtp.WireMessage(AppendReply(nil, &want))
-		got, ok := ParseReply(m)
-		if !ok || !IsReply(m) || got.MapID != want.MapID || got.Known != want.Known || got.Counter != want.Counter ||
-			got.Forgotten != want.Forgotten || !slices.Equal(got.Skips, want.Skips) {
+		if !got.Parse(m) || !IsReply(m) || got.MapID != want.MapID || got.Known != want.Known || got.Counter != want.Counter ||
+			got.Forgotten != want.Forgotten || !slices.Equal(got.Skips, want.Skips) ||
+			!slices.Equal(got.Runs, want.Runs) || (got.Runs == nil) != (want.Runs == nil) {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	}
@@ -377,7 +380,7 @@ func TestAppliedMessage(t *testing.T) {
 		{key, id, number, nil, nil}, {key, id, number, number, number}, {[]byte("REFUSED"), id, number, number, nil},
 		{key, id, number, number, make([]byte, (maxSkips+1)*skipSize)}, {key, id, binary.BigEndian.AppendUint64(nil, maxOrder+1), number, nil},
 	} {
-		if _, ok := ParseReply(zmtp.AppendMessage(nil, frames...)); ok {
+		if got.Parse(zmtp.AppendMessage(nil, frames...)) {
 			t.Errorf("%d: taken", i)
 		}
 	}
@@ -403,6 +406,44 @@ func TestOnceAllocatesNothing(t *testing.T) {
 			t.Fatal("some were taken for repetitions")
 		}
 	}); n != 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}
+
+// TestReplyAllocatesNothing: neither the server that makes one for each update nor the client
+// that settles its updates by it allocates, with other clients' updates between them and some
+// refused. The client waits for two updates at a time.
+func TestReplyAllocatesNothing(t *testing.T) {
+	var server Clients
+	var client Account
+	var reply Reply
+	var wire []byte
+	at, next := int64(0), uint64(1)
+	client.Reconcile(&reply, 0)
+	waits := make([]Wait, 2)
+	round := func() {
+		*waits[0].group = Group{Done: waits[0].group.Done, left: 3}
+		for i := range waits {
+			next = client.Stage(false, &waits[i])
+			client.Send(next)
+		}
+		for n := next - 1; n <= next; n++ {
+			server.Note(ID{1}, n, 1, at)
+			at += 2
+			a := server.Reply(ID{1}, [MapIDSize]byte{})
+			wire = AppendReply(wire[:0], &a)
+			if !reply.Parse(wire) || !client.Reply(&reply) {
+				t.Fatal("a reply was not taken")
+			}
+			client.Seen(at)
+		}
+		if waits[0].group.left != 1 || waits[0].group.Seq != at-1 || client.Waits() > 0 || !client.Done(next) {
+			t.Fatalf("%d waits are left, and the last sequence is %d, want %d", client.Waits(), waits[0].group.Seq, at-1)
+		}
+	}
+	g, _ := NewGroup(0)
+	waits[0].group, waits[1].group = g, g
+	if n := testenv.Allocs(100, 1000, round); n != 0 {
 		t.Errorf("%v allocations, want 0", n)
 	}
 }

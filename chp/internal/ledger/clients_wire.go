@@ -56,7 +56,7 @@ func (o *Clients) Add(b []byte) bool {
 		p.Counter = binary.BigEndian.Uint64(b[16:])
 		p.ordered = max(p.ordered, p.Counter)
 		p.At = int64(binary.BigEndian.Uint64(b[24:]))
-		p.Skips, _ = parseSkips(b[fixed : fixed+n*skipSize]) // it is as long as it should be
+		p.Skips, _ = parseSkips(nil, b[fixed:fixed+n*skipSize]) // it is as long as it should be
 		b = b[fixed+n*skipSize:]
 	}
 	return true

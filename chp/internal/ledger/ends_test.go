@@ -38,6 +38,7 @@ type world struct {
 
 	now, old []*connection // now has one, or none
 	replies  []answer      // on their way
+	heard    Reply         // the last one that came
 
 	applied map[int]int64 // sequence, by id
 	refused map[int]bool
@@ -144,12 +145,11 @@ func (w *world) connect() {
 	w.old, w.now = append(w.old, w.now...), nil
 	reply := w.reply()
 	w.late()
-	a, ok := ParseReply(reply)
-	if !ok {
+	if !w.heard.Parse(reply) {
 		w.t.Fatal("a malformed reply")
 	}
 	w.replies, w.seen = nil, w.public
-	next := w.account.Reconcile(a, w.seen)
+	next := w.account.Reconcile(&w.heard, w.seen)
 	w.at = 0
 	for w.at < len(w.staged) && w.staged[w.at].n < next {
 		w.at++
@@ -165,7 +165,8 @@ func (w *world) connect() {
 }
 
 func (w *world) reply() zmtp.WireMessage {
-	return zmtp.WireMessage(AppendReply(nil, w.server.Reply(ID{}, w.mapID)))
+	a := w.server.Reply(ID{}, w.mapID)
+	return zmtp.WireMessage(AppendReply(nil, &a))
 }
 
 // late delivers updates of an old connection.
@@ -254,8 +255,7 @@ func (w *world) hear(n int) {
 			w.account.Refuse(a.refused, kvmsg.ReasonMapFull)
 			continue
 		}
-		reply, ok := ParseReply(zmtp.WireMessage(a.wire))
-		if !ok || !w.account.Reply(reply) {
+		if !w.heard.Parse(zmtp.WireMessage(a.wire)) || !w.account.Reply(&w.heard) {
 			w.t.Fatal("a reply was not taken")
 		}
 		w.account.Seen(w.seen)

@@ -218,20 +218,21 @@ func (q *Sequencer) Published(ctx context.Context, w Written) error {
 // Caught waits until all updates that are ordered now are published, or the server is
 // passive and publishes nothing.
 func (q *Sequencer) Caught(ctx context.Context) error {
-	for w := q.Written(); ; {
-		q.mu.Lock()
-		if q.passive || q.held.empty() || q.state.Last() >= w.Last {
-			q.mu.Unlock()
-			return nil
-		}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for w := q.written(); !q.passive && !q.held.empty() && q.state.Last() < w.Last; {
 		more := q.more()
 		q.mu.Unlock()
 		select {
 		case <-more:
 		case <-ctx.Done():
+		}
+		q.mu.Lock()
+		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
+	return nil
 }
 
 // errUnpublished is returned for an update that was not published when the server

@@ -98,6 +98,7 @@ type scratch struct {
 	unfit []buf.Span // of fitting
 	own   []buf.Span // of accept for updates of this process
 	dead  expiry     // of Expire
+	now   Moment     // of Between
 }
 
 // FirstSequence returns the first sequence of a run that starts at t. It is ahead of
@@ -345,14 +346,16 @@ type Moment struct {
 	Halted  bool // a handover makes updates wait: see Halt
 }
 
-// Between calls f between two batches. f must not wait, nor call the sequencer.
+// Between calls f between two batches. f must not wait, nor call the sequencer, nor keep now.
 func (q *Sequencer) Between(f func(now *Moment)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now := Moment{
+	now := &q.scratch.now // on the heap once: f makes it escape
+	*now = Moment{
 		State: q.state, Newest: q.order.reigns.Newest, Held: q.held.size(), Passive: q.passive, Halted: q.halted.handover,
 	}
-	f(&now)
+	f(now)
+	*now = Moment{}
 }
 
 // Live returns the map for readers.
