@@ -22,7 +22,7 @@ type readyFile struct {
 
 // begin removes the file that a server which was killed has left, but not the one that a
 // running server holds. It returns an error if the file cannot be written, or if there is
-// something that a server cannot have left, such as a directory or a device.
+// something that a server cannot have left: a directory, a device, or a file with other text.
 func (f *readyFile) begin() error {
 	if f.name == "" {
 		return nil
@@ -31,6 +31,8 @@ func (f *readyFile) begin() error {
 	switch {
 	case err == nil && !info.Mode().IsRegular():
 		return fail(exitRefused, "cannot replace --ready-file %s: it is not a regular file", f.name)
+	case err == nil && !f.left(info.Size()):
+		return fail(exitRefused, "cannot replace --ready-file %s: its text is not that of a server", f.name)
 	case err == nil && !held(f.name):
 		if err := f.clear(); err != nil {
 			return err
@@ -41,6 +43,20 @@ func (f *readyFile) begin() error {
 		err = errors.Join(trial.Close(), os.Remove(trial.Name()))
 	}
 	return f.unwritten(err)
+}
+
+// left reports whether the file can be what a server has left, or is empty, as from mktemp.
+func (f *readyFile) left(size int64) bool {
+	if size > 1<<20 {
+		return false
+	}
+	text, err := os.ReadFile(f.name)
+	for line := range bytes.Lines(text) {
+		if !bytes.Contains(line, []byte("://")) {
+			return false
+		}
+	}
+	return err == nil
 }
 
 // create creates the temporary file that write renames.

@@ -115,3 +115,27 @@ func TestReadyFileOfAnother(t *testing.T) {
 	testenv.Must(t, os.Symlink("/dev/stdout", file))
 	try(t, "serve", "--port", "0", "--ready-file", file).expect(t, exitRefused, "not a regular file")
 }
+
+// A file that no server has left is not replaced, whatever its kind.
+func TestReadyFileReplacesNoOtherFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "server.key")
+	text := strings.Repeat("tcp://127.0.0.1:1\n", 3) + "secret\n"
+	testenv.Must(t, os.WriteFile(file, []byte(text), 0o600))
+	try(t, "serve", "--port", "0", "--ready-file", file).expect(t, exitRefused, "cannot replace --ready-file "+file+": its text is not that of a server")
+	if got, err := os.ReadFile(file); string(got) != text || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+
+	empty := filepath.Join(t.TempDir(), "mktemp")
+	testenv.Must(t, os.WriteFile(empty, nil, 0o600))
+	p := start(t, "serve", "--port", "0", "--ready-file", empty)
+	endpoint := p.ready()
+	testenv.Eventually(t, "the file", func() bool {
+		got, err := os.ReadFile(empty)
+		return err == nil && string(got) == endpoint+"\n"
+	})
+	if info, err := os.Stat(empty); err != nil || info.Mode() != 0o644 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}

@@ -59,8 +59,9 @@ clients on this machine, and with --admin-anywhere all clients.
 With --ready-file FILE the server creates FILE before it prints the line, and removes it
 when it ends. Each line of it is what clients name as --server; so a script that starts
 a server with --port 0 waits for the file and reads the port. A server that was killed
-with SIGKILL leaves the file; the next one removes it before anything else. While a
-server runs, it holds a lock on the file (flock), so "flock -n FILE true" fails.
+with SIGKILL leaves the file; the next one removes it before anything else, and refuses
+any other one. While a server runs, it holds a lock on the file (flock), so "flock -n
+FILE true" fails.
 
 With --endpoint ipc://PATH it listens on three Unix sockets, the files PATH, PATH+1
 and PATH+2, for programs on this machine whose users may write to these files.
