@@ -33,8 +33,8 @@ func (c *Client) Apply(ctx context.Context, b *Batch) error { return c.applyBatc
 // queued will still be sent.
 func (c *Client) ApplySync(ctx context.Context, b *Batch) (seq int64, err error) {
 	for i := range b.Len() {
-		if !c.subtrees.Contains(b.record(i).Key()) {
-			return 0, ErrOutsideSubtrees
+		if key := b.record(i).Key(); !c.subtrees.Contains(key) {
+			return 0, outsideSubtrees(string(key))
 		}
 	}
 	all, waits := ledger.NewGroup(b.Len())

@@ -2,6 +2,7 @@ package chp
 
 import (
 	"errors"
+	"fmt"
 
 	"clustermap/chp/internal/follow"
 	"clustermap/chp/internal/ledger"
@@ -65,14 +66,18 @@ var (
 	ErrRefused = ledger.ErrRefused
 
 	// ErrOutsideSubtrees is returned for a key or subtree outside of
-	// ClientOptions.Subtrees, which this client does not replicate. For a key outside of
-	// a View, errors.Is reports an *OutsideViewError as this error.
+	// ClientOptions.Subtrees, which this client does not replicate. The text of the error
+	// names it. For a key outside of a View, errors.Is reports an *OutsideViewError as this
+	// error.
 	ErrOutsideSubtrees = errors.New("chp: outside of the client's subtrees")
 
 	// ErrEmptyValue is returned by Set and SetSync for an empty value, which in CHP
 	// deletes the key. Use Delete.
 	ErrEmptyValue = errors.New("chp: an empty value deletes the key; use Delete for that")
 )
+
+// outsideSubtrees returns ErrOutsideSubtrees for a valid key or subtree.
+func outsideSubtrees(key string) error { return fmt.Errorf("%w: %q", ErrOutsideSubtrees, key) }
 
 // CollectorError reports that the collector of a server does not accept this client,
 // although the client receives the server's snapshots and updates: the collector's

@@ -68,6 +68,29 @@ func setSync(ctx context.Context, c *Client, key, value string) chan synced {
 	return done
 }
 
+// The error for what is outside of the client's subtrees names it, and shows its bytes.
+func TestErrorOutsideSubtreesNamesKey(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	c := activeClient(t, newScripted(t, asPlain), ClientOptions{Subtrees: []string{"/a/"}})
+	_, set := c.SetSync(ctx, "/b/\x1b\u202e", []byte("x"))
+	_, del := c.DeleteSync(ctx, "/b/\x1b\u202e")
+	var b Batch
+	b.Set("/a/1", []byte("x"))
+	b.Delete("/b/\x1b\u202e")
+	_, apply := c.ApplySync(ctx, &b)
+	_, watch := c.Watch("/a/", "/b/\x1b\u202e")
+	for _, err := range []error{set, del, apply, watch} {
+		if !errors.Is(err, ErrOutsideSubtrees) || err.Error() != `chp: outside of the client's subtrees: "/b/\x1b\u202e"` {
+			t.Errorf("%v", err)
+		}
+	}
+	view := &OutsideViewError{strings.Repeat("k", 1<<20), "/a/"} // of a key that cannot be
+	if n := len(view.Error()); n > 400 {
+		t.Errorf("%d bytes", n)
+	}
+}
+
 func TestClientSetSync(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -128,7 +128,7 @@ type OutsideViewError struct {
 }
 
 func (e *OutsideViewError) Error() string {
-	text := fmt.Sprintf("chp: key %q is outside of the view of %q", e.Key, e.Prefix)
+	text := fmt.Sprintf("chp: key %.255q is outside of the view of %q", e.Key, e.Prefix)
 	if !subtree.IsTree(e.Prefix) {
 		text += ", a single key"
 	}

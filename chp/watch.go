@@ -48,7 +48,7 @@ func (c *Client) Watch(subtrees ...string) (*Watch, error) {
 			return nil, err
 		}
 		if !c.subtrees.Overlaps(spec) {
-			return nil, ErrOutsideSubtrees
+			return nil, outsideSubtrees(spec)
 		}
 	}
 	return newWatch(c.live.Watch(subtrees))

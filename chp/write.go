@@ -105,7 +105,7 @@ func (c *Client) updateSync(ctx context.Context, key string, value []byte, opts 
 		if err := kvmsg.ValidKey(bytesOf(key)); err != nil {
 			return 0, err
 		}
-		return 0, ErrOutsideSubtrees
+		return 0, outsideSubtrees(key)
 	}
 	return c.updateWait(ctx, key, value, opts, ledger.NewWait())
 }
