@@ -13,7 +13,7 @@ RUN go mod download
 COPY . .
 # The version that chp version prints: the build has no .git.
 ARG VERSION=unknown
-RUN CGO_ENABLED=0 go build -trimpath -pgo=packaging/chp.pgo -ldflags="-s -w -X clustermap/internal/command.stamped=$VERSION" -o /out/ ./cmd/chp ./cmd/zdev
+RUN CGO_ENABLED=0 go build -trimpath -pgo=packaging/chp.pgo -ldflags="-s -w -X clustermap/internal/version.stamped=$VERSION" -o /out/ ./cmd/chp ./cmd/zdev
 RUN mkdir -m 0700 /out/data
 
 FROM scratch

@@ -17,6 +17,7 @@ import (
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/hooks"
 	"clustermap/internal/option"
+	"clustermap/internal/version"
 	"clustermap/internal/wake"
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -29,6 +30,11 @@ type Status struct {
 	// Endpoint is the snapshot port P: from [ServerStatus] as it was passed in, from
 	// [Server.Status] ServerOptions.Advertise or where the server listens.
 	Endpoint string `json:"endpoint"`
+
+	// Version is that of this module in the server's program: of a release, with a commit
+	// for a build from a checkout, or "unknown". From a server of an earlier version it is
+	// "".
+	Version string `json:"version"`
 
 	Role  ServerRole  `json:"role"`
 	State ServerState `json:"state"`
@@ -115,7 +121,7 @@ var ErrNoStatus = errors.New("chp: the server is of another implementation and h
 // Status returns the current status of the server.
 func (s *Server) Status() Status {
 	s.state.Lock()
-	st := Status{Endpoint: s.opts.Advertise, Role: RoleAlone, State: ServerWaiting}
+	st := Status{Endpoint: s.opts.Advertise, Version: version.String(), Role: RoleAlone, State: ServerWaiting}
 	if len(s.endpoints) > 0 {
 		st.Endpoint = cmp.Or(st.Endpoint, s.endpoints[0].Snapshot)
 	}

@@ -10,6 +10,7 @@ import (
 	"clustermap/chp/internal/follow"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/version"
 	"clustermap/sockets"
 )
 
@@ -33,7 +34,7 @@ func TestServerStatus(t *testing.T) {
 	if st.MemoryBytes < 1<<20 || st.MapBytes < 7 || st.UptimeSeconds < 0 {
 		t.Errorf("%+v", st)
 	}
-	want := Status{Endpoint: endpoint, Role: RoleAlone, State: ServerActive, Sequence: sequence, Keys: 1, Clients: 1,
+	want := Status{Endpoint: endpoint, Version: version.String(), Role: RoleAlone, State: ServerActive, Sequence: sequence, Keys: 1, Clients: 1,
 		MemoryBytes: st.MemoryBytes, MapBytes: st.MapBytes, UptimeSeconds: st.UptimeSeconds}
 	want.SnapshotBytes, want.EncodedBytes = st.SnapshotBytes, st.EncodedBytes
 	if st.SnapshotBytes == 0 || st.EncodedBytes == 0 {
@@ -72,7 +73,7 @@ func TestStatusNames(t *testing.T) {
 	must(t, err)
 	var fields map[string]any
 	must(t, json.Unmarshal(text, &fields))
-	for _, name := range []string{"endpoint", "role", "state", "epoch", "sequence", "keys", "clients", "peer", "peer_error", "lag", "memory_bytes", "map_bytes", "refused", "bad_asks", "takes_over", "uptime_seconds"} {
+	for _, name := range []string{"endpoint", "version", "role", "state", "epoch", "sequence", "keys", "clients", "peer", "peer_error", "lag", "memory_bytes", "map_bytes", "refused", "bad_asks", "takes_over", "uptime_seconds"} {
 		if _, ok := fields[name]; !ok {
 			t.Errorf("%s is missing in %s", name, text)
 		}

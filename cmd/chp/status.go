@@ -45,12 +45,14 @@ for each, in the order of the flags:
             many of one client
   memory    resident memory of the server's process
   uptime    time since the server began to serve
+  version   of the server's program, as chp version prints its own
 
 Peer, in sync and lag are - for a server that is alone; in sync and lag also for one
-that is not active, because only the active one knows them.
+that is not active, because only the active one knows them; and version for a server
+of an earlier version, which does not say it.
 
-With --json there is an object for each server, on a line: endpoint, role, state,
-takes_over, epoch, sequence (a string), keys, clients, peer, peer_error, in_sync, lag,
+With --json there is an object for each server, on a line: endpoint, version, role,
+state, takes_over, epoch, sequence (a string), keys, clients, peer, peer_error, in_sync, lag,
 memory_bytes, map_bytes, snapshot_bytes (sent), encoded_bytes (encoded for them;
 clients share snapshots), refused (an object with the number for each reason, such as
 value_too_large), bad_asks and uptime_seconds, or endpoint and error for a server that did not

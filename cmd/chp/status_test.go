@@ -55,6 +55,28 @@ func TestStatus(t *testing.T) {
 	try(t, "status", "--server", nobody).expect(t, exitNoServer, "no server answered: "+nobody+" (connection refused)")
 }
 
+// The version is that of the server's program, which chose its text; a server of an earlier
+// version says none.
+func TestStatusTellsVersionOfServer(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	want := object(t, must(t, "version", "--json"))["version"]
+	if got := object(t, must(t, "status", "--json", "--server", s.endpoint))["version"]; got == nil || got != want {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got := cells(must(t, "status", "--server", s.endpoint), "version"); !slices.Equal(got, []string{want.(string)}) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	var out, errs strings.Builder
+	all := replies{{server: "hostile", status: chp.Status{Version: "v1\x1b[2J"}}, {server: "early"}}
+	if err := errors.Join(all.printText(&out, &errs), all.printJSON(&errs)); err != nil {
+		t.Fatal(err)
+	}
+	if got := cells(out.String(), "version"); !slices.Equal(got, []string{`v1\u001b[2J`, "-"}) || !strings.Contains(errs.String(), `"version":null`) {
+		t.Errorf("%q, %s", got, errs.String())
+	}
+}
+
 // cells returns the cells of a row that chp status prints, of all groups of servers.
 func cells(text, row string) (all []string) {
 	for line := range strings.Lines(text) {

@@ -18,6 +18,7 @@ import (
 // statusLine is a status in JSON. A field is null if the server does not know it.
 type statusLine struct {
 	chp.Status
+	Version  *string `json:"version"`
 	Sequence int64   `json:"sequence,string"`
 	Peer     *string `json:"peer"`
 	InSync   *bool   `json:"in_sync"`
@@ -32,6 +33,9 @@ type statusFailure struct {
 
 func lineOf(st chp.Status) statusLine {
 	line := statusLine{Status: st, Sequence: st.Sequence}
+	if st.Version != "" {
+		line.Version = &st.Version
+	}
 	if st.Role != chp.RoleAlone {
 		line.Peer = &st.Peer
 		if st.State == chp.ServerActive {
@@ -56,7 +60,7 @@ func (all replies) printJSON(w io.Writer) error {
 }
 
 // statusRows are the names of the rows of printText, in the order of cells.
-var statusRows = []string{"server", "role", "state", "epoch", "sequence", "keys", "clients", "peer", "in sync", "lag", "refused", "bad asks", "memory", "uptime"}
+var statusRows = []string{"server", "role", "state", "epoch", "sequence", "keys", "clients", "peer", "in sync", "lag", "refused", "bad asks", "memory", "uptime", "version"}
 
 // column returns the cells of a server. It has chosen the text of some: see package visible.
 func (r *reply) column() []string {
@@ -80,7 +84,10 @@ func (r *reply) cells() []string {
 		return column
 	}
 	line := lineOf(r.status)
-	peer, inSync, lag := "-", "-", "-"
+	peer, inSync, lag, made := "-", "-", "-", "-"
+	if line.Version != nil {
+		made = *line.Version
+	}
 	if line.Peer != nil {
 		peer = *line.Peer
 	}
@@ -100,7 +107,7 @@ func (r *reply) cells() []string {
 	return []string{
 		r.server, string(line.Role), state, strconv.FormatUint(line.Epoch, 10), strconv.FormatInt(line.Sequence, 10),
 		strconv.Itoa(line.Keys), strconv.Itoa(line.Clients), peer, inSync, lag, refusals(line.Refused),
-		strconv.FormatUint(line.BadAsks, 10), memory(line.MemoryBytes), (time.Duration(line.UptimeSeconds) * time.Second).String(),
+		strconv.FormatUint(line.BadAsks, 10), memory(line.MemoryBytes), (time.Duration(line.UptimeSeconds) * time.Second).String(), made,
 	}
 }
 

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +8,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"text/tabwriter"
+
+	"clustermap/internal/version"
 
 	"github.com/spf13/cobra"
 )
@@ -26,20 +27,13 @@ type build struct {
 	Race     bool   `json:"race,omitempty"` // built with the race detector
 }
 
-// stamped is the version that a release is built with (-ldflags -X); empty otherwise.
-var stamped string
-
 // readBuild returns the build of the running program.
 func readBuild(program string) build {
-	b := build{Program: program, Version: "unknown", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	b := build{Program: program, Version: version.String(), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b
 	}
-	if info.Main.Version != "" {
-		b.Version = info.Main.Version
-	}
-	b.Version = cmp.Or(stamped, b.Version)
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":
