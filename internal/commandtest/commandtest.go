@@ -23,7 +23,7 @@ import (
 
 // Program is a built command.
 type Program struct {
-	Name string
+	name string
 	path string
 }
 
@@ -54,8 +54,8 @@ func Main(m *testing.M, use func(*Program)) int {
 // Build builds the command in a folder, which has the name of that folder, into dir. It may
 // be a command of another module.
 func Build(folder, dir string) (*Program, error) {
-	p := &Program{Name: filepath.Base(folder)}
-	p.path = filepath.Join(dir, p.Name)
+	p := &Program{name: filepath.Base(folder)}
+	p.path = filepath.Join(dir, p.name)
 	// Without debug information, which takes half of the time to link.
 	args := []string{"build", "-ldflags=-s -w", "-o", p.path}
 	if testenv.RaceDetector { // use it for the command, too
@@ -67,7 +67,7 @@ func Build(folder, dir string) (*Program, error) {
 	build := exec.Command("go", append(args, ".")...)
 	build.Dir = folder
 	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("cannot build %s: %w\n%s", p.Name, err, out)
+		return nil, fmt.Errorf("cannot build %s: %w\n%s", p.name, err, out)
 	}
 	return p, nil
 }
@@ -78,7 +78,7 @@ func Build(folder, dir string) (*Program, error) {
 func (p *Program) Command(t testing.TB, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(testenv.Context(t), p.path, args...)
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, strings.ToUpper(p.Name)+"_") {
+		if !strings.HasPrefix(v, strings.ToUpper(p.name)+"_") {
 			cmd.Env = append(cmd.Env, v)
 		}
 	}
@@ -97,7 +97,7 @@ func (p *Program) Start(t testing.TB, args ...string) *Process {
 // cmd.Stderr is set.
 func (p *Program) StartCommand(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
-	r := &Process{Name: p.name(cmd), Cmd: cmd, t: t, exited: make(chan struct{})}
+	r := &Process{Name: p.line(cmd), Cmd: cmd, t: t, exited: make(chan struct{})}
 	if cmd.Stderr == nil {
 		cmd.Stderr = &r.Stderr
 	}
@@ -129,7 +129,7 @@ func (p *Program) StartCommand(t testing.TB, cmd *exec.Cmd) *Process {
 	return r
 }
 
-func (p *Program) name(cmd *exec.Cmd) string { return p.Name + " " + strings.Join(cmd.Args[1:], " ") }
+func (p *Program) line(cmd *exec.Cmd) string { return p.name + " " + strings.Join(cmd.Args[1:], " ") }
 
 // Process is a running program.
 type Process struct {
@@ -212,11 +212,11 @@ type Outcome struct {
 // Try runs the program to its end.
 func (p *Program) Try(t testing.TB, args ...string) Outcome {
 	t.Helper()
-	return p.TryInput(t, "", args...)
+	return p.tryInput(t, "", args...)
 }
 
-// TryInput is like Try with the given standard input.
-func (p *Program) TryInput(t testing.TB, input string, args ...string) Outcome {
+// tryInput is like Try with the given standard input.
+func (p *Program) tryInput(t testing.TB, input string, args ...string) Outcome {
 	t.Helper()
 	cmd := p.Command(t, args...)
 	cmd.Stdin = strings.NewReader(input)
@@ -236,7 +236,7 @@ func (p *Program) TryCommand(t testing.TB, cmd *exec.Cmd) Outcome {
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
-	return Outcome{Name: p.name(cmd), Out: out.String(), Stderr: stderr.String(), Code: cmd.ProcessState.ExitCode()}
+	return Outcome{Name: p.line(cmd), Out: out.String(), Stderr: stderr.String(), Code: cmd.ProcessState.ExitCode()}
 }
 
 // Must runs the program, which must succeed, and returns its output.
@@ -248,7 +248,7 @@ func (p *Program) Must(t testing.TB, args ...string) string {
 // MustInput is like Must with the given standard input.
 func (p *Program) MustInput(t testing.TB, input string, args ...string) string {
 	t.Helper()
-	o := p.TryInput(t, input, args...)
+	o := p.tryInput(t, input, args...)
 	if o.Code != 0 {
 		t.Fatalf("%s: exit code %d: %s", o.Name, o.Code, o.Stderr)
 	}
@@ -265,7 +265,7 @@ func (p *Program) HelpWidth(t testing.TB, root *cobra.Command) {
 		commands++
 		for line := range strings.Lines(p.Must(t, append(path, "--help")...)) {
 			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
-				t.Errorf("%s %s --help: %d columns: %s", p.Name, strings.Join(path, " "), n, line)
+				t.Errorf("%s %s --help: %d columns: %s", p.name, strings.Join(path, " "), n, line)
 			}
 		}
 		for _, sub := range cmd.Commands() {

@@ -264,7 +264,7 @@ func (h *half) Consumed(n queue.HWM, empty bool) {
 func (h *half) deliver() (kept queue.HWM) {
 	h.batch.q.Spans = h.socket.In.Spare()
 	for i := range h.taken.Items {
-		c, size := h.taken.Items[i].Chunk(h.socket.pattern.Prepare != nil)
+		c, size := h.taken.Items[i].Chunk(h.socket.pattern.prepare != nil)
 		n := h.decode(c, 0, size)
 		c.Release()
 		kept.Messages += n.Messages
@@ -344,7 +344,7 @@ func (h *half) hand(c *buf.Chunk) (kept queue.HWM) {
 	c.Retain()
 	before := len(b.q.Spans)
 	wanted, err := h.socket.pattern.Messages(h.pipe, h.peer, b)
-	if prepare := h.socket.pattern.Prepare; wanted && prepare != nil {
+	if prepare := h.socket.pattern.prepare; wanted && prepare != nil {
 		prepare(b)
 	}
 	if wanted && len(b.q.Spans) > 0 {

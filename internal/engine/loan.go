@@ -49,7 +49,7 @@ var errLent = errors.New("sockets: lent connection received a message")
 func (r *reader) receive(src link.Source) error {
 	o := r.conn.config
 	r.lends = r.conn.Stream.CanReceiveFor() && r.codec == nil && !r.traits.Raw && o.HeartbeatInterval == 0 &&
-		r.pipe.socket.pattern.Prepare == nil && !r.pipe.socket.Config().Conflate
+		r.pipe.socket.pattern.prepare == nil && !r.pipe.socket.Config().Conflate
 	for {
 		if err := r.conn.ReceiveAlive(src, o.HeartbeatTimeout); err != errLent {
 			return err

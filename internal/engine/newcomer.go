@@ -16,14 +16,14 @@ type Newcomer struct {
 	Free chan struct{} // closed by the socket type when Has is set
 
 	GiveUp  func(n *Newcomer) bool    // makes it stop waiting; false if it has the identity already
-	Welcome func(p *Pipe, peer *Peer) // is called when it is admitted
+	welcome func(p *Pipe, peer *Peer) // is called when it is admitted
 
 	in chan struct{} // closed when it is admitted: its messages may be read
 }
 
 // NewNewcomer returns a newcomer.
 func NewNewcomer(peer *Peer, giveUp func(*Newcomer) bool, welcome func(*Pipe, *Peer)) *Newcomer {
-	return &Newcomer{Peer: peer, GiveUp: giveUp, Welcome: welcome, Free: make(chan struct{}), in: make(chan struct{})}
+	return &Newcomer{Peer: peer, GiveUp: giveUp, welcome: welcome, Free: make(chan struct{}), in: make(chan struct{})}
 }
 
 func (n *Newcomer) Error() string { return ErrIdentityInUse.Error() }
@@ -50,7 +50,7 @@ func (n *Newcomer) wait(most time.Duration) bool {
 	s := p.socket
 	s.countPeers(1)
 	s.report(Event{Kind: PeerAdmitted, Endpoint: p.Endpoint, Remote: n.Peer.remote, Peer: n.Peer})
-	n.Welcome(p, n.Peer)
+	n.welcome(p, n.Peer)
 	close(n.in)
 	return true
 }

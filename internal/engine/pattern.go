@@ -35,10 +35,10 @@ type Pattern struct {
 	// queue.ErrWouldBlock; its first skip bytes are not the application's. Nil takes
 	// messages as they come.
 	Choose func() (m queue.Single, skip int, err error)
-	// Prepare is that of package hooks; see SetPrepare.
-	Prepare func(*Batch)
-	// Scan is that of package hooks; see SetScan.
-	Scan func(b []byte) (size int, tag uint64)
+	// prepare is that of package hooks; see SetPrepare.
+	prepare func(*Batch)
+	// scan is that of package hooks; see SetScan.
+	scan func(b []byte) (size int, tag uint64)
 	// Receivable and Sendable report whether calls would not wait. Nil stands for a type
 	// whose receive calls depend only on the inbox, and whose send calls never wait.
 	Receivable, Sendable func() bool

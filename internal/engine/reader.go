@@ -211,7 +211,7 @@ func (r *reader) settle(n int, whole bool) {
 func (r *reader) decode() error {
 	data, spans := r.chunk.Data(), r.batch.q.Spans
 	start, fill := r.start, r.fill
-	scan, fresh := r.traits.Scan, false
+	scan, fresh := r.traits.scan, false
 	for start < fill {
 		if scan != nil {
 			if size, tag := scan(data[start:min(fill, start+r.most)]); size > 0 {
@@ -293,7 +293,7 @@ func (r *reader) hand() error {
 // stays in it.
 func (r *reader) deliver(b *Batch) {
 	s := r.pipe.socket
-	if prepare := r.pipe.socket.pattern.Prepare; prepare != nil {
+	if prepare := r.pipe.socket.pattern.prepare; prepare != nil {
 		prepare(b)
 	}
 	if len(b.q.Spans) == 0 {

@@ -96,9 +96,9 @@ func (s *Socket) Init(kind zmtp.SocketType, o *Config, p *Pattern) {
 }
 
 // SetPrepare sets Pattern.Prepare, and SetScan Pattern.Scan, before the socket is bound or connected.
-func (s *Socket) SetScan(f func(b []byte) (size int, tag uint64)) { s.pattern.Scan = f }
+func (s *Socket) SetScan(f func(b []byte) (size int, tag uint64)) { s.pattern.scan = f }
 
-func (s *Socket) SetPrepare(f func(*Batch)) { s.pattern.Prepare = f }
+func (s *Socket) SetPrepare(f func(*Batch)) { s.pattern.prepare = f }
 
 // Kind returns the type of the socket.
 func (s *Socket) Kind() zmtp.SocketType { return s.kind }

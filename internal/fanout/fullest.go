@@ -24,7 +24,7 @@ func (p *Publisher) Fullest() float64 {
 	limit, most := p.Limits.Bytes, 0
 	now := time.Now()
 	look := func(q *Subscriber) {
-		if n := q.Out.Status().Bytes; n < limit/readingFrom {
+		if n := q.out.Status().Bytes; n < limit/readingFrom {
 			q.reading = reading{}
 		} else if q.reads(now) {
 			most = max(most, n)
@@ -51,7 +51,7 @@ func (q *Subscriber) reads(now time.Time) bool {
 	}
 	first := r.looked.IsZero()
 	if first || now.Sub(r.looked) >= readingWindow {
-		moved, s := q.link.Taken(), q.Out.Status()
+		moved, s := q.link.Taken(), q.out.Status()
 		pending := s.Bytes + s.Taken
 		if took := moved - r.moved; first {
 			r.until = now.Add(readingCredit)

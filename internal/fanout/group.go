@@ -121,7 +121,7 @@ func (s *subscriptions) regroup(q *Subscriber, to *group) {
 func (q *Subscriber) excluded() {
 	q.unsetApart()
 	q.room = queue.HWM{}
-	q.Out.Unfollow(nil)
+	q.out.Unfollow(nil)
 	q.group.size--
 }
 
@@ -160,7 +160,7 @@ func (g *group) gather() {
 		g.log = new(queue.Log)
 	}
 	for i := len(g.apart) - 1; i >= 0; i-- {
-		if q := g.apart[i]; !q.alone && !q.evicted && q.Out.Follow(g.log) {
+		if q := g.apart[i]; !q.alone && !q.evicted && q.out.Follow(g.log) {
 			q.unsetApart()
 		}
 	}

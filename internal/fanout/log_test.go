@@ -110,10 +110,10 @@ func (m *logModel) step() {
 		m.subscribe(p, m.topic()[:m.rand.IntN(4)])
 	default: // its connection ends, and another one comes
 		m.pub.Detach(p.sub, nil)
-		p.sub.Out.Discard()
+		p.sub.out.Discard()
 		p.drops += uint64(p.count)
 		p.want, p.count = nil, 0
-		p.sub = attach(m.pub, p.sub.Out)
+		p.sub = attach(m.pub, p.sub.out)
 		p.topics = map[string]bool{}
 		m.subscribe(p, "")
 	}
@@ -121,7 +121,7 @@ func (m *logModel) step() {
 		if messages, data := waiting(p.sub); messages != p.count || data != len(p.want) {
 			m.t.Fatalf("peer %d waits for %d messages of %d bytes, want %d of %d", i, messages, data, p.count, len(p.want))
 		}
-		out := p.sub.Out.Status()
+		out := p.sub.out.Status()
 		if p.count > 0 && out.Idle {
 			m.t.Fatalf("%d messages wait for peer %d, whose writer sleeps", p.count, i)
 		}
@@ -196,7 +196,7 @@ func (m *logModel) drain(p *modelPeer) {
 	}
 	p.want, p.count = nil, 0
 	if m.rand.IntN(4) > 0 { // most writers have nothing to do then until they are woken
-		p.sub.Out.Launch(func() {}, queue.Direct{}, false)
+		p.sub.out.Launch(func() {}, queue.Direct{}, false)
 	}
 }
 

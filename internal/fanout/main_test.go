@@ -97,7 +97,7 @@ func sendBatch(p *Publisher, bodies [][]byte) (int, error) {
 func drain(peers ...*Subscriber) (taken []byte) {
 	for _, q := range peers {
 		var l queue.Load
-		q.Out.Take(&l, nil, func() {})
+		q.out.Take(&l, nil, func() {})
 		taken = append(taken, bytes.Join(l.Gather(nil), nil)...)
 		l.Clear()
 	}
@@ -106,6 +106,6 @@ func drain(peers ...*Subscriber) (taken []byte) {
 
 // waiting is how much waits for a peer.
 func waiting(q *Subscriber) (messages, size int) {
-	s := q.Out.Status()
+	s := q.out.Status()
 	return s.Messages, s.Bytes
 }

@@ -59,7 +59,7 @@ func (p *Publisher) sendAlone(q *Subscriber, frames [][]byte) (full *Subscriber)
 	for _, f := range frames {
 		p.room -= int64(zmtp.FrameSize(len(f)))
 	}
-	if q.Out.Offer(nil, nil, frames) == queue.Full {
+	if q.out.Offer(nil, nil, frames) == queue.Full {
 		if p.Policy == Block {
 			return q
 		}
@@ -83,8 +83,8 @@ func (p *Publisher) share(groups []*group, wire []byte, owner queue.Owner) {
 				continue
 			}
 			if roomy {
-				q.Out.Force(nil, wire, 1, owner)
-			} else if q.Out.OfferWire(nil, wire, 1, owner) == queue.Full {
+				q.out.Force(nil, wire, 1, owner)
+			} else if q.out.OfferWire(nil, wire, 1, owner) == queue.Full {
 				p.overflow(q, 1)
 			}
 		}
@@ -122,7 +122,7 @@ func (p *Publisher) separate(q *Subscriber) {
 	if p.Policy == Drop {
 		scratch = &p.rest
 	}
-	if q.Out.Unfollow(scratch) {
+	if q.out.Unfollow(scratch) {
 		q.setApart()
 	}
 }
@@ -133,7 +133,7 @@ func (p *Publisher) firstFull(groups []*group, alone *Subscriber) (full *Subscri
 	block := p.Policy == Block
 	if alone != nil {
 		p.separate(alone)
-		if block && alone.Out.Would() == queue.Full {
+		if block && alone.out.Would() == queue.Full {
 			return alone
 		}
 		return nil
@@ -144,7 +144,7 @@ func (p *Publisher) firstFull(groups []*group, alone *Subscriber) (full *Subscri
 			continue
 		}
 		for _, q := range g.apart {
-			if q.Out.Would() == queue.Full {
+			if q.out.Would() == queue.Full {
 				return q
 			}
 		}
@@ -180,15 +180,15 @@ func (p *Publisher) offerWireAlone(q *Subscriber, wire []byte, messages int, own
 	v := queue.Accepted
 	if g.whole {
 		p.room -= int64(len(wire))
-		v = q.Out.OfferWire(nil, wire, messages, owner)
+		v = q.out.OfferWire(nil, wire, messages, owner)
 	} else {
 		messages = g.count
 		size := queue.SizeOf(g.runs)
 		p.room -= int64(size)
 		if shared := p.copied.of(wire, g.runs, size); shared != nil {
-			v = q.Out.OfferWire(nil, shared.Data()[:size:size], messages, shared)
+			v = q.out.OfferWire(nil, shared.Data()[:size:size], messages, shared)
 		} else {
-			v = q.Out.OfferRuns(wire, g.runs, messages)
+			v = q.out.OfferRuns(wire, g.runs, messages)
 		}
 	}
 	if v == queue.Full {
@@ -200,7 +200,7 @@ func (p *Publisher) offerWireAlone(q *Subscriber, wire []byte, messages int, own
 // subscriptions is held. A subscribed peer is connected, or its connection has
 // just ended: it takes the same mutex to leave.
 func (p *Publisher) overflow(q *Subscriber, messages int) {
-	q.Out.CountDrops(messages)
+	q.out.CountDrops(messages)
 	if p.Policy == Disconnect {
 		p.expel(q)
 	}

@@ -81,7 +81,7 @@ func (p *Publisher) Set(now Settings) {
 	var full []*queue.Outbox
 	for q := range p.peers {
 		q.room = queue.HWM{}
-		full = append(full, q.Out)
+		full = append(full, q.out)
 		switch {
 		case was.Manual == now.Manual || q.group == nil:
 		case now.Manual:
@@ -284,7 +284,7 @@ func (p *Publisher) Blocked() bool {
 		p.prepare(g)
 	}
 	for q := range p.peers {
-		if q.Out.Would() == queue.Full {
+		if q.out.Would() == queue.Full {
 			return true
 		}
 	}

@@ -37,7 +37,7 @@ func (p *Publisher) Send(ctx context.Context, l queue.Limit, frames [][]byte) er
 		}
 		if full != nil {
 			p.Unlock()
-			if err := full.Out.WaitRoom(ctx, nil, p.done, &l); err != nil {
+			if err := full.out.WaitRoom(ctx, nil, p.done, &l); err != nil {
 				return err
 			}
 			p.Lock()
@@ -71,7 +71,7 @@ func (p *Publisher) SendWire(ctx context.Context, l queue.Limit, wire []byte, me
 		if full := p.firstFull(groups, alone); full != nil {
 			p.reset()
 			p.Unlock()
-			if err := full.Out.WaitRoom(ctx, nil, p.done, &l); err != nil {
+			if err := full.out.WaitRoom(ctx, nil, p.done, &l); err != nil {
 				return err
 			}
 			p.Lock()
@@ -109,7 +109,7 @@ func (p *Publisher) SendTo(q *Subscriber, conn *queue.Conn, wire []byte, message
 	p.separate(q)
 	q.room = queue.HWM{}
 	p.room -= int64(len(wire))
-	v := q.Out.Force(conn, wire, messages, owner)
+	v := q.out.Force(conn, wire, messages, owner)
 	p.release()
 	return v == queue.Accepted
 }

@@ -88,7 +88,7 @@ func TestFanOutDrop(t *testing.T) {
 	must(t, send(pub, []byte("m")))
 	got, _ := waiting(peers[0])
 	full, _ := waiting(peers[1])
-	if drops := peers[1].Out.Status().Drops; got != 1 || full != 2 || drops != 1 {
+	if drops := peers[1].out.Status().Drops; got != 1 || full != 2 || drops != 1 {
 		t.Errorf("%d and %d messages, %d dropped, want 1 and 2, 1", got, full, drops)
 	}
 }
@@ -149,7 +149,7 @@ func TestPubSendBatchBlock(t *testing.T) {
 	for _, q := range peers {
 		drain(q)
 		for range 9 {
-			q.Out.Offer(nil, nil, [][]byte{nil})
+			q.out.Offer(nil, nil, [][]byte{nil})
 		}
 	}
 	if n, err := sendBatch(pub, bodies); n != 2 || !errors.Is(err, queue.ErrWouldBlock) {

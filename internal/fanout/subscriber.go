@@ -7,7 +7,7 @@ import (
 // Subscriber is one connection of a publisher: its topics and its queue. The publisher's
 // mutex guards it.
 type Subscriber struct {
-	Out *queue.Outbox // does not change
+	out *queue.Outbox // does not change
 
 	link   Link          // the connection; nil when it has ended
 	client *queue.Client // who is behind it
@@ -44,7 +44,7 @@ type Link interface {
 // Attach enters a connection without subscriptions, whose messages are queued in out. If it
 // is alone, it gets each message by itself.
 func (p *Publisher) Attach(link Link, out *queue.Outbox, client *queue.Client, alone bool) *Subscriber {
-	q := &Subscriber{Out: out, link: link, client: client, alone: alone}
+	q := &Subscriber{out: out, link: link, client: client, alone: alone}
 	p.Lock()
 	defer p.Unlock()
 	out.Of = q
@@ -68,7 +68,7 @@ func subscriberOf(o *queue.Outbox) *Subscriber { return o.Of.(*Subscriber) }
 func (q *Subscriber) hasRoomFor(bytes int) bool {
 	room := &q.room
 	if room.Messages <= 0 || room.Bytes <= 0 {
-		if *room = q.Out.Left(); room.Messages <= 0 || room.Bytes <= 0 {
+		if *room = q.out.Left(); room.Messages <= 0 || room.Bytes <= 0 {
 			return false
 		}
 	}

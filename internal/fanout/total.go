@@ -59,7 +59,7 @@ func (p *Publisher) longest() (sum int64, worst *Subscriber) {
 		if q.evicted {
 			return
 		}
-		n := q.Out.Status().Held()
+		n := q.out.Status().Held()
 		sum += int64(n)
 		if n > most {
 			most, worst = n, q
@@ -82,7 +82,7 @@ func (p *Publisher) longest() (sum int64, worst *Subscriber) {
 // connection. It returns the content of the queue. The mutex must be held.
 func (p *Publisher) evict(q *Subscriber) queue.Wire {
 	p.separate(q)
-	lost := q.Out.Empty()
+	lost := q.out.Empty()
 	if p.Policy == Disconnect || lost.Bytes() == 0 {
 		p.expel(q)
 	}

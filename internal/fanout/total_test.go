@@ -55,12 +55,12 @@ func TestQueuesAreBoundedTogether(t *testing.T) {
 			if most < total/2 {
 				t.Errorf("%d bytes were queued for all: too few for a bound of %d", most, total)
 			}
-			if s := healthy.Out.Status(); s.Drops != 0 {
+			if s := healthy.out.Status(); s.Drops != 0 {
 				t.Errorf("the one that takes all has lost %d messages", s.Drops)
 			}
 			lost := 0
 			for _, q := range peers {
-				if q.Out.Status().Drops > 0 {
+				if q.out.Status().Drops > 0 {
 					lost++
 				}
 			}
@@ -145,14 +145,14 @@ func TestBytesBeingWrittenCountInTheTotal(t *testing.T) {
 				held := 0
 				for _, q := range peers {
 					if !q.evicted { // the writer of one that is ends
-						held += q.Out.Status().Held()
+						held += q.out.Status().Held()
 					}
 				}
 				if most := total + total/totalStep + 2*size; held > most {
 					t.Fatalf("%d peers hold %d bytes, bound %d", i+1, held, total)
 				}
 			}
-			if s := healthy.Out.Status(); s.Drops != 0 || healthy.evicted {
+			if s := healthy.out.Status(); s.Drops != 0 || healthy.evicted {
 				t.Errorf("the one that takes all has lost %d messages, ended: %v", s.Drops, healthy.evicted)
 			}
 		})

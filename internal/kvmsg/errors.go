@@ -69,7 +69,7 @@ func (e *MessageError) Is(target error) bool {
 var (
 	errFrameCount      = &MessageError{ReasonFrameCount, "want key, sequence, UUID, properties, value"}
 	ErrKeyEmpty        = &MessageError{ReasonKey, "empty"}
-	ErrKeyLong         = &MessageError{ReasonKey, "longer than 255 bytes"}
+	errKeyLong         = &MessageError{ReasonKey, "longer than 255 bytes"}
 	errKeyNUL          = &MessageError{ReasonKey, "contains NUL"}
 	ErrKeyReserved     = &MessageError{ReasonReservedKey, "KTHXBAI and HUGZ belong to the protocol"}
 	ErrSequence        = &MessageError{ReasonSequence, "want 8 bytes"}

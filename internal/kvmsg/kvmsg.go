@@ -54,7 +54,7 @@ func Inspect(msg []byte, from Origin, maxValue int) (size int, tag uint64, k Kin
 		msg = msg[:p.end]
 	}
 	key := msg[2:p.keyEnd]
-	k, err = CheckKey(key, from)
+	k, err = checkKey(key, from)
 	if err != nil {
 		return 0, 0, kindNone, err
 	}
@@ -175,7 +175,7 @@ func rewrite(m []byte, from Origin) (p parts, err error) {
 	case len(bodies[0]) == 0:
 		return p, ErrKeyEmpty
 	case len(bodies[0]) > MaxKey:
-		return p, ErrKeyLong
+		return p, errKeyLong
 	case len(bodies[1]) != SequenceSize:
 		return p, ErrSequence
 	}
@@ -246,15 +246,15 @@ func ValidKey(key []byte) error {
 	case len(key) == 0:
 		return ErrKeyEmpty
 	case len(key) > MaxKey:
-		return ErrKeyLong
+		return errKeyLong
 	}
-	_, err := CheckKey(key, FromClient)
+	_, err := checkKey(key, FromClient)
 	return err
 }
 
-// CheckKey returns the kind of the message with this key, or an error. key is not empty
+// checkKey returns the kind of the message with this key, or an error. key is not empty
 // and at most MaxKey long.
-func CheckKey(key []byte, from Origin) (Kind, error) {
+func checkKey(key []byte, from Origin) (Kind, error) {
 	if hasNUL(key) {
 		return kindNone, errKeyNUL
 	}

@@ -19,7 +19,7 @@ func Scan(b []byte, from Origin, maxValue int) (size int, tag uint64) {
 	}
 	key := b[2:keyEnd]
 	if key[0] == 'H' || key[0] == 'K' || hasNUL(key) { // a reserved key, perhaps
-		if k, err := CheckKey(key, from); err != nil || k != KindUpdate {
+		if k, err := checkKey(key, from); err != nil || k != KindUpdate {
 			return 0, 0
 		}
 	}
@@ -40,7 +40,7 @@ func scanOther(b []byte, from Origin, maxValue int) (size int, tag uint64) {
 		return 0, 0
 	}
 	key := b[2:p.keyEnd]
-	if k, err := CheckKey(key, from); err != nil || k != KindUpdate {
+	if k, err := checkKey(key, from); err != nil || k != KindUpdate {
 		return 0, 0
 	}
 	valueSize := p.end - p.value

@@ -15,7 +15,7 @@ import (
 // maxSkip waits sleep at once, so useless polling costs almost nothing.
 type Spin struct {
 	Limit   time.Duration // 0: never poll
-	Stream  bool          // messages come many at a time; polling pays only for waits for single ones
+	stream  bool          // messages come many at a time; polling pays only for waits for single ones
 	looking bool          // polling in the current wait
 	until   time.Time     // end of polling
 	misses  int           // failures in a row, up to the number that reaches maxSkip
@@ -44,7 +44,7 @@ func (s *Spin) again() bool {
 			s.misses++
 		}
 		return false
-	case s.Limit == 0 || s.Stream:
+	case s.Limit == 0 || s.stream:
 		return false
 	case s.skip > 0:
 		s.skip--

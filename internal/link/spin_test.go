@@ -38,11 +38,11 @@ func TestSpin(t *testing.T) {
 		s.hit()
 		s.Limit = time.Nanosecond
 	}
-	s.Limit, s.Stream = time.Hour, true
+	s.Limit, s.stream = time.Hour, true
 	if s.again() {
 		t.Error("it looks in a stream of messages")
 	}
-	if s.Stream = false; !s.again() {
+	if s.stream = false; !s.again() {
 		t.Error("a wait in a stream counts as one in which it has looked in vain")
 	}
 	s = Spin{}

@@ -102,7 +102,7 @@ func (r *Receiving) Init(src Source, spin Spin) {
 }
 
 // Streaming sets whether messages come many at a time; Spin does not poll then.
-func (r *Receiving) Streaming(on bool) { r.Spin.Stream = on }
+func (r *Receiving) Streaming(on bool) { r.Spin.stream = on }
 
 // ReceiveFor is like Receive, but reads into the source of r. Only one of the two may
 // run at a time.

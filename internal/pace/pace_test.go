@@ -9,12 +9,12 @@ import (
 
 func TestSleep(t *testing.T) {
 	t.Parallel()
-	for _, d := range []time.Duration{-time.Hour, 0, Tick, 2 * Tick, 2 * napMost} {
+	for _, d := range []time.Duration{-time.Hour, 0, tick, 2 * tick, 2 * napMost} {
 		begin := time.Now()
 		if err := Sleep(t.Context(), begin.Add(d)); err != nil {
 			t.Errorf("%v: %v", d, err)
 		}
-		if slept := time.Since(begin); slept < max(d, Tick) {
+		if slept := time.Since(begin); slept < max(d, tick) {
 			t.Errorf("%v: slept %v", d, slept)
 		}
 	}

@@ -50,7 +50,7 @@ func (g *Gate) Wait(ctx context.Context, mu sync.Locker, done <-chan struct{}, l
 	if ctx == NoWait {
 		return ErrWouldBlock
 	}
-	expired, err := l.Start()
+	expired, err := l.start()
 	if err == nil {
 		err = g.Sleep(mu, ctx.Done(), done, expired)
 	}

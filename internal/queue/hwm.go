@@ -11,8 +11,8 @@ const Unbounded = (1<<30 - 1) << (^uint(0) >> 63 * 30)
 // Low returns the mark below which a queue that was full takes messages again.
 func (h HWM) Low() HWM { return HWM{(h.Messages + 1) / 2, (h.Bytes + 1) / 2} }
 
-// Plus returns the high-water mark of two queues that are one.
-func (h HWM) Plus(g HWM) HWM {
+// plus returns the high-water mark of two queues that are one.
+func (h HWM) plus(g HWM) HWM {
 	return HWM{min(h.Messages+g.Messages, Unbounded), min(h.Bytes+g.Bytes, Unbounded)}
 }
 

@@ -6,10 +6,10 @@ import "testing"
 func TestHWMPlus(t *testing.T) {
 	t.Parallel()
 	none := HWM{Messages: Unbounded, Bytes: Unbounded}
-	if got := none.Plus(none); got != none {
+	if got := none.plus(none); got != none {
 		t.Errorf("%+v", got)
 	}
-	if got := none.Plus(HWM{Messages: 1, Bytes: 1}); got != none {
+	if got := none.plus(HWM{Messages: 1, Bytes: 1}); got != none {
 		t.Errorf("%+v", got)
 	}
 }

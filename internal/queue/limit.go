@@ -29,9 +29,9 @@ type Limit struct {
 	expired  <-chan time.Time
 }
 
-// Start returns the channel that ends the wait, or nil if there is no limit. It
+// start returns the channel that ends the wait, or nil if there is no limit. It
 // returns ErrTimeout if the call must not wait at all.
-func (l *Limit) Start() (<-chan time.Time, error) {
+func (l *Limit) start() (<-chan time.Time, error) {
 	if l == nil || l.Patience == 0 {
 		return nil, nil
 	}

@@ -107,7 +107,7 @@ type shares struct{ own, far HWM }
 func (o *Outbox) relimit() (roomy bool) {
 	o.limits = o.shares.own
 	if o.linked {
-		o.limits = o.shares.own.Plus(o.shares.far)
+		o.limits = o.shares.own.plus(o.shares.far)
 	}
 	roomy = o.full
 	o.full, o.queue.mark = false, 0 // the next offer looks again
@@ -514,7 +514,7 @@ func (o *Outbox) Left() HWM {
 type Status struct {
 	Messages, Bytes int    // queued, with the unread part of a log
 	Taken           int    // bytes that the writer is writing: lost if the connection ends
-	TakenHead       int    // bytes of a head that it is writing
+	takenHead       int    // bytes of a head that it is writing
 	Drops           uint64 // messages that were dropped
 	Head            int    // bytes of the head
 	Waiting         int    // calls of WaitRoom
@@ -531,7 +531,7 @@ func (o *Outbox) Status() (s Status) {
 }
 
 // Held returns the bytes that the outbox and its writer hold.
-func (s Status) Held() int { return s.Bytes + s.Taken + s.TakenHead + s.Head }
+func (s Status) Held() int { return s.Bytes + s.Taken + s.takenHead + s.Head }
 
 // MarkFull says that an outbox that holds at least the given bytes, of which there must be
 // one, is full until some of them are taken. It reports whether that is so. Its owner is

@@ -52,7 +52,7 @@ var told sync.Once
 
 func tell(name string) {
 	told.Do(func() {
-		fmt.Fprintf(os.Stderr, "%s: the test timeout is near\n%s", name, Stacks())
+		fmt.Fprintf(os.Stderr, "%s: the test timeout is near\n%s", name, stacks())
 	})
 }
 
@@ -81,7 +81,7 @@ func Eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	for end := until(t); !condition(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("never: %s\n%s", what, Stacks())
+			t.Fatalf("never: %s\n%s", what, stacks())
 		}
 	}
 }
@@ -98,7 +98,7 @@ func Within(t testing.TB, what string, f func()) {
 	select {
 	case <-done:
 	case <-time.After(time.Until(until(t))):
-		t.Fatalf("hangs: %s\n%s", what, Stacks())
+		t.Fatalf("hangs: %s\n%s", what, stacks())
 	}
 }
 
@@ -111,8 +111,8 @@ func until(t testing.TB) time.Time {
 	return end
 }
 
-// Stacks returns the stacks of all goroutines, up to a megabyte.
-func Stacks() []byte {
+// stacks returns the stacks of all goroutines, up to a megabyte.
+func stacks() []byte {
 	buf := make([]byte, 1<<20)
 	return buf[:runtime.Stack(buf, true)]
 }

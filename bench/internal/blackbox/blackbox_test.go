@@ -24,7 +24,7 @@ func TestOurs(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 			defer cancel()
-			s.Count = 3 * Cycle
+			s.Count = 3 * cycle
 			said := make(chan []string, 1)
 			failed := make(chan error, 1)
 			go func() { failed <- publish(ctx, s, func(v any) { said <- v.([]string) }) }()
@@ -40,7 +40,7 @@ func TestOurs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := f.Check(s.Count); err != nil || f.Elapsed <= 0 {
+			if err := f.check(s.Count); err != nil || f.Elapsed <= 0 {
 				t.Errorf("%+v: %v", f, err)
 			}
 		})
@@ -50,10 +50,10 @@ func TestOurs(t *testing.T) {
 // TestCheck verifies that Check detects lost, duplicated, reordered and changed messages.
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	var cycle []zmtp.WireMessage
+	var all []zmtp.WireMessage
 	for _, b := range feed(0, 1) {
 		for size := zmtp.FrameSize(Size); len(b) > 0; b = b[size:] {
-			cycle = append(cycle, zmtp.WireMessage(b[:size]))
+			all = append(all, zmtp.WireMessage(b[:size]))
 		}
 	}
 	for _, c := range []struct {
@@ -82,9 +82,9 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			n := newCounter(Cycle, 1)
+			n := newCounter(cycle, 1)
 			n.start()
-			for _, m := range c.change(append([]zmtp.WireMessage{}, cycle...)) {
+			for _, m := range c.change(append([]zmtp.WireMessage{}, all...)) {
 				n.checks[0].message(m)
 				n.add(1)
 			}

@@ -22,17 +22,17 @@ import (
 // whose sum is the work; filling. Numbers are little-endian.
 const (
 	Size    = 100
-	Letters = 16 // first letters of topics, from A on
+	letters = 16 // first letters of topics, from A on
 	Keys    = 1024
 	Rounds  = 16 // messages of each key in a cycle
-	Cycle   = Keys * Rounds
+	cycle   = Keys * Rounds
 
 	AtKey, AtRound, AtValue = 4, 8, 16
 	batchMessages           = 1024
 )
 
-// Letter returns the n-th prefix of topics.
-func Letter(n int) string { return string(rune('A' + n)) }
+// letter returns the n-th prefix of topics.
+func letter(n int) string { return string(rune('A' + n)) }
 
 func value(key, round uint64) uint64 { return (key*Rounds + round) * 0x9e3779b97f4a7c15 >> 24 }
 
@@ -54,12 +54,12 @@ func feed(i, n int) (all []batch) {
 	for round := range uint64(Rounds) {
 		for at := range uint64(Keys) {
 			key := (at*389 + round*97) % Keys // in an order that jumps, each key once
-			letter := int(key % Letters)
-			if letter%n != i {
+			first := int(key % letters)
+			if first%n != i {
 				continue
 			}
 			m := make([]byte, Size)
-			copy(m, fmt.Sprintf("%s%03d", Letter(letter), key/Letters))
+			copy(m, fmt.Sprintf("%s%03d", letter(first), key/letters))
 			binary.LittleEndian.PutUint32(m[AtKey:], uint32(key))
 			binary.LittleEndian.PutUint64(m[AtRound:], round)
 			binary.LittleEndian.PutUint64(m[AtValue:], value(key, round))
@@ -166,7 +166,7 @@ func (c *counter) figure() (Figure, error) {
 		f.Wrong += c.checks[i].wrong
 		f.Sum += c.checks[i].sum
 	}
-	return f, f.Check(c.want)
+	return f, f.check(c.want)
 }
 
 // Figure is the measurement of a subscriber.
@@ -178,9 +178,9 @@ type Figure struct {
 	Processor time.Duration // of the subscriber's process, meanwhile
 }
 
-// Check returns an error if the figure does not match a run of count messages.
-func (f Figure) Check(count int64) error {
-	sum := cycleSum() * uint64(count/Cycle)
+// check returns an error if the figure does not match a run of count messages.
+func (f Figure) check(count int64) error {
+	sum := cycleSum() * uint64(count/cycle)
 	switch {
 	case f.Messages != count:
 		return fmt.Errorf("%d messages came, want %d", f.Messages, count)
@@ -192,13 +192,13 @@ func (f Figure) Check(count int64) error {
 	return nil
 }
 
-// Rate is messages a second.
-func (f Figure) Rate() float64 { return float64(f.Messages) / f.Elapsed.Seconds() }
+// rate is messages a second.
+func (f Figure) rate() float64 { return float64(f.Messages) / f.Elapsed.Seconds() }
 
-// Cores is how many processors the subscriber kept busy.
-func (f Figure) Cores() float64 { return f.Processor.Seconds() / f.Elapsed.Seconds() }
+// cores is how many processors the subscriber kept busy.
+func (f Figure) cores() float64 { return f.Processor.Seconds() / f.Elapsed.Seconds() }
 
-// PerMessage is the processor time of a message, in nanoseconds.
-func (f Figure) PerMessage() float64 {
+// perMessage is the processor time of a message, in nanoseconds.
+func (f Figure) perMessage() float64 {
 	return float64(f.Processor.Nanoseconds()) / float64(f.Messages)
 }

@@ -28,8 +28,8 @@ func (s *Spec) Topics(shard int) (all []string) {
 	if (s.Shards == 1 || s.Channels) && !s.Filtered {
 		return []string{""}
 	}
-	for i := shard; i < Letters; i += s.Shards {
-		all = append(all, Letter(i))
+	for i := shard; i < letters; i += s.Shards {
+		all = append(all, letter(i))
 	}
 	return all
 }
@@ -61,15 +61,15 @@ func publish(ctx context.Context, s Spec, say func(any)) error {
 		s.Endpoints = append(s.Endpoints, pub.LastEndpoint())
 	}
 	say(s.Endpoints)
-	for i := range Letters {
-		if err := pubs[i%n].WaitSubscribers(ctx, Letter(i), 1); err != nil {
+	for i := range letters {
+		if err := pubs[i%n].WaitSubscribers(ctx, letter(i), 1); err != nil {
 			return err
 		}
 	}
 	faults := make([]error, n)
 	var sending sync.WaitGroup
 	for i, pub := range pubs {
-		sending.Go(func() { faults[i] = send(ctx, pub, feed(i, n), s.Count/Cycle) })
+		sending.Go(func() { faults[i] = send(ctx, pub, feed(i, n), s.Count/cycle) })
 	}
 	sending.Wait()
 	return errors.Join(faults...)

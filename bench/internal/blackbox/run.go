@@ -98,7 +98,7 @@ func parse(sides map[string]Side) (s settings, err error) {
 	if flags.NArg() > 0 || s.rounds < 1 || s.count < 1 {
 		return s, errors.New("wrong arguments; see -h")
 	}
-	s.count = (s.count + Cycle - 1) / Cycle * Cycle
+	s.count = (s.count + cycle - 1) / cycle * cycle
 	for name := range sides {
 		if *side == "" || name == *side {
 			s.sides = append(s.sides, name)
@@ -115,8 +115,8 @@ func parse(sides map[string]Side) (s settings, err error) {
 func numbers(text string, least int) (all []int, err error) {
 	for field := range strings.SplitSeq(text, ",") {
 		var n int
-		if _, err := fmt.Sscan(field, &n); err != nil || n < least || n > Letters {
-			return nil, fmt.Errorf("%q is not a number from %d to %d", field, least, Letters)
+		if _, err := fmt.Sscan(field, &n); err != nil || n < least || n > letters {
+			return nil, fmt.Errorf("%q is not a number from %d to %d", field, least, letters)
 		}
 		all = append(all, n)
 	}
@@ -152,20 +152,20 @@ func (s *settings) row(ctx context.Context, spec Spec, w io.Writer) error {
 				return err
 			}
 			fmt.Fprintf(os.Stderr, "%d shards, %d workers, %s: %.2f M/s with %.2f cores\n",
-				spec.Shards, spec.Workers, name, f.Rate()/1e6, f.Cores())
+				spec.Shards, spec.Workers, name, f.rate()/1e6, f.cores())
 			measured[name] = append(measured[name], f)
 		}
 	}
 	rates := map[string][]float64{}
 	for name, all := range measured {
 		for _, f := range all {
-			rates[name] = append(rates[name], f.Rate())
+			rates[name] = append(rates[name], f.rate())
 		}
 	}
 	for _, name := range s.sides {
 		var cores, each []float64
 		for _, f := range measured[name] {
-			cores, each = append(cores, f.Cores()), append(each, f.PerMessage())
+			cores, each = append(cores, f.cores()), append(each, f.perMessage())
 		}
 		ratio := "-"
 		if r := figures.Of(figures.Ratios(rates["ours"], rates[name])); r.Max > 0 && name != "ours" {
@@ -203,7 +203,7 @@ func (s *settings) measure(ctx context.Context, side string, spec Spec) (f Figur
 	if err := errors.Join(sub.Wait(), pub.Wait()); err != nil {
 		return f, err
 	}
-	return f, f.Check(spec.Count)
+	return f, f.check(spec.Count)
 }
 
 // on returns the command that runs another on some cores only, if these are given.

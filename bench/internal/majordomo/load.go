@@ -24,8 +24,8 @@ import (
 	"clustermap/zmtp"
 )
 
-// Spec is one measurement.
-type Spec struct {
+// spec is one measurement.
+type spec struct {
 	Endpoint string
 	Workers  int
 	Clients  int           // connections of clients
@@ -35,8 +35,8 @@ type Spec struct {
 	Time     time.Duration
 }
 
-// Figure is the result of one.
-type Figure struct {
+// figure is the result of one.
+type figure struct {
 	Requests  int64
 	Elapsed   time.Duration
 	Processor time.Duration // of the broker's process, from its start to its end; not filled in by Load
@@ -47,19 +47,19 @@ const service = "echo"
 // patience is how long a client waits for some reply before the measurement fails.
 const patience = 20 * time.Second
 
-// Load measures the broker at s.Endpoint.
-func Load(ctx context.Context, s Spec) (Figure, error) {
+// load measures the broker at s.Endpoint.
+func load(ctx context.Context, s spec) (figure, error) {
 	w, err := majordomo.NewWorker(service, func(_ context.Context, request [][]byte) ([][]byte, error) {
 		return request, nil
 	}, majordomo.WorkerOptions{Broker: s.Endpoint, Concurrency: s.Workers})
 	if err != nil {
-		return Figure{}, err
+		return figure{}, err
 	}
 	defer w.Close()
 	for w.Stats().Connected < s.Workers {
 		select {
 		case <-ctx.Done():
-			return Figure{}, errors.New("not all workers have registered")
+			return figure{}, errors.New("not all workers have registered")
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
@@ -81,13 +81,13 @@ func Load(ctx context.Context, s Spec) (Figure, error) {
 	select {
 	case <-time.After(s.Time):
 	case <-ctx.Done():
-		return Figure{}, context.Cause(ctx)
+		return figure{}, context.Cause(ctx)
 	}
-	return Figure{Requests: done.Load() - before, Elapsed: time.Since(began)}, nil
+	return figure{Requests: done.Load() - before, Elapsed: time.Since(began)}, nil
 }
 
 // client keeps s.Window requests in flight.
-func client(ctx context.Context, s Spec, done *atomic.Int64) error {
+func client(ctx context.Context, s spec, done *atomic.Int64) error {
 	d, err := sockets.NewDealer(sockets.Options{Linger: sockets.LingerNone, RecvTimeout: patience})
 	if err != nil {
 		return err

@@ -46,10 +46,10 @@ func Main(others map[string]Side) {
 		"broker": worker.For(func(side string, say func(any)) error {
 			return sides[side](func(endpoint string) { say(endpoint) })
 		}),
-		"load": worker.For(func(s Spec, say func(any)) error {
+		"load": worker.For(func(s spec, say func(any)) error {
 			ctx, cancel := context.WithTimeout(context.Background(), s.Warm+s.Time+time.Minute)
 			defer cancel()
-			f, err := Load(ctx, s)
+			f, err := load(ctx, s)
 			if err == nil {
 				say(f)
 			}
@@ -67,7 +67,7 @@ func Main(others map[string]Side) {
 		asJSON  = flag.Bool("json", false, "print JSON instead of a table")
 	)
 	flag.Parse()
-	s := Spec{Clients: *clients, Window: *window, Size: *size, Warm: *warm, Time: *length}
+	s := spec{Clients: *clients, Window: *window, Size: *size, Warm: *warm, Time: *length}
 	worker.Run("majordomo", func(ctx context.Context) error { return compare(ctx, names, *workers, *rounds, s, *asJSON) })
 }
 
@@ -81,7 +81,7 @@ type Result struct {
 }
 
 // compare measures all sides in turn and prints a table, or JSON.
-func compare(ctx context.Context, names []string, workers string, rounds int, s Spec, asJSON bool) error {
+func compare(ctx context.Context, names []string, workers string, rounds int, s spec, asJSON bool) error {
 	var results []Result
 	if !asJSON {
 		fmt.Printf("%d clients with %d requests each on their way, bodies of %d bytes; median of %d\n", s.Clients, s.Window, s.Size, rounds)
@@ -125,7 +125,7 @@ func compare(ctx context.Context, names []string, workers string, rounds int, s 
 }
 
 // one measures one side once.
-func one(ctx context.Context, name string, s Spec) (f Figure, err error) {
+func one(ctx context.Context, name string, s spec) (f figure, err error) {
 	broker, err := worker.Start(ctx, "broker", name)
 	if err != nil {
 		return f, err

@@ -91,21 +91,21 @@ func (l *lockedMap) Range(f func(value []byte)) {
 	}
 }
 
-// ValueSize is the size of each value in bytes. A value begins with the number of its
+// valueSize is the size of each value in bytes. A value begins with the number of its
 // key.
-const ValueSize = 32
+const valueSize = 32
 
 const keySize = 11
 
-// Key returns the i-th key, of 11 bytes.
-func Key(i int) string { return fmt.Sprintf("/k/%08d", i) }
+// key returns the i-th key, of 11 bytes.
+func key(i int) string { return fmt.Sprintf("/k/%08d", i) }
 
 // Fill sets n keys.
 func Fill(m Map, n int) {
-	value := make([]byte, ValueSize)
+	value := make([]byte, valueSize)
 	for i := range n {
 		binary.LittleEndian.PutUint64(value, uint64(i))
-		m.Set(Key(i), value)
+		m.Set(key(i), value)
 	}
 }
 
@@ -115,7 +115,7 @@ func Check(m Map, n int) error {
 	keys, sum := 0, uint64(0)
 	m.Range(func(value []byte) {
 		keys++
-		if len(value) == ValueSize {
+		if len(value) == valueSize {
 			sum += binary.LittleEndian.Uint64(value)
 		}
 	})
@@ -148,7 +148,7 @@ func newOrder(n int, seed uint64) order {
 	var keys strings.Builder
 	keys.Grow(n * keySize)
 	for _, i := range numbers {
-		keys.WriteString(Key(int(i)))
+		keys.WriteString(key(int(i)))
 	}
 	return order{keys.String(), numbers}
 }
@@ -158,8 +158,8 @@ func (o *order) at(i int) (key string, number uint64) {
 	return o.keys[i*keySize : (i+1)*keySize], uint64(o.numbers[i])
 }
 
-// Len returns the number of keys.
-func (l *Load) Len() int { return len(l.gets.numbers) }
+// len returns the number of keys.
+func (l *Load) len() int { return len(l.gets.numbers) }
 
 // Ops are the operations of Run: only Get, only Set, and nine Get to one Set.
 var Ops = []string{"get", "set", "mixed"}
@@ -169,18 +169,18 @@ var Ops = []string{"get", "set", "mixed"}
 func (l *Load) Run(m Map, op string, n, goroutines int) error {
 	every := map[string]int{"get": 0, "set": 1, "mixed": 10}[op]
 	if goroutines == 1 {
-		return l.run(m, every, rand.IntN(l.Len()), n)
+		return l.run(m, every, rand.IntN(l.len()), n)
 	}
 	var wg sync.WaitGroup
 	var failed atomic.Pointer[error]
-	at := rand.IntN(l.Len())
+	at := rand.IntN(l.len())
 	for g := range goroutines {
 		part := n / goroutines
 		if g < n%goroutines {
 			part++
 		}
 		wg.Go(func() {
-			if err := l.run(m, every, (at+g*l.Len()/goroutines)%l.Len(), part); err != nil {
+			if err := l.run(m, every, (at+g*l.len()/goroutines)%l.len(), part); err != nil {
 				failed.Store(&err)
 			}
 		})
@@ -194,11 +194,11 @@ func (l *Load) Run(m Map, op string, n, goroutines int) error {
 
 // run does n operations from an entry on, of which each every-th is a Set.
 func (l *Load) run(m Map, every, at, n int) error {
-	value := make([]byte, ValueSize)
-	dst := make([]byte, 0, ValueSize)
+	value := make([]byte, valueSize)
+	dst := make([]byte, 0, valueSize)
 	left := every
 	for range n {
-		if at++; at >= l.Len() {
+		if at++; at >= l.len() {
 			at = 0
 		}
 		if left--; left == 0 {
@@ -210,7 +210,7 @@ func (l *Load) run(m Map, every, at, n int) error {
 		}
 		key, number := l.gets.at(at)
 		dst = m.Get(key, dst)
-		if len(dst) != ValueSize || binary.LittleEndian.Uint64(dst) != number {
+		if len(dst) != valueSize || binary.LittleEndian.Uint64(dst) != number {
 			return fmt.Errorf("%s has %x", key, dst)
 		}
 	}

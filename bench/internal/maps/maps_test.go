@@ -22,7 +22,7 @@ func TestKinds(t *testing.T) {
 			if err := Check(m, n); err != nil {
 				t.Error(err)
 			}
-			m.Set(Key(7), make([]byte, ValueSize))
+			m.Set(key(7), make([]byte, valueSize))
 			if Check(m, n) == nil || load.Run(m, "get", n, 1) == nil {
 				t.Error("a wrong value is not noticed")
 			}

@@ -36,10 +36,10 @@ type arguments struct {
 // errUsage is the error of arguments that the usage does not allow.
 var errUsage = errors.New("usage")
 
-// Run runs the tool and returns the exit code, like libzmq's: 1 after wrong
+// exec runs the tool and returns the exit code, like libzmq's: 1 after wrong
 // arguments, 255 after another error. Both go to out, which is where they are
 // looked for.
-func (t *Tool) Run(ctx context.Context, args []string, out io.Writer) int {
+func (t *Tool) exec(ctx context.Context, args []string, out io.Writer) int {
 	a, err := t.parse(args)
 	if err != nil {
 		fmt.Fprintf(out, "usage: %s %s\n", t.name, t.usage)
@@ -55,7 +55,7 @@ func (t *Tool) Run(ctx context.Context, args []string, out io.Writer) int {
 // Main is the main function of the tool's command.
 func (t *Tool) Main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	code := t.Run(ctx, os.Args[1:], os.Stdout)
+	code := t.exec(ctx, os.Args[1:], os.Stdout)
 	stop()
 	os.Exit(code)
 }

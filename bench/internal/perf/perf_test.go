@@ -32,7 +32,7 @@ func start(t *testing.T, tool Tool, args ...string) *running {
 	ctx = context.WithValue(ctx, boundKey{}, func(endpoint string) { r.bound <- endpoint })
 	go func() {
 		defer close(r.finished)
-		r.code = tool.Run(ctx, args, &r.out)
+		r.code = tool.exec(ctx, args, &r.out)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -170,7 +170,7 @@ func TestUsage(t *testing.T) {
 	for _, tool := range []Tool{LocalThr, RemoteThr, LocalLat, RemoteLat, InprocThr, InprocLat, ProxyThr} {
 		for _, args := range []string{"", "1", "a b c d e", "x y z", "tcp://127.0.0.1:* -1 1", "1 0", "1 1 1 1 1"} {
 			var out bytes.Buffer
-			code := tool.Run(t.Context(), strings.Fields(args), &out)
+			code := tool.exec(t.Context(), strings.Fields(args), &out)
 			if code != 1 || !strings.HasPrefix(out.String(), "usage: "+tool.name+" <") {
 				t.Errorf("%s %s: exit code %d and %q", tool.name, args, code, &out)
 			}

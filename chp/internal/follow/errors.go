@@ -18,7 +18,7 @@ var (
 	ErrDisconnected = errors.New("chp: the connection to the server broke")
 	ErrSilent       = errors.New("chp: the server is silent")
 	ErrMapTooLarge  = errors.New("chp: the server's map is too large for this client")
-	ErrStandby      = wire.ErrStandby
+	errStandby      = wire.ErrStandby
 
 	ErrNotCHP    = errors.New("chp: the server's answer is not CHP")
 	ErrOvertaken = errors.New("chp: the server did not answer, and another one did")

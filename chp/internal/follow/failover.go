@@ -37,7 +37,7 @@ func (f *Follower) run() {
 			if active > 0 {
 				standby.reset()
 			}
-			passive := errors.Is(err, ErrStandby)
+			passive := errors.Is(err, errStandby)
 			standby.ask(1, passive)
 			if !passive {
 				failures++
@@ -58,7 +58,7 @@ func (f *Follower) run() {
 
 // failed reports why a session, or an attempt to connect, ended. next is the index of
 // the server that is tried next.
-func (f *Follower) failed(s *Session, err error, next int) {
+func (f *Follower) failed(s *session, err error, next int) {
 	f.links.failed(s.server.Name, err, s.joined.Load(), f.opts.Servers[next].Name)
 	overtaken := errors.Is(err, ErrOvertaken)
 	if s.host != nil && (s.active.IsZero() && !overtaken || errors.Is(err, ErrSilent)) {
@@ -78,8 +78,8 @@ func (f *Follower) failed(s *Session, err error, next int) {
 // later one if that fails or does not answer soon. It returns nil when every server was
 // tried and all attempts have failed, or when the client is closed. failed is the
 // number of failed attempts.
-func (f *Follower) reach(first int) (s *Session, failed int) {
-	a := attempts{owner: f, next: first, results: make(chan *Session)}
+func (f *Follower) reach(first int) (s *session, failed int) {
+	a := attempts{owner: f, next: first, results: make(chan *session)}
 	defer a.end()
 	a.start()
 	timer := time.NewTimer(a.gap())
@@ -122,9 +122,9 @@ type attempts struct {
 	owner   *Follower
 	next    int // index of the server that is tried next
 	started int
-	running []*Session // oldest first
-	results chan *Session
-	won     *Session
+	running []*session // oldest first
+	results chan *session
+	won     *session
 }
 
 func (a *attempts) start() {
@@ -170,8 +170,8 @@ func (a *attempts) giveUp() {
 	}
 }
 
-func (a *attempts) remove(s *Session) {
-	a.running = slices.DeleteFunc(a.running, func(other *Session) bool { return other == s })
+func (a *attempts) remove(s *session) {
+	a.running = slices.DeleteFunc(a.running, func(other *session) bool { return other == s })
 }
 
 // end ends the attempts that are still running.

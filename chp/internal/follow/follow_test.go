@@ -176,7 +176,7 @@ func TestHandoversAreNoRelapses(t *testing.T) {
 			active  time.Duration
 			arrived int64
 			err     error
-		}{{time.Second, relapseBytes, ErrDisconnected}, {0, 0, ErrStandby}} {
+		}{{time.Second, relapseBytes, ErrDisconnected}, {0, 0, errStandby}} {
 			if d := r.ended("a", end.active, end.arrived, end.err); d != 0 {
 				t.Fatalf("after %v it waits %v", end.err, d)
 			}
@@ -197,7 +197,7 @@ func TestSlowClientOfAPairWaits(t *testing.T) {
 		var r relapses
 		wait := func(server string, active time.Duration, arrived int64, err error) time.Duration {
 			d := r.ended(server, active, arrived, err)
-			if d := r.ended("passive", 0, 0, ErrStandby); d != 0 {
+			if d := r.ended("passive", 0, 0, errStandby); d != 0 {
 				t.Errorf("%v: after STANDBY it waits %v", end.err, d)
 			}
 			return d
@@ -210,7 +210,7 @@ func TestSlowClientOfAPairWaits(t *testing.T) {
 		}
 		wait("active", time.Second, relapseBytes, slow)
 		r.ended("active", time.Second, relapseBytes, slow)
-		r.ended("active", 0, 0, ErrStandby) // it has handed over
+		r.ended("active", 0, 0, errStandby) // it has handed over
 		if d := wait("other", end.active, end.arrived, end.err); d < relapseMost/2 {
 			t.Errorf("%v: after a handover it waits %v", end.err, d)
 		}
@@ -339,7 +339,7 @@ func TestAttemptsSayMost(t *testing.T) {
 		{foreign, foreign},
 		{ErrDisconnected, foreign},
 		{fmt.Errorf("%w: refused", ErrUnreachable), foreign},
-		{ErrStandby, ErrStandby},
+		{errStandby, errStandby},
 		{foreign, foreign},
 		{fmt.Errorf("%w: %w", ErrUnreachable, zmtp.ErrRefused), zmtp.ErrRefused},
 		{ErrDisconnected, ErrDisconnected},

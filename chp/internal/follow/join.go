@@ -30,7 +30,7 @@ import (
 //
 // The new store replaces the old one atomically. So readers see the state before or after,
 // never a mixture, and keys that were deleted while the client was away disappear.
-func (s *Session) join() error {
+func (s *session) join() error {
 	s.expectSnapshot()
 	next := state.New(0)
 	into := &next.Store // what the KVPUBs go into
@@ -91,7 +91,7 @@ func (s *Session) join() error {
 // keep copies the client's keys into the new state, except for those that updates have changed
 // meanwhile, if the server's map is new and empty and Options.KeepOnEmpty is set, or if the
 // server sends no snapshots. Updates that are merged afterwards win, too.
-func (s *Session) keep(next *store.Map, newer func(key []byte) bool) {
+func (s *session) keep(next *store.Map, newer func(key []byte) bool) {
 	if !(s.fresh && s.opts.KeepOnEmpty || mutate.KeepOldKeys) {
 		return
 	}
@@ -102,7 +102,7 @@ func (s *Session) keep(next *store.Map, newer func(key []byte) bool) {
 }
 
 // fits returns an error if the map has become larger than this client may have it.
-func (s *Session) fits(bytes int) error {
+func (s *session) fits(bytes int) error {
 	if limit := s.opts.MaxMapBytes; int64(bytes) > limit {
 		return fmt.Errorf("%w: it has more than %d bytes", ErrMapTooLarge, limit)
 	}
@@ -111,14 +111,14 @@ func (s *Session) fits(bytes int) error {
 
 // deletionRoom returns the bound of the memory of deletions, with so many keys in the
 // snapshot so far.
-func (s *Session) deletionRoom(keys int) int {
+func (s *session) deletionRoom(keys int) int {
 	o := s.opts
 	return max(o.DeletedBytes, int(min(deletionsPerKey*int64(keys), o.MaxMapBytes)))
 }
 
 // gather receives a batch of KVPUBs during a join and adds it to the interim. It returns
 // false when the context or the session has ended.
-func (s *Session) gather(ctx context.Context, during *interim, next *store.Map) bool {
+func (s *session) gather(ctx context.Context, during *interim, next *store.Map) bool {
 	if err := s.sub.RecvBatch(ctx, (*sockets.Batch)(&s.batch)); err != nil {
 		return false
 	}
@@ -141,7 +141,7 @@ func (s *Session) gather(ctx context.Context, during *interim, next *store.Map) 
 // package that still sends heartbeats may have many clients to serve, and gets more
 // time: a client that gave up would have to be sent everything again. A server of
 // another implementation that sends heartbeats but no snapshot is a passive one.
-func (s *Session) expectSnapshot() {
+func (s *session) expectSnapshot() {
 	e := expectation{sources: fromSnapshot, limit: s.opts.SyncTimeout}
 	if s.ours {
 		e.others = fromSubscriber
@@ -151,7 +151,7 @@ func (s *Session) expectSnapshot() {
 
 // fetch requests the snapshots and calls apply with their KVSYNCs, which returns the size
 // of the map so far. It returns their cuts, one for each request. It runs beside gather.
-func (s *Session) fetch(apply func(wire []byte, spans []buf.Span) (bytes int)) (cuts []int64, err error) {
+func (s *session) fetch(apply func(wire []byte, spans []buf.Span) (bytes int)) (cuts []int64, err error) {
 	if s.server.Snapshot == "" {
 		s.fresh = true // so that keep copies the old keys
 		return []int64{0}, nil

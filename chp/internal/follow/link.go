@@ -92,5 +92,5 @@ func cause(err error) string {
 	if mixed := (*MixedError)(nil); errors.As(err, &mixed) {
 		return "mixed"
 	}
-	return lograte.Cause(err, ErrSilent, ErrStandby, ErrMapTooLarge, ErrOvertaken, ErrNotCHP, errNoSubscription)
+	return lograte.Cause(err, ErrSilent, errStandby, ErrMapTooLarge, ErrOvertaken, ErrNotCHP, errNoSubscription)
 }

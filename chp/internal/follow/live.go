@@ -13,7 +13,7 @@ import (
 )
 
 // apply applies KVPUBs as they arrive, until the session fails.
-func (s *Session) apply() error {
+func (s *session) apply() error {
 	f := s.owner
 	f.install(s)
 	defer f.uninstall(s)
@@ -47,7 +47,7 @@ func (s *Session) apply() error {
 
 // resync ends the session because of a jump: now, by returning the error, or later,
 // when the limit allows it.
-func (s *Session) resync() error {
+func (s *session) resync() error {
 	if s.resyncing != nil {
 		return nil
 	}
@@ -61,7 +61,7 @@ func (s *Session) resync() error {
 }
 
 // take applies those of the received messages that are new.
-func (s *Session) take() error {
+func (s *session) take() error {
 	f, wire, spans := s.owner, s.batch.Wire(), s.batch.Spans()
 	s.arrived += int64(buf.Extent(spans))
 	spans, err := s.stream.filter(wire, spans)
@@ -81,7 +81,7 @@ func (s *Session) take() error {
 // such as refusals, until the function that it returns is called. Only an inproc
 // connection needs that: it has no reader, so Prepare runs in the goroutine that
 // receives.
-func (s *Session) hearInproc() (stop func()) {
+func (s *session) hearInproc() (stop func()) {
 	if s.unneeded.Load() || !strings.HasPrefix(s.server.Snapshot, "inproc://") {
 		return func() {}
 	}
@@ -109,7 +109,7 @@ func (f *Follower) tidy() {
 	}
 }
 
-func (s *Session) countStale() {
+func (s *session) countStale() {
 	if s.stream.stale > 0 {
 		s.owner.Counted.Stale.Add(s.stream.stale)
 		s.stream.stale = 0
@@ -117,7 +117,7 @@ func (s *Session) countStale() {
 }
 
 // install makes a session's map the client's and lets updates be sent.
-func (f *Follower) install(s *Session) {
+func (f *Follower) install(s *session) {
 	f.opts.Replica.Install(s.replica, s.stream.sequence())
 	f.Counted.Kept.Store(int64(s.kept))
 	f.Counted.Syncs.Add(1)
@@ -131,7 +131,7 @@ func (f *Follower) install(s *Session) {
 
 // uninstall undoes install: updates wait for the next session, and those that were sent
 // are kept for it or become uncertain. The state stays readable.
-func (f *Follower) uninstall(s *Session) {
+func (f *Follower) uninstall(s *session) {
 	changed := f.status.set(StateInitial, s.server.Name)
 	f.opts.Writer.End()
 	if changed {
@@ -141,7 +141,7 @@ func (f *Follower) uninstall(s *Session) {
 
 // apply applies a batch of KVPUBs, and recognizes the client's own updates. It does not
 // allocate.
-func (f *Follower) apply(s *Session, wire []byte, spans []buf.Span) {
+func (f *Follower) apply(s *session, wire []byte, spans []buf.Span) {
 	f.opts.Replica.Apply(wire, spans, s.stream.sequence())
 	f.Counted.Updates.Add(uint64(len(spans)))
 

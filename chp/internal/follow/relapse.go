@@ -36,7 +36,7 @@ func (r *relapses) ended(server string, active time.Duration, arrived int64, err
 		r.n = max(r.n+1, relapseLarge)
 	case active >= relapseSoon:
 		r.n = 0
-	case errors.Is(err, ErrStandby):
+	case errors.Is(err, errStandby):
 		if active == 0 && server == last {
 			r.n--
 		}

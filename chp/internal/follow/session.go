@@ -23,7 +23,7 @@ import (
 	"clustermap/sockets"
 )
 
-// Session is one connection to one server, from connecting to its first fault: a SUB
+// session is one connection to one server, from connecting to its first fault: a SUB
 // and a DEALER socket, and a PUB socket if the client writes. The sockets connect once.
 // When one connection breaks, the session ends with the other two, and with everything
 // that it knows about sequences and about updates that were sent through it.
@@ -39,7 +39,7 @@ import (
 // Goroutines: begin runs in one of its own (see attempts) and follow in the client's.
 // The watchdog runs beside them, and during join a goroutine that fetches the snapshot.
 // These two have ended when end returns.
-type Session struct {
+type session struct {
 	connections
 	owner *Follower
 	index int // of the server in Options.Servers
@@ -80,9 +80,9 @@ const (
 
 // newSession returns a session that has not begun. Others with the same server are under way
 // at addresses of its name.
-func (f *Follower) newSession(index int, others []netip.Addr) *Session {
+func (f *Follower) newSession(index int, others []netip.Addr) *session {
 	f.generation++
-	s := &Session{
+	s := &session{
 		owner: f, index: index, over: make(chan struct{}), watchdog: newWatchdog(),
 		connections: connections{
 			opts: &f.opts, server: f.opts.Servers[index], dialect: f.opts.Dialect.NewSession(), openings: make(chan opening, 3),
@@ -97,7 +97,7 @@ func (f *Follower) newSession(index int, others []netip.Addr) *Session {
 }
 
 // begin connects. The caller must call end afterwards, even after an error.
-func (s *Session) begin() error {
+func (s *session) begin() error {
 	if err := s.open(); err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (s *Session) begin() error {
 // follow fetches the snapshot and applies updates until the session fails. It returns
 // how long the session was ACTIVE and why it ended: the cause of the context if there
 // is one.
-func (s *Session) follow() (active time.Duration, err error) {
+func (s *session) follow() (active time.Duration, err error) {
 	defer s.end()
 	err = s.run()
 	err = cmp.Or(context.Cause(s.ctx), err) // that of the context says more
@@ -120,7 +120,7 @@ func (s *Session) follow() (active time.Duration, err error) {
 }
 
 // end ends the session and waits for its goroutines.
-func (s *Session) end() {
+func (s *session) end() {
 	s.fail(nil)
 	s.running.Wait()
 	if s.resyncing != nil {
@@ -132,7 +132,7 @@ func (s *Session) end() {
 	s.owner.status.ended(s.index)
 }
 
-func (s *Session) run() error {
+func (s *session) run() error {
 	s.owner.silent.Store(true)
 	s.owner.status.reached(s.index, PhaseSubscribing)
 	s.owner.setState(StateSyncing, s.server.Name)
@@ -150,7 +150,7 @@ func (s *Session) run() error {
 
 // open creates the SUB and the DEALER socket. They never reconnect: messages that
 // arrive after a reconnection could not be told from earlier ones.
-func (s *Session) open() error {
+func (s *session) open() error {
 	f := s.owner
 	subscriber := &intake{ear: fromSubscriber, command: kvmsg.KindHUGZ, tag: hugzTag, heard: &s.watchdog.heard, silent: &f.silent, refused: f.opts.Refused}
 	snapshot := &intake{ear: fromSnapshot, command: kvmsg.KindKTHXBAI, tag: kthxbaiTag, heard: &s.watchdog.heard, silent: &f.silent, refused: f.opts.Refused}
@@ -212,10 +212,10 @@ func (s *Session) open() error {
 // standsBy ends the session if a batch of the snapshot connection contains STANDBY, and
 // reports whether it did. The rest of the batch is dropped: an incomplete snapshot is
 // useless, and a complete one stays as it is.
-func (s *Session) standsBy(b *hooks.Batch) bool {
+func (s *session) standsBy(b *hooks.Batch) bool {
 	for _, span := range b.Spans() {
 		if wire.IsStandby(b.Wire()[span.Start:span.End]) && wire.Ours((*sockets.Peer)(b.Peer())) {
-			s.fail(ErrStandby)
+			s.fail(errStandby)
 			b.SetSpans(nil)
 			return true
 		}
@@ -227,7 +227,7 @@ func (s *Session) standsBy(b *hooks.Batch) bool {
 // have, twice, and reports whether they do. What arrives need not make the map larger: a
 // server may send one key for ever, or what is not CHP. It runs in the goroutine that reads
 // the connection.
-func (s *Session) overflows(b *hooks.Batch) bool {
+func (s *session) overflows(b *hooks.Batch) bool {
 	s.arriving += int64(buf.Extent(b.Spans()))
 	if (s.arriving-snapshotAhead)/2 <= s.opts.MaxMapBytes {
 		return false
@@ -239,7 +239,7 @@ func (s *Session) overflows(b *hooks.Batch) bool {
 
 // hear handles the messages on the snapshot connection after the snapshot: refusals and
 // progress reports. It leaves none in the batch.
-func (s *Session) hear(b *hooks.Batch) {
+func (s *session) hear(b *hooks.Batch) {
 	for i := range b.Len() {
 		if s.reply.Parse(b.Message(i)) {
 			s.opts.Writer.Reply(s, &s.reply)
@@ -253,7 +253,7 @@ func (s *Session) hear(b *hooks.Batch) {
 // learn removes replies from the messages that arrive on the snapshot connection before the
 // end of the snapshot, and stores the first one, which comes before the snapshot. It runs
 // in the goroutine that reads the connection.
-func (s *Session) learn(b *hooks.Batch) {
+func (s *session) learn(b *hooks.Batch) {
 	if !slices.ContainsFunc(b.Spans(), func(span buf.Span) bool { return ledger.IsReply(b.Wire()[span.Start:span.End]) }) {
 		return
 	}
@@ -269,7 +269,7 @@ func (s *Session) learn(b *hooks.Batch) {
 }
 
 // connect connects the sockets and waits for their handshakes.
-func (s *Session) connect() error {
+func (s *session) connect() error {
 	s.watchdog.expect(0, s.opts.SyncTimeout)
 	waiting := 1
 	if err := s.sub.Connect(s.server.Publisher); err != nil {
@@ -349,7 +349,7 @@ func (s *Session) connect() error {
 // A publisher of this package confirms subscriptions. With others the first HUGZ is the
 // sign: its subscription is sent last, and the server handles them in order. With one
 // subtree, a KVPUB is a sign too.
-func (s *Session) subscribe() error {
+func (s *session) subscribe() error {
 	f := s.owner
 	for _, spec := range f.opts.Subtrees.List {
 		if err := s.sub.Subscribe(spec); err != nil {
@@ -372,7 +372,7 @@ func (s *Session) subscribe() error {
 }
 
 // firstMessage waits for a message that shows that the subscriptions are in force.
-func (s *Session) firstMessage() error {
+func (s *session) firstMessage() error {
 	f := s.owner
 	ctx := s.ctx
 	if f.opts.HeartbeatTimeout < 0 {

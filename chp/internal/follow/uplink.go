@@ -40,7 +40,7 @@ type uplink struct {
 }
 
 // Open opens the uplink of a session that is ACTIVE.
-func (s *Session) Open() (submit.Uplink, error) {
+func (s *session) Open() (submit.Uplink, error) {
 	if err := s.openUplink(); err != nil {
 		return nil, err
 	}
@@ -53,13 +53,13 @@ func (s *Session) Open() (submit.Uplink, error) {
 }
 
 // Fail ends the session with an error.
-func (s *Session) Fail(err error) { s.fail(err) }
+func (s *session) Fail(err error) { s.fail(err) }
 
 // Over returns a channel that is closed when the session has ended.
-func (s *Session) Over() <-chan struct{} { return s.over }
+func (s *session) Over() <-chan struct{} { return s.over }
 
 // writerUplink returns the uplink for the writer, or nil.
-func (s *Session) writerUplink() submit.Uplink {
+func (s *session) writerUplink() submit.Uplink {
 	if s.uplink == nil {
 		return nil
 	}

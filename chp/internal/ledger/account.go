@@ -137,7 +137,7 @@ func (a *Account) Reconcile(r *Reply, sequence int64) (next uint64) {
 		})
 		a.accepted = next - 1 // also if it was further before
 	} else {
-		a.Abandon()
+		a.abandon()
 		next = a.sent + 1
 	}
 	if a.known = r != nil; a.known {
@@ -149,8 +149,8 @@ func (a *Account) Reconcile(r *Reply, sequence int64) (next uint64) {
 	return next
 }
 
-// Abandon makes all updates uncertain that were sent and are not settled.
-func (a *Account) Abandon() { a.Lose(a.sent, ErrUncertain) }
+// abandon makes all updates uncertain that were sent and are not settled.
+func (a *Account) abandon() { a.Lose(a.sent, ErrUncertain) }
 
 // Lose settles the updates up to n as lost, for a reason.
 func (a *Account) Lose(n uint64, reason error) {
@@ -162,14 +162,14 @@ func (a *Account) Lose(n uint64, reason error) {
 // settled in a later one; otherwise they become uncertain.
 func (a *Account) Leave() {
 	if !a.known {
-		a.Abandon()
+		a.abandon()
 	}
 }
 
 // Fail settles all updates, because they will not be sent. Those that were sent are
 // uncertain. Numbers that were not sent are used again.
 func (a *Account) Fail(reason error) {
-	a.Abandon()
+	a.abandon()
 	a.Lose(a.staged, reason)
 	a.staged, a.accepted, a.settled = a.sent, a.sent, a.sent
 }
@@ -314,7 +314,7 @@ func (a *Account) settleTo(n uint64, err error, sequence func(n uint64) int64) {
 		}
 		if err != nil && told < last-a.settled {
 			a.lost(last, err)
-			a.unreported.Add(err)
+			a.unreported.add(err)
 		}
 		a.settled = last
 		a.finishFlushes()
@@ -365,7 +365,7 @@ func (a *Account) pass(s Skip) {
 			a.accepted = max(a.accepted, s.Last)
 		}
 		if s.reason != skipTold {
-			a.unreported.Add(RefusedFor(s.reason))
+			a.unreported.add(RefusedFor(s.reason))
 		}
 	}
 	a.settled = s.Last
@@ -390,7 +390,7 @@ func (a *Account) finishFlushes() {
 func (a *Account) lost(n uint64, err error) {
 	for i := range a.flushes.Len() {
 		if w := *a.flushes.At(i); w.n >= n {
-			w.lost.Add(err)
+			w.lost.add(err)
 		}
 	}
 }

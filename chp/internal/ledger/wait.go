@@ -91,7 +91,7 @@ func (w *Wait) finish(seq int64, err error) {
 	}
 	g.Seq = max(g.Seq, seq)
 	if err != nil {
-		g.Lost.Add(err)
+		g.Lost.add(err)
 	}
 	if g.left--; g.left == 0 {
 		close(g.Done)
@@ -101,8 +101,8 @@ func (w *Wait) finish(seq int64, err error) {
 // Losses holds why updates were lost: the last error of each kind.
 type Losses struct{ uncertain, refused, other error }
 
-// Add adds an error.
-func (l *Losses) Add(err error) {
+// add adds an error.
+func (l *Losses) add(err error) {
 	switch {
 	case errors.Is(err, ErrUncertain):
 		l.uncertain = err

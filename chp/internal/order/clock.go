@@ -55,7 +55,7 @@ func (q *Sequencer) RunClock(ctx context.Context, c Clock) {
 		default:
 		}
 		if expiring {
-			wait := c.Pace.Next(published, now)
+			wait := c.Pace.next(published, now)
 			published = 0
 			if wait > 0 {
 				if !wake.Pause(ctx, wait) {

@@ -69,7 +69,7 @@ func (l *Local) Apply(ctx context.Context, wire []byte, spans []buf.Span) (w Wri
 func (l *Local) next(size int) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.pace.Next(size, time.Now())
+	return l.pace.next(size, time.Now())
 }
 
 // wait waits before a batch of size bytes if subscribers need it.
@@ -83,12 +83,12 @@ func (l *Local) wait(ctx context.Context, size int) error {
 	select {
 	case l.turn <- struct{}{}:
 	case <-either.Done():
-		return cmp.Or(ctx.Err(), ErrClosed)
+		return cmp.Or(ctx.Err(), errClosed)
 	}
 	defer func() { <-l.turn }()
 	for ; wait > 0; wait = l.next(0) {
 		if !wake.Pause(either, wait) {
-			return cmp.Or(ctx.Err(), ErrClosed)
+			return cmp.Or(ctx.Err(), errClosed)
 		}
 	}
 	return nil
@@ -101,7 +101,7 @@ func (l *Local) room(ctx context.Context) error {
 	either, stop := l.q.untilClosed(ctx)
 	defer stop()
 	if l.q.Room(either) != nil && either.Err() != nil {
-		return cmp.Or(ctx.Err(), ErrClosed)
+		return cmp.Or(ctx.Err(), errClosed)
 	}
 	return nil // if the journal has failed, acceptLocal returns its error
 }
@@ -129,9 +129,9 @@ func (q *Sequencer) acceptLocal(wire []byte, spans []buf.Span) (w Written, unfit
 	defer q.mu.Unlock()
 	switch {
 	case q.closing.Err() != nil:
-		return Written{}, 0, false, ErrClosed
+		return Written{}, 0, false, errClosed
 	case q.passive:
-		return Written{}, 0, false, ErrStandby
+		return Written{}, 0, false, errStandby
 	case q.halted != (halted{}) || q.held.bytes >= MaxHeld || !q.fits(spans):
 		return Written{}, 0, false, nil
 	}
@@ -146,7 +146,7 @@ func (q *Sequencer) acceptLocal(wire []byte, spans []buf.Span) (w Written, unfit
 // failure returns the error for an update when the journal has ended with err.
 func (q *Sequencer) failure(err error) error {
 	if q.closing.Err() != nil {
-		return ErrClosed
+		return errClosed
 	}
 	return fmt.Errorf("chp: the log failed: %w", err)
 }
@@ -210,7 +210,7 @@ func (q *Sequencer) Published(ctx context.Context, w Written) error {
 		case <-q.journal.Failed(): // a server that does not serve may never be closed
 			return q.failure(q.journal.Room(wake.Ended))
 		case <-q.closing.Done():
-			return ErrClosed
+			return errClosed
 		}
 	}
 }
@@ -237,7 +237,7 @@ func (q *Sequencer) Caught(ctx context.Context) error {
 
 // errUnpublished is returned for an update that was not published when the server
 // stopped being the active one.
-var errUnpublished = fmt.Errorf("%w: %w", ledger.ErrUncertain, ErrStandby)
+var errUnpublished = fmt.Errorf("%w: %w", ledger.ErrUncertain, errStandby)
 
 // outcome returns whether an update was published, or a channel that is closed when the
 // caller should ask again.

@@ -31,7 +31,7 @@ func NewPacer(slowest int, fullest func() float64) *Pacer {
 // Wait waits before a batch of size bytes if subscribers need it. It returns false if
 // the context ended meanwhile.
 func (p *Pacer) Wait(ctx context.Context, size int) bool {
-	for d := p.Next(size, time.Now()); d > 0; d = p.Next(0, time.Now()) {
+	for d := p.next(size, time.Now()); d > 0; d = p.next(0, time.Now()) {
 		if !wake.Pause(ctx, d) {
 			return false
 		}
@@ -39,9 +39,9 @@ func (p *Pacer) Wait(ctx context.Context, size int) bool {
 	return true
 }
 
-// Next returns the delay before a batch of size bytes. After the delay the caller calls
+// next returns the delay before a batch of size bytes. After the delay the caller calls
 // it again with size 0, until it returns 0.
-func (p *Pacer) Next(size int, now time.Time) time.Duration {
+func (p *Pacer) next(size int, now time.Time) time.Duration {
 	if p.slowest < 0 {
 		return 0
 	}

@@ -17,7 +17,7 @@ func TestPacerWaits(t *testing.T) {
 		p := NewPacer(slowest, func() float64 { return level })
 		for range 8 {
 			now = now.Add(time.Second)
-			w := p.Next(size, now)
+			w := p.next(size, now)
 			if w > pacerMost {
 				t.Errorf("a wait of %v", w)
 			}

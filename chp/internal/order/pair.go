@@ -125,8 +125,8 @@ func (q *Sequencer) Wake() {
 	q.wakeWaiters()
 }
 
-// ErrGap is returned for a batch that does not continue the map.
-var ErrGap = errors.New("chp: a batch does not follow the last update")
+// errGap is returned for a batch that does not continue the map.
+var errGap = errors.New("chp: a batch does not follow the last update")
 
 // Followed applies a batch of the active server, to a passive one.
 func (q *Sequencer) Followed(h state.Head, wire []byte, spans []buf.Span) error {
@@ -136,7 +136,7 @@ func (q *Sequencer) Followed(h state.Head, wire []byte, spans []buf.Span) error 
 	newest := q.state.Terms.Newest
 	if !q.held.empty() || h.First <= newest.Last || h.Reign < newest.ID || h.Reign == newest.ID && h.First != newest.Last+1 ||
 		kvmsg.Record(wire[spans[0].Start:]).Seq() != h.First {
-		return ErrGap
+		return errGap
 	}
 	e := state.Entry{Head: h, Wire: wire, Spans: spans, Stamped: true}
 	out := q.state.Apply(&e)
@@ -170,8 +170,8 @@ func (q *Sequencer) Share() {
 // A Copy is the map of the active server while a passive one receives it.
 type Copy struct {
 	State *state.State
-	Run   uint64 // of the active server
-	Most  int64  // bound of its bytes, or 0
+	run   uint64 // of the active server
+	most  int64  // bound of its bytes, or 0
 
 	early uint64 // Early.Count when the transfer began
 	seen  wire.Seen
@@ -179,7 +179,7 @@ type Copy struct {
 
 // NewCopy begins to receive a map with an identity and terms.
 func (q *Sequencer) NewCopy(run uint64, id [ledger.MapIDSize]byte, terms []state.Reign) *Copy {
-	c := &Copy{State: state.New(0), Run: run}
+	c := &Copy{State: state.New(0), run: run}
 	c.State.ID = id
 	c.State.RestoreTerms(terms)
 	q.mu.Lock()
@@ -188,7 +188,7 @@ func (q *Sequencer) NewCopy(run uint64, id [ledger.MapIDSize]byte, terms []state
 	if q.o.MaxBytes > 0 {
 		// The server's own map may be larger, if the limit has been lowered, and records
 		// on their way say how old they are.
-		c.Most = max(q.o.MaxBytes, int64(q.state.Store.LiveBytes())) / 4 * 5
+		c.most = max(q.o.MaxBytes, int64(q.state.Store.LiveBytes())) / 4 * 5
 	}
 	return c
 }
@@ -197,7 +197,7 @@ func (q *Sequencer) NewCopy(run uint64, id [ledger.MapIDSize]byte, terms []state
 func (c *Copy) Records(wire []byte, spans []buf.Span) bool {
 	c.State.RestoreRecords(wire, spans, timer.Now())
 	c.seen.Published(wire, spans)
-	return c.Most == 0 || int64(c.State.Store.LiveBytes()) <= c.Most
+	return c.most == 0 || int64(c.State.Store.LiveBytes()) <= c.most
 }
 
 // Surrender puts what is held into the map of a passive server that is about to be replaced,
@@ -226,7 +226,7 @@ func (q *Sequencer) Install(ctx context.Context, c *Copy) error {
 	defer q.mu.Unlock()
 	q.setState(c.State)
 	q.alarm.at = timer.Now()
-	q.source = c.Run
+	q.source = c.run
 	q.order.reigns.Shared = true
 	q.journal.Restored()
 	q.early.Copied(c.early, &c.seen, timer.Now())

@@ -153,10 +153,10 @@ type From struct {
 	Numbered bool // the sequence fields hold order numbers, or 0
 }
 
-// ErrClosed and ErrStandby are for updates of this process; package chp documents them.
+// errClosed and errStandby are for updates of this process; package chp documents them.
 var (
-	ErrClosed  = closed.CHP
-	ErrStandby = wire.ErrStandby
+	errClosed  = closed.CHP
+	errStandby = wire.ErrStandby
 )
 
 // ErrNotActive is the reason for disconnecting a client whose updates this server does not

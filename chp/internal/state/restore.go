@@ -12,11 +12,11 @@ import (
 	"clustermap/internal/kvmsg"
 )
 
-var ErrSection = errors.New("chp: invalid section of a map")
+var errSection = errors.New("chp: invalid section of a map")
 
 // Restore adds a section to a state that is being received. Times to live count from at.
-// The error is a [*stateVersionError] for a section of a later version, and otherwise
-// wraps ErrSection; the state is then of no use.
+// The error is a [*versionError] for a section of a later version, and otherwise
+// wraps errSection; the state is then of no use.
 func (s *State) Restore(p Section, at time.Duration) error {
 	ok := false
 	switch p.Kind {
@@ -37,10 +37,10 @@ func (s *State) Restore(p Section, at time.Duration) error {
 			s.RestoreRecords(p.Body, spans, at)
 		}
 	default:
-		return &VersionError{uint32(p.Kind)}
+		return &versionError{uint32(p.Kind)}
 	}
 	if !ok {
-		return fmt.Errorf("%w of kind %d", ErrSection, p.Kind)
+		return fmt.Errorf("%w of kind %d", errSection, p.Kind)
 	}
 	return nil
 }
@@ -67,11 +67,11 @@ const (
 	kindEnd Kind = 1<<32 - 1
 )
 
-// VersionError refuses a state that a newer version has written.
-type VersionError struct{ Version uint32 }
+// versionError refuses a state that a newer version has written.
+type versionError struct{ version uint32 }
 
-func (e *VersionError) Error() string {
-	return fmt.Sprintf("chp: the map is of version %d, which is newer than this program", e.Version)
+func (e *versionError) Error() string {
+	return fmt.Sprintf("chp: the map is of version %d, which is newer than this program", e.version)
 }
 
 // WriteTo writes the state: a magic number, the version, and the sections, each with its
@@ -110,10 +110,10 @@ func Read(r io.Reader, at time.Duration) (*State, error) {
 		return nil, err
 	}
 	if string(head[:len(magic)]) != magic {
-		return nil, ErrSection
+		return nil, errSection
 	}
 	if v := binary.BigEndian.Uint32(head[len(magic):]); v > version {
-		return nil, &VersionError{v}
+		return nil, &versionError{v}
 	}
 	s := New(0)
 	var body []byte

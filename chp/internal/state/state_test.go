@@ -189,8 +189,8 @@ func TestPartOfAStateIsNotAState(t *testing.T) {
 	}
 	b := slices.Clone(whole)
 	b[len(magic)+3]++
-	var newer *VersionError
-	if _, err := Read(bytes.NewReader(b), 0); !errors.As(err, &newer) || newer.Version != version+1 {
+	var newer *versionError
+	if _, err := Read(bytes.NewReader(b), 0); !errors.As(err, &newer) || newer.version != version+1 {
 		t.Errorf("a newer version: %v", err)
 	}
 	if _, err := s.Image().WriteTo(failing{}); !errors.Is(err, io.ErrClosedPipe) {

@@ -12,8 +12,8 @@ import (
 // Model is one of the six Clone models of the ZeroMQ Guide: see chp.Model.
 type Model int
 
-// ModelSix is the full protocol.
-const ModelSix Model = 6
+// modelSix is the full protocol.
+const modelSix Model = 6
 
 // ErrModel is chp.ErrModel.
 var ErrModel = errors.New("chp: not possible in this Clone model")
@@ -49,7 +49,7 @@ type Dialect struct {
 
 // DialectOf returns the dialect of a model; 0 means 6.
 func DialectOf(m Model) Dialect {
-	m = cmp.Or(m, ModelSix)
+	m = cmp.Or(m, modelSix)
 	return Dialect{Full: m == 6, Three: m < 5, Subtrees: m > 3, Collector: m > 2, Snapshots: m > 1}
 }
 
@@ -57,7 +57,7 @@ func DialectOf(m Model) Dialect {
 // or frames than m, the client's. server is one of its connections. confirms reports
 // whether the server is of this module and so confirms subscriptions.
 func CheckModel(m Model, server *sockets.Peer) (confirms bool, err error) {
-	model := ModelSix
+	model := modelSix
 	if text, ok := server.Property(propertyModel); ok {
 		n, err := strconv.ParseUint(text, 10, 8)
 		if err != nil {
@@ -69,7 +69,7 @@ func CheckModel(m Model, server *sockets.Peer) (confirms bool, err error) {
 	}
 	mine, other := DialectOf(m), DialectOf(model)
 	if other.Collector = mine.Collector; other != mine {
-		return true, &ModelError{Server: model, Client: cmp.Or(m, ModelSix)}
+		return true, &ModelError{Server: model, Client: cmp.Or(m, modelSix)}
 	}
 	return true, nil
 }

@@ -39,8 +39,8 @@ type Publisher interface {
 	Settle(ctx context.Context) error
 }
 
-// Cleaner is a publisher that can delete its keys.
-type Cleaner interface {
+// cleaner is a publisher that can delete its keys.
+type cleaner interface {
 	Clean(ctx context.Context, keys []string) error
 }
 
@@ -120,7 +120,7 @@ func (line *Pipeline) publish(p *link.Peer) error {
 	for _, source := range s.sources {
 		keys = append(keys, source.Keys()...)
 	}
-	if err := s.to.(Cleaner).Clean(ctx, keys); err != nil {
+	if err := s.to.(cleaner).Clean(ctx, keys); err != nil {
 		return err
 	}
 	p.Send(link.Event{Kind: link.Cleaned})

@@ -53,7 +53,7 @@ func (s Spec) finals(p int) []uint64 {
 	last := make([]uint64, share(s.Keys, s.Publishers, p))
 	order := s.order(p)
 	for n := range s.Warmed(p) + s.Measured(p) {
-		last[order.Next()] = uint64(n) + 1
+		last[order.next()] = uint64(n) + 1
 	}
 	return last
 }
@@ -63,10 +63,10 @@ func (s Spec) Expected() Content {
 	var c Content
 	for p := range s.Publishers {
 		keys := s.KeysOf(p)
-		payload := NewPayload(s, p)
+		payload := newPayload(s, p)
 		for i, counter := range s.finals(p) {
 			if counter > 0 {
-				c.Add([]byte(keys[i]), payload.Fill(counter, 0))
+				c.Add([]byte(keys[i]), payload.fill(counter, 0))
 			}
 		}
 	}

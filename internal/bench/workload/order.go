@@ -8,22 +8,22 @@ type Order struct {
 	each  uint64 // keys that still come once each, from the last to the first
 }
 
-// NewOrder returns the order of publisher p for the given number of keys.
-func NewOrder(p, keys int) Order {
+// newOrder returns the order of publisher p for the given number of keys.
+func newOrder(p, keys int) Order {
 	return Order{state: mix(uint64(p) + 1), keys: uint64(keys)}
 }
 
 // order returns the order of publisher p.
 func (s Spec) order(p int) Order {
-	o := NewOrder(p, share(s.Keys, s.Publishers, p))
+	o := newOrder(p, share(s.Keys, s.Publishers, p))
 	if s.Each {
 		o.each = o.keys
 	}
 	return o
 }
 
-// Next returns the index of the next key.
-func (o *Order) Next() int {
+// next returns the index of the next key.
+func (o *Order) next() int {
 	if o.each > 0 {
 		o.each--
 		return int(o.each)

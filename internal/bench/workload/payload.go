@@ -22,8 +22,8 @@ type Payload struct {
 	label uint64 // of counter 0
 }
 
-// NewPayload returns a payload of the workload for publisher p.
-func NewPayload(s Spec, p int) *Payload {
+// newPayload returns a payload of the workload for publisher p.
+func newPayload(s Spec, p int) *Payload {
 	value := make([]byte, s.ValueSize)
 	for i := range value {
 		value[i] = byte('a' + i%26)
@@ -31,9 +31,9 @@ func NewPayload(s Spec, p int) *Payload {
 	return &Payload{value: value, label: uint64(p) << counterBits}
 }
 
-// Fill puts in the counter and the time, and returns the value. It is the same
+// fill puts in the counter and the time, and returns the value. It is the same
 // slice each time.
-func (p *Payload) Fill(counter uint64, sent int64) []byte {
+func (p *Payload) fill(counter uint64, sent int64) []byte {
 	v := p.value
 	binary.LittleEndian.PutUint64(v, p.label|counter)
 	binary.LittleEndian.PutUint64(v[8:], uint64(sent))
@@ -43,8 +43,8 @@ func (p *Payload) Fill(counter uint64, sent int64) []byte {
 	return v
 }
 
-// Parse takes a value apart; ok is false if it is not a value of this workload.
-func (s *Spec) Parse(value []byte) (publisher int, counter uint64, sent int64, ok bool) {
+// parse takes a value apart; ok is false if it is not a value of this workload.
+func (s *Spec) parse(value []byte) (publisher int, counter uint64, sent int64, ok bool) {
 	if len(value) != s.ValueSize {
 		return 0, 0, 0, false
 	}

@@ -57,7 +57,7 @@ type Checker struct {
 
 // source is what came from a publisher.
 type source struct {
-	tracker Tracker // if the system does not conflate
+	tracker tracker // if the system does not conflate
 	warmed  uint64  // counters up to here are not measured
 	total   uint64  // the last counter
 }
@@ -89,7 +89,7 @@ func NewChecker(s Spec) *Checker {
 
 // See checks an update that arrived at the time now.
 func (c *Checker) See(key, value []byte, now int64) {
-	publisher, counter, sent, ok := c.spec.Parse(value)
+	publisher, counter, sent, ok := c.spec.parse(value)
 	if !ok {
 		c.report.Foreign++
 		return
@@ -98,7 +98,7 @@ func (c *Checker) See(key, value []byte, now int64) {
 	if c.keys != nil {
 		ok = c.latest(key, counter)
 	} else {
-		from.tracker.See(counter)
+		from.tracker.see(counter)
 		if counter == from.total {
 			c.missing--
 		}
@@ -158,9 +158,9 @@ func (c *Checker) Report(content Content) Report {
 	if c.keys == nil {
 		for i := range c.sources {
 			from := &c.sources[i]
-			r.Lost += from.tracker.Lost(from.total)
-			r.Doubled += from.tracker.Doubled
-			r.OutOfOrder += from.tracker.OutOfOrder
+			r.Lost += from.tracker.lost(from.total)
+			r.Doubled += from.tracker.doubled
+			r.OutOfOrder += from.tracker.outOfOrder
 		}
 	}
 	for _, k := range c.keys {

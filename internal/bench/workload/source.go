@@ -22,7 +22,7 @@ type Source struct {
 // NewSource returns the updates of publisher p.
 func NewSource(s Spec, p int) *Source {
 	keys := s.KeysOf(p)
-	return &Source{keys: keys, order: s.order(p), payload: NewPayload(s, p)}
+	return &Source{keys: keys, order: s.order(p), payload: newPayload(s, p)}
 }
 
 // Next returns the next update. The value is lent until the next call.
@@ -35,7 +35,7 @@ func (s *Source) Next() (key string, value []byte) {
 		s.fetch()
 	}
 	s.counter++
-	return s.ahead[i], s.payload.Fill(s.counter, s.sent)
+	return s.ahead[i], s.payload.fill(s.counter, s.sent)
 }
 
 // fetch chooses the next keys and reads them, so that they are in the cache when they
@@ -43,7 +43,7 @@ func (s *Source) Next() (key string, value []byte) {
 // pipeline; here the processor waits for all of them together.
 func (s *Source) fetch() {
 	for i := range s.ahead {
-		s.ahead[i] = s.keys[s.order.Next()]
+		s.ahead[i] = s.keys[s.order.next()]
 	}
 	for _, key := range s.ahead {
 		s.fetched += key[0] + key[len(key)-1]

@@ -1,10 +1,10 @@
 package workload
 
-// Tracker follows the counters of one publisher, which count from 1 without a
+// tracker follows the counters of one publisher, which count from 1 without a
 // gap, and finds those that are lost, repeated or out of order.
-type Tracker struct {
-	Doubled    uint64
-	OutOfOrder uint64
+type tracker struct {
+	doubled    uint64
+	outOfOrder uint64
 
 	last    uint64 // highest counter seen
 	missing []gap  // below last, in ascending order; usually empty
@@ -13,8 +13,8 @@ type Tracker struct {
 // gap is the counters from first to last, both included.
 type gap struct{ first, last uint64 }
 
-// See takes the next counter as it arrives.
-func (t *Tracker) See(counter uint64) {
+// see takes the next counter as it arrives.
+func (t *tracker) see(counter uint64) {
 	switch {
 	case counter == t.last+1:
 		t.last = counter
@@ -28,12 +28,12 @@ func (t *Tracker) See(counter uint64) {
 
 // late takes a counter that should have come before: for the first time, or
 // once more.
-func (t *Tracker) late(counter uint64) {
+func (t *tracker) late(counter uint64) {
 	for i, g := range t.missing {
 		if counter < g.first || counter > g.last {
 			continue
 		}
-		t.OutOfOrder++
+		t.outOfOrder++
 		var rest []gap
 		if g.first < counter {
 			rest = append(rest, gap{g.first, counter - 1})
@@ -44,11 +44,11 @@ func (t *Tracker) late(counter uint64) {
 		t.missing = append(t.missing[:i:i], append(rest, t.missing[i+1:]...)...)
 		return
 	}
-	t.Doubled++
+	t.doubled++
 }
 
-// Lost returns how many of the first total counters never came.
-func (t *Tracker) Lost(total uint64) uint64 {
+// lost returns how many of the first total counters never came.
+func (t *tracker) lost(total uint64) uint64 {
 	lost := uint64(0)
 	if t.last < total {
 		lost = total - t.last

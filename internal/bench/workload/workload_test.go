@@ -33,9 +33,9 @@ func TestOrderReachesEveryKeyEvenly(t *testing.T) {
 	t.Parallel()
 	const keys, draws = 10, 100_000
 	var counts [keys]int
-	order := NewOrder(3, keys)
+	order := newOrder(3, keys)
 	for range draws {
-		counts[order.Next()]++
+		counts[order.next()]++
 	}
 	for i, n := range counts {
 		if math.Abs(float64(n)-draws/keys) > 500 {
@@ -48,16 +48,16 @@ func TestPayloadRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{MinValueSize, 23, 24, 25, 32, 1024} {
 		s := Spec{ValueSize: size, Publishers: 700}
-		value := NewPayload(s, 600).Fill(1<<40+5, 77)
-		publisher, counter, sent, ok := s.Parse(value)
+		value := newPayload(s, 600).fill(1<<40+5, 77)
+		publisher, counter, sent, ok := s.parse(value)
 		if !ok || publisher != 600 || counter != 1<<40+5 || sent != 77 {
 			t.Errorf("size %d: got publisher %d, counter %d, sent %d, %v", size, publisher, counter, sent, ok)
 		}
 		value[size-1] ^= 1
-		if _, _, _, ok := s.Parse(value); ok && size >= 24 {
+		if _, _, _, ok := s.parse(value); ok && size >= 24 {
 			t.Errorf("size %d: a torn value was taken", size)
 		}
-		if _, _, _, ok := s.Parse(value[1:]); ok {
+		if _, _, _, ok := s.parse(value[1:]); ok {
 			t.Errorf("size %d: a value cut short was taken", size)
 		}
 	}
@@ -80,13 +80,13 @@ func TestTracker(t *testing.T) {
 		{name: "late and then again", counters: []uint64{1, 6, 4, 3, 4, 2, 5}, outOfOrder: 4, doubled: 1},
 		{name: "late, rest lost", counters: []uint64{6, 3}, outOfOrder: 1, lost: 4},
 	} {
-		var tracker Tracker
+		var tracker tracker
 		for _, n := range c.counters {
-			tracker.See(n)
+			tracker.see(n)
 		}
-		if lost := tracker.Lost(6); lost != c.lost || tracker.Doubled != c.doubled || tracker.OutOfOrder != c.outOfOrder {
+		if lost := tracker.lost(6); lost != c.lost || tracker.doubled != c.doubled || tracker.outOfOrder != c.outOfOrder {
 			t.Errorf("%s: lost %d, doubled %d, out of order %d; want %d, %d, %d",
-				c.name, lost, tracker.Doubled, tracker.OutOfOrder, c.lost, c.doubled, c.outOfOrder)
+				c.name, lost, tracker.doubled, tracker.outOfOrder, c.lost, c.doubled, c.outOfOrder)
 		}
 	}
 }
@@ -95,9 +95,9 @@ func TestHistogramPercentiles(t *testing.T) {
 	t.Parallel()
 	var h, merged Histogram
 	values := []int64{}
-	order := NewOrder(0, 1<<30)
+	order := newOrder(0, 1<<30)
 	for range 10_000 {
-		v := int64(order.Next()) >> (order.Next() % 30)
+		v := int64(order.next()) >> (order.next() % 30)
 		values = append(values, v)
 		h.Add(v, 1)
 	}
@@ -149,7 +149,7 @@ func TestCheckerAgreesWithExpected(t *testing.T) {
 	checker := NewChecker(s)
 	m := map[string]string{}
 	play(s, func(key string, value []byte) {
-		_, _, sent, _ := s.Parse(value)
+		_, _, sent, _ := s.parse(value)
 		checker.See([]byte(key), value, sent+100)
 		m[key] = string(value)
 	})

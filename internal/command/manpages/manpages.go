@@ -25,15 +25,15 @@ func Main(root *cobra.Command, sections string) int {
 		fmt.Fprintln(os.Stderr, "give a directory")
 		return command.ExitUsage
 	}
-	if err := Write(root, sections, os.Args[1]); err != nil {
+	if err := write(root, sections, os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return command.ExitRefused
 	}
 	return command.ExitDone
 }
 
-// Write writes pages and scripts to a directory. See Main for sections.
-func Write(root *cobra.Command, sections, dir string) error {
+// write writes pages and scripts to a directory. See Main for sections.
+func write(root *cobra.Command, sections, dir string) error {
 	man, completions := filepath.Join(dir, "man", "man1"), filepath.Join(dir, "completions")
 	for _, d := range []string{man, completions} {
 		if err := os.MkdirAll(d, 0o755); err != nil {

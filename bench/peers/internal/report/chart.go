@@ -18,26 +18,26 @@ import (
 	"clustermap/internal/bench/figures"
 )
 
-// Point is a figure at a place on the X axis.
-type Point struct {
+// point is a figure at a place on the X axis.
+type point struct {
 	X float64
 	figures.Summary
 }
 
-// Line is a series of points.
-type Line struct {
+// line is a series of points.
+type line struct {
 	Name   string
-	Points []Point
+	Points []point
 }
 
-// Bar is a figure with a name. Bars of the same series have the same colour.
-type Bar struct {
+// bar is a figure with a name. Bars of the same series have the same colour.
+type bar struct {
 	Name, Series string
 	figures.Summary
 }
 
-// Chart is a plot: either lines, or horizontal bars, whose figures are on the X axis.
-type Chart struct {
+// chart is a plot: either lines, or horizontal bars, whose figures are on the X axis.
+type chart struct {
 	File  string // without a folder
 	Title string
 	X, Y  string // labels of the axes, with the unit in parentheses
@@ -45,8 +45,8 @@ type Chart struct {
 	LogY  bool
 	Ticks []plot.Tick // of the X axis under lines
 
-	Lines []Line
-	Bars  []Bar
+	Lines []line
+	Bars  []bar
 }
 
 // colours can be told apart on white, also by people with colour blindness: those of
@@ -69,9 +69,9 @@ const (
 	small         = 9                    // points
 )
 
-// Write draws the chart into an SVG file. It has a white background, so that it can be
+// write draws the chart into an SVG file. It has a white background, so that it can be
 // read on a dark page, too.
-func (c *Chart) Write(path string) error {
+func (c *chart) write(path string) error {
 	p := plot.New()
 	sans(p)
 	p.Title.Text, p.X.Label.Text = c.Title, c.X
@@ -139,7 +139,7 @@ func sans(p *plot.Plot) {
 	}
 }
 
-func (c *Chart) addLines(p *plot.Plot, legend *plot.Legend) error {
+func (c *chart) addLines(p *plot.Plot, legend *plot.Legend) error {
 	addGrid(p, true)
 	for i, l := range c.Lines {
 		points := make(plotter.XYs, len(l.Points))
@@ -199,7 +199,7 @@ func addGrid(p *plot.Plot, horizontal bool) {
 	p.Add(grid)
 }
 
-func (c *Chart) addBars(p *plot.Plot) {
+func (c *chart) addBars(p *plot.Plot) {
 	addGrid(p, false)
 	series := map[string]int{}
 	names := make([]string, len(c.Bars))
@@ -233,7 +233,7 @@ func (c *Chart) addBars(p *plot.Plot) {
 // barPlotter draws horizontal bars from the beginning of the X axis, which plotter.BarChart
 // cannot where that is not 0, with the range of the figures and the median in words.
 type barPlotter struct {
-	bars   []Bar
+	bars   []bar
 	series map[string]int // of the colours
 }
 

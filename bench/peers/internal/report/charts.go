@@ -22,12 +22,12 @@ const (
 	allRounds = "median, least and most of all rounds"
 )
 
-// Charts returns the plots for which there are figures.
-func (d *Data) Charts() (all []Chart) {
+// charts returns the plots for which there are figures.
+func (d *Data) charts() (all []chart) {
 	for _, c := range slices.Concat(
-		[]Chart{d.bySize(), d.bySubscribers(), d.roundTrips()},
+		[]chart{d.bySize(), d.bySubscribers(), d.roundTrips()},
 		d.byKeys(),
-		[]Chart{d.memory(), d.pipelines(), d.systems(), d.systemLatency(), d.latency(), d.failover()},
+		[]chart{d.memory(), d.pipelines(), d.systems(), d.systemLatency(), d.latency(), d.failover()},
 	) {
 		if len(c.Lines)+len(c.Bars) > 0 {
 			all = append(all, c)
@@ -57,15 +57,15 @@ func (c *collector) add(name string, x float64, figures ...float64) {
 }
 
 // lines returns the series, those named first before the others.
-func (c *collector) lines(first ...string) (all []Line) {
+func (c *collector) lines(first ...string) (all []line) {
 	order := append(first, c.names...)
 	for i, name := range order {
 		if c.figures[name] == nil || slices.Contains(order[:i], name) {
 			continue
 		}
-		l := Line{Name: name}
+		l := line{Name: name}
 		for _, x := range slices.Sorted(maps.Keys(c.figures[name])) {
-			l.Points = append(l.Points, Point{x, figures.Of(c.figures[name][x])})
+			l.Points = append(l.Points, point{x, figures.Of(c.figures[name][x])})
 		}
 		all = append(all, l)
 	}
@@ -106,10 +106,10 @@ func (d *Data) sockets(match func(*results.Sockets) bool, x func(*results.Socket
 	return all
 }
 
-func (d *Data) bySize() Chart {
+func (d *Data) bySize() chart {
 	all := d.sockets(func(c *results.Sockets) bool { return c.Pattern == "push-pull" && c.Transport == "tcp" && !c.Curve },
 		func(c *results.Sockets) float64 { return float64(c.Size) })
-	return Chart{
+	return chart{
 		File: "sockets-size.svg", Title: "PUSH to PULL over tcp, by the size of a message\n" + allRounds,
 		X: "size of a message (bytes)", Y: "throughput (messages/s)", LogX: true, LogY: true,
 		Lines: all.lines(ourBatch, ourSend, "libzmq"), Ticks: all.ticks(sizeName),
@@ -127,20 +127,20 @@ func sizeName(bytes float64) string {
 	}
 }
 
-func (d *Data) bySubscribers() Chart {
+func (d *Data) bySubscribers() chart {
 	all := d.sockets(func(c *results.Sockets) bool {
 		return c.Pattern == "pub-sub" && c.Transport == "tcp" && c.Size == 64 && !c.Topic
 	},
 		func(c *results.Sockets) float64 { return float64(c.Subscribers) })
-	return Chart{
+	return chart{
 		File: "sockets-subscribers.svg", Title: "PUB to SUBs over tcp, 64 bytes, by the number of subscribers\n" + allRounds,
 		X: "subscribers", Y: "deliveries (messages/s, all subscribers)", LogX: true, LogY: true,
 		Lines: all.lines(ourBatch, ourSend, "libzmq"), Ticks: all.ticks(si),
 	}
 }
 
-func (d *Data) roundTrips() Chart {
-	c := Chart{
+func (d *Data) roundTrips() chart {
+	c := chart{
 		File: "sockets-roundtrip.svg", Title: "Half a round trip of REQ and REP, 64 bytes\n" + allRounds,
 		X: "time (µs), logarithmic; less is better", LogX: true,
 	}
@@ -149,7 +149,7 @@ func (d *Data) roundTrips() Chart {
 			func(*results.Sockets) float64 { return 0 })
 		for _, l := range all.lines(ourSend, "libzmq") {
 			name := strings.TrimSuffix(l.Name, ", Send")
-			c.Bars = append(c.Bars, Bar{name + ", " + transport, name, l.Points[0].Summary})
+			c.Bars = append(c.Bars, bar{name + ", " + transport, name, l.Points[0].Summary})
 		}
 	}
 	return c
@@ -184,7 +184,7 @@ func (d *Data) mapResults(op string) []*goResult {
 }
 
 // byKeys is a plot for each operation and number of goroutines.
-func (d *Data) byKeys() (charts []Chart) {
+func (d *Data) byKeys() (charts []chart) {
 	for _, op := range []string{"get", "set"} {
 		byGoroutines := map[int]*collector{}
 		for _, g := range d.mapResults(op) {
@@ -201,7 +201,7 @@ func (d *Data) byKeys() (charts []Chart) {
 			if n > 1 {
 				goroutines = fmt.Sprintf("%d goroutines", n)
 			}
-			charts = append(charts, Chart{
+			charts = append(charts, chart{
 				File:  fmt.Sprintf("map-%s-%d.svg", op, n),
 				Title: fmt.Sprintf("A %s in a map, %s, by the number of keys\n%s", op, goroutines, allRounds),
 				X:     "keys", Y: "time (ns for each operation)", LogX: true,
@@ -212,8 +212,8 @@ func (d *Data) byKeys() (charts []Chart) {
 	return charts
 }
 
-func (d *Data) memory() Chart {
-	c := Chart{File: "map-memory.svg", Title: "Heap of a map, keys of 11 bytes and values of 32\n" + allRounds, X: "memory (bytes for each key)"}
+func (d *Data) memory() chart {
+	c := chart{File: "map-memory.svg", Title: "Heap of a map, keys of 11 bytes and values of 32\n" + allRounds, X: "memory (bytes for each key)"}
 	var all collector
 	for _, g := range d.mapResults("range") {
 		all.add(ourMap, g.number("keys"), g.values["ours-B/key"]...)
@@ -221,7 +221,7 @@ func (d *Data) memory() Chart {
 	}
 	for _, l := range all.lines(ourMap) {
 		for _, p := range l.Points {
-			c.Bars = append(c.Bars, Bar{fmt.Sprintf("%s, %s keys", l.Name, si(p.X)), l.Name, p.Summary})
+			c.Bars = append(c.Bars, bar{fmt.Sprintf("%s, %s keys", l.Name, si(p.X)), l.Name, p.Summary})
 		}
 	}
 	return c
@@ -243,15 +243,15 @@ func (d *Data) pipelineRates() (names []string, rates [][]float64) {
 	return names, rates
 }
 
-func (d *Data) pipelines() Chart {
-	c := Chart{
+func (d *Data) pipelines() chart {
+	c := chart{
 		File: "map-updates.svg", Title: "Updates from a publisher through a server to a replica, values of 32 bytes\n" + allRounds,
 		X: "rate (updates/s)",
 	}
 	names, rates := d.pipelineRates()
 	for i, name := range names {
 		if len(rates[i]) > 0 {
-			c.Bars = append(c.Bars, Bar{name, name, figures.Of(rates[i])})
+			c.Bars = append(c.Bars, bar{name, name, figures.Of(rates[i])})
 		}
 	}
 	return c
@@ -280,13 +280,13 @@ func rank(system string) int {
 	return 1
 }
 
-func (d *Data) systems() Chart {
-	c := Chart{
+func (d *Data) systems() chart {
+	c := chart{
 		File: "systems-rate.svg", Title: "Updates from a publisher through a server to a replica, by system\n" + allRounds,
 		X: "rate (updates/s), logarithmic", LogX: true,
 	}
 	for _, k := range d.kv("rate") {
-		c.Bars = append(c.Bars, Bar{k.System, k.System, figures.Of(k.Rates)})
+		c.Bars = append(c.Bars, bar{k.System, k.System, figures.Of(k.Rates)})
 	}
 	return c
 }
@@ -301,7 +301,7 @@ func percentileTicks(wanted ...int) (all []plot.Tick) {
 	return all
 }
 
-func (d *Data) systemLatency() Chart {
+func (d *Data) systemLatency() chart {
 	var all collector
 	offered := 0.0
 	for _, k := range d.kv("latency") {
@@ -310,7 +310,7 @@ func (d *Data) systemLatency() Chart {
 		all.add(k.System, 2, k.P99...)
 		all.add(k.System, 3, k.P999...)
 	}
-	return Chart{
+	return chart{
 		File: "systems-latency.svg", Title: fmt.Sprintf("From an update to its arrival at a replica, %s updates/s, by system\n%s", si(offered), allRounds),
 		X: "percentile", Y: "time (µs)", LogY: true, Lines: all.lines("chp"), Ticks: percentileTicks(0, 2, 3),
 	}
@@ -331,7 +331,7 @@ func (d *Data) latencies() (names []string, results []*goResult) {
 	return names, results
 }
 
-func (d *Data) latency() Chart {
+func (d *Data) latency() chart {
 	var all collector
 	names, results := d.latencies()
 	for i, name := range names {
@@ -341,20 +341,20 @@ func (d *Data) latency() Chart {
 			}
 		}
 	}
-	return Chart{
+	return chart{
 		File: "latency.svg", Title: "Whole round trips within a process, clustermap\n" + allRounds,
 		X: "percentile", Y: "time (µs)", LogY: true, Lines: all.lines(), Ticks: percentileTicks(0, 1, 2, 3, 4),
 	}
 }
 
-func (d *Data) failover() Chart {
-	c := Chart{
+func (d *Data) failover() chart {
+	c := chart{
 		File: "failover.svg", Title: "From kill -9 of the active server to the next update that comes back\nmedian, least and most of all failovers",
 		X: "time (ms), logarithmic", LogX: true,
 	}
 	for _, g := range d.goResults("Failover", nil) {
 		name := "settings: " + g.keys["settings"]
-		c.Bars = append(c.Bars, Bar{name, name, figures.Summary{Median: g.one("p50-ms").Median, Min: g.one("min-ms").Min, Max: g.one("max-ms").Max}})
+		c.Bars = append(c.Bars, bar{name, name, figures.Summary{Median: g.one("p50-ms").Median, Min: g.one("min-ms").Min, Max: g.one("max-ms").Max}})
 	}
 	return c
 }

@@ -238,9 +238,9 @@ func writeOrigins(folder string, origins map[string]Origin) error {
 
 // WriteCharts draws all plots into a folder, and returns their paths.
 func (d *Data) WriteCharts(folder string) (paths []string, err error) {
-	for _, c := range d.Charts() {
+	for _, c := range d.charts() {
 		path := filepath.Join(folder, c.File)
-		if err := c.Write(path); err != nil {
+		if err := c.write(path); err != nil {
 			return paths, fmt.Errorf("%s: %w", c.File, err)
 		}
 		paths = append(paths, path)

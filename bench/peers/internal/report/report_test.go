@@ -77,7 +77,7 @@ func TestCharts(t *testing.T) {
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("plots are\n%s, want\n%s", got, want)
 	}
-	for i, c := range d.Charts() {
+	for i, c := range d.charts() {
 		text, err := os.ReadFile(paths[i])
 		if err != nil {
 			t.Fatal(err)

@@ -25,8 +25,8 @@ type Journal struct {
 
 var _ journal.Journal = (*Journal)(nil)
 
-// ErrAhead means that the other server acknowledges what it was not sent.
-var ErrAhead = errors.New("chp: the other server acknowledges updates that it was not sent")
+// errAhead means that the other server acknowledges what it was not sent.
+var errAhead = errors.New("chp: the other server acknowledges updates that it was not sent")
 
 // New returns a journal on top of a local one. acks is the number of servers that must have
 // an update, this one included. looks is the number of looks after which updates wait for the
@@ -119,7 +119,7 @@ func (j *Journal) Acknowledged(f *Follower, sequence, last int64) (begins bool, 
 	case j.to != f || sequence < f.Have:
 		return false, nil
 	case sequence > f.Sent:
-		return false, ErrAhead
+		return false, errAhead
 	}
 	if f.Have = sequence; f.Live() && f.HasMap() {
 		f.Progress = ProgressTail

@@ -39,7 +39,7 @@ func Follow(ctx context.Context, form Form, host, subtree string, request ...str
 
 // Update receives an update.
 func (c *Client) Update() {
-	m, ok := c.form.Parse(Must(c.Updates.Recv(c.ctx)))
+	m, ok := c.form.parse(Must(c.Updates.Recv(c.ctx)))
 	// The first update shows that the subscription is in force. A snapshot that is asked
 	// for now has this update and all before it, and the later ones come by the
 	// subscription.
@@ -50,7 +50,7 @@ func (c *Client) Update() {
 	}
 	if ok && m.Sequence > c.sequence {
 		c.sequence = m.Sequence
-		c.form.Apply(c.pairs, m)
+		c.form.apply(c.pairs, m)
 		fmt.Println("update", m)
 	}
 }
@@ -59,7 +59,7 @@ func (c *Client) Update() {
 // that it includes.
 func (c *Client) takeSnapshot() {
 	for {
-		m, ok := c.form.Parse(Must(c.snapshot.Recv(c.ctx)))
+		m, ok := c.form.parse(Must(c.snapshot.Recv(c.ctx)))
 		switch {
 		case ok && m.Key == "KTHXBAI":
 			c.sequence = m.Sequence

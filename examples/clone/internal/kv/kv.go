@@ -92,9 +92,9 @@ func (m Message) TTL() time.Duration {
 
 // Form is how a model writes messages, and what it does with them.
 type Form struct {
-	Frames func(Message) [][]byte
-	Parse  func([][]byte) (Message, bool)
-	Apply  func(pairs map[string]Message, m Message)
+	frames func(Message) [][]byte
+	parse  func([][]byte) (Message, bool)
+	apply  func(pairs map[string]Message, m Message)
 }
 
 // Three is the form of models 1 to 4, which delete nothing.

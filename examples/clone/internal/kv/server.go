@@ -48,8 +48,8 @@ func (s *Server) Collect(host string) *sockets.Pull {
 func (s *Server) Publish(m Message) {
 	s.sequence++
 	m.Sequence = s.sequence
-	Check(s.publisher.Send(s.ctx, s.form.Frames(m)...))
-	s.form.Apply(s.pairs, m)
+	Check(s.publisher.Send(s.ctx, s.form.frames(m)...))
+	s.form.apply(s.pairs, m)
 }
 
 // Answer answers a client's ICANHAZ?, which has a third frame if subtrees is set: it
@@ -69,7 +69,7 @@ func (s *Server) Answer(subtrees bool) {
 	var err error
 	send := func(m Message) {
 		if err == nil {
-			err = s.Requests.Send(s.ctx, append([][]byte{request[0]}, s.form.Frames(m)...)...)
+			err = s.Requests.Send(s.ctx, append([][]byte{request[0]}, s.form.frames(m)...)...)
 		}
 	}
 	for key, m := range s.pairs {
