@@ -48,33 +48,11 @@ func (a *atBroker) newClient() (*majordomo.Client, error) {
 	if o.Socket.Security, err = a.keys.Security(); err != nil {
 		return nil, err
 	}
-	o.Socket.Monitor = a.watch
 	client, err := majordomo.NewClient(o)
 	if err != nil {
 		return nil, a.brokerError(err)
 	}
 	return client, nil
-}
-
-// watch is a monitor of sockets. It records the last error of the connection.
-func (a *atBroker) watch(e sockets.Event) {
-	switch e.Kind {
-	case sockets.EventHandshakeSucceeded:
-		a.away.Store(nil)
-	case sockets.EventConnectFailed, sockets.EventHandshakeFailed:
-		if e.Err != nil {
-			a.away.Store(&e.Err)
-		}
-	}
-}
-
-// reason formats the last error of the connection with a leading colon. It returns "" if
-// the connection did not fail.
-func (a *atBroker) reason() string {
-	if why := a.away.Load(); why != nil {
-		return reason(*why)
-	}
-	return ""
 }
 
 // reason formats err, the error of a connection, with a leading colon. It returns "" for
@@ -98,9 +76,13 @@ func (a *atBroker) requestError(err error, timeout time.Duration) error {
 	case errors.As(err, &refused):
 		return command.Fail(command.ExitRefused, "%d: %s", refused.Code, refused.Text)
 	case errors.Is(err, majordomo.ErrNoReply):
-		return command.Fail(command.ExitNoAnswer, "no reply through %s: the connection was lost each time%s", a.broker, a.reason())
+		return command.Fail(command.ExitNoAnswer, "no reply through %s: the connection was lost each time", a.broker)
 	case timedOut(err):
-		return command.Fail(command.ExitNoAnswer, "no reply through %s within %v%s", a.broker, timeout, a.reason())
+		why := ""
+		if none := (*majordomo.NoBrokerError)(nil); errors.As(err, &none) {
+			why = reason(none.Why)
+		}
+		return command.Fail(command.ExitNoAnswer, "no reply through %s within %v%s", a.broker, timeout, why)
 	case errors.Is(err, majordomo.ErrService):
 		return a.brokerError(err)
 	}
@@ -117,10 +99,7 @@ const unservedTimeout = 5 * time.Second
 
 // unserved reports whether the broker says that a service has no worker. It returns false
 // if the broker does not answer.
-func (a *atBroker) unserved(ctx context.Context, client *majordomo.Client, service string) bool {
-	if a.away.Load() != nil || ctx.Err() != nil {
-		return false // not connected, or interrupted
-	}
+func unserved(ctx context.Context, client *majordomo.Client, service string) bool {
 	ctx, cancel := context.WithTimeout(ctx, unservedTimeout)
 	defer cancel()
 	available, err := client.Available(ctx, service)
@@ -174,7 +153,8 @@ Exit codes: 0 success, 1 refused by the worker or the broker, 3 no reply within
 		}
 		defer client.Close()
 		explain := func(err error) error {
-			if timedOut(err) && at.unserved(ctx, client, args[0]) {
+			none := (*majordomo.NoBrokerError)(nil)
+			if timedOut(err) && !errors.As(err, &none) && unserved(ctx, client, args[0]) {
 				return command.Fail(command.ExitNoAnswer, "no reply through %s within %v: the service %q has no worker", at.broker, timeout, args[0])
 			}
 			return at.requestError(err, timeout)

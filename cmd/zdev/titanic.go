@@ -149,7 +149,6 @@ func (f *fromTitanic) runs(body func(ctx context.Context, cmd *cobra.Command, c 
 		if o.Socket.Security, err = f.keys.Security(); err != nil {
 			return err
 		}
-		o.Socket.Monitor = f.watch
 		client, err := titanic.NewClient(o)
 		if err != nil {
 			return f.brokerError(err)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 
 	"clustermap/internal/command"
 	"clustermap/patterns/majordomo"
@@ -16,7 +15,6 @@ import (
 type atBroker struct {
 	broker, mdp string
 	keys        command.ClientKeys
-	away        atomic.Pointer[error] // the last error of the connection; see watch
 }
 
 func (a *atBroker) register(cmd *cobra.Command, flags *pflag.FlagSet) {

@@ -21,6 +21,7 @@ type Client struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
+	reach   reach
 
 	mu      sync.Mutex
 	links   []*link
@@ -51,6 +52,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 	}
 	setConnecting(&o.Socket, o.Reconnect, o.ReconnectMax, DefaultHeartbeat, DefaultLiveness, nil)
 	c := &Client{opts: o, changed: make(chan struct{})}
+	c.reach.watch(&c.opts.Socket)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.dialing = 1
 	if err := c.connect(); err != nil {
@@ -85,7 +87,8 @@ func (c *Client) Stats() ClientStats {
 // If the connection is lost, Request sends the request again on a new one, up to
 // ClientOptions.Attempts times in all, so it may be executed more than once. Then it
 // returns ErrNoReply. Error replies are returned as an *Error: from the broker,
-// ErrQueueFull, ErrExpired, ErrWorkerLost or ErrNoService.
+// ErrQueueFull, ErrExpired, ErrWorkerLost or ErrNoService. If the context ends while there is
+// no connection, the error is a *NoBrokerError, which says why.
 //
 // In version 0.2, Request returns the frames of all parts of a reply, in order.
 func (c *Client) Request(ctx context.Context, service string, body ...[]byte) (reply [][]byte, err error) {
@@ -196,7 +199,7 @@ func (c *Client) acquire(ctx context.Context) (*link, error) {
 			c.mu.Unlock()
 			return nil, ErrClosed
 		}
-		pending := c.dialing > 0
+		pending, made := c.dialing > 0, false
 		for _, l := range c.links {
 			switch {
 			case l.ctx.Err() != nil: // about to end
@@ -209,6 +212,8 @@ func (c *Client) acquire(ctx context.Context) (*link, error) {
 				l.busy = true
 				c.mu.Unlock()
 				return l, nil
+			default:
+				made = true
 			}
 		}
 		if !pending && len(c.links) < c.opts.Connections {
@@ -224,7 +229,10 @@ func (c *Client) acquire(ctx context.Context) (*link, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			if made { // all connections are in use
+				return nil, context.Cause(ctx)
+			}
+			return nil, c.reach.ended(ctx, c.opts.Broker)
 		case <-c.ctx.Done():
 			return nil, ErrClosed
 		}

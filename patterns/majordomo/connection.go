@@ -2,6 +2,7 @@ package majordomo
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 
 	"clustermap/sockets"
@@ -23,6 +24,45 @@ const (
 	brokerForeign               // of another implementation
 	brokerOurs
 )
+
+// reach knows why a broker is not reached, over all connections of a worker or a client.
+type reach struct{ why atomic.Pointer[error] }
+
+// errMute is the reason while a broker has accepted a connection only.
+var errMute = errors.New("somebody accepts connections there, and is silent")
+
+// watch makes the sockets with these options report to r.
+func (r *reach) watch(o *sockets.Options) {
+	monitor := o.Monitor
+	o.Monitor = func(e sockets.Event) {
+		switch e.Kind {
+		case sockets.EventConnected:
+			r.why.CompareAndSwap(nil, &errMute)
+		case sockets.EventHandshakeSucceeded:
+			r.why.Store(nil)
+		case sockets.EventConnectFailed, sockets.EventHandshakeFailed:
+			err := e.Err
+			if peer, ok := errors.AsType[*sockets.PeerError](err); ok {
+				err = peer.Err // the caller knows the endpoint
+			}
+			if err != nil {
+				r.why.Store(&err)
+			}
+		}
+		if monitor != nil {
+			monitor(e)
+		}
+	}
+}
+
+// ended returns the error of a call whose context has ended without a connection.
+func (r *reach) ended(ctx context.Context, broker string) error {
+	e := &NoBrokerError{Broker: broker, Err: context.Cause(ctx)}
+	if why := r.why.Load(); why != nil {
+		e.Why = *why
+	}
+	return e
+}
 
 // open connects to the broker in the background, until ctx ends. It calls ready when the
 // handshake has succeeded. After an error nothing is left.

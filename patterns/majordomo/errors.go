@@ -129,6 +129,34 @@ func errorOf(err error) *Error {
 	return &Error{Code: CodeFailed, Text: err.Error()}
 }
 
+// NoBrokerError reports that a call has ended before there was a connection to the broker. It
+// wraps both of its errors, so errors.Is(err, context.DeadlineExceeded) works, and
+// errors.Is(err, syscall.ECONNREFUSED).
+type NoBrokerError struct {
+	Broker string // endpoint
+	Err    error  // of the context
+	Why    error  // why the last attempt failed, or has not succeeded yet; nil if that is unknown
+}
+
+func (e *NoBrokerError) Error() string {
+	text := fmt.Sprintf("majordomo: no connection to the broker at %s: %v", e.Broker, e.Err)
+	if e.Why != nil {
+		text += ": " + e.Why.Error()
+	}
+	return text
+}
+
+// MarshalText returns the text of Error.
+func (e *NoBrokerError) MarshalText() ([]byte, error) { return []byte(e.Error()), nil }
+
+// Unwrap returns Err and Why.
+func (e *NoBrokerError) Unwrap() []error {
+	if e.Why == nil {
+		return []error{e.Err}
+	}
+	return []error{e.Err, e.Why}
+}
+
 // OptionError describes one invalid field of the options. Constructors report all
 // invalid fields at once, joined by errors.Join.
 // The packages of this module share the type; its field Package names the one.

@@ -38,6 +38,7 @@ type Worker struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	once    sync.Once
+	reach   reach
 	first   chan struct{} // closed when the first connection has registered
 
 	connected                                               atomic.Int64
@@ -79,6 +80,7 @@ func NewWorker(service string, h Handler, o WorkerOptions) (*Worker, error) {
 	w := &Worker{service: service, handler: h, opts: o, first: make(chan struct{})}
 	setConnecting(&w.opts.Socket, o.Reconnect, o.ReconnectMax, o.Heartbeat, o.Liveness,
 		map[string]string{propertyAhead: strconv.Itoa(o.Ahead), propertyInstance: newInstance()})
+	w.reach.watch(&w.opts.Socket)
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	first := make([]*session, o.Concurrency)
 	for i := range first {
@@ -118,13 +120,14 @@ func (w *Worker) Close() error {
 }
 
 // WaitRegistered waits until the worker has sent its first READY to a broker. READY has
-// no answer (RFC 7), so the broker may still refuse it.
+// no answer (RFC 7), so the broker may still refuse it. If the context ends first, the error
+// is a *NoBrokerError.
 func (w *Worker) WaitRegistered(ctx context.Context) error {
 	select {
 	case <-w.first:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return w.reach.ended(ctx, w.opts.Broker)
 	case <-w.ctx.Done():
 		return ErrClosed
 	}
