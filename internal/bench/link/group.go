@@ -63,6 +63,9 @@ func (g *Group) read(c *Child) {
 			g.events <- a
 			continue
 		}
+		if !errors.Is(a.err, io.EOF) {
+			c.worker.Kill() // it may go on, and nobody reads any more
+		}
 		// How it ended says more than that its output has.
 		if err := c.worker.Wait(); errors.Is(a.err, io.EOF) && err != nil {
 			a.err = err

@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -26,7 +27,17 @@ func TestMain(m *testing.M) {
 		"fail":   func(*Peer) error { return errors.New("on purpose") },
 		"crash":  func(*Peer) error { os.Exit(9); return nil },
 		"silent": func(p *Peer) error { <-p.Context().Done(); return nil },
-		"deaf":   func(*Peer) error { select {} },
+		"garbled": func(p *Peer) error {
+			p.say("no event")
+			<-p.Context().Done()
+			return nil
+		},
+		"chatty": func(p *Peer) error {
+			fmt.Println("no line of a worker")
+			<-p.Context().Done()
+			return nil
+		},
+		"deaf": func(*Peer) error { select {} },
 	} {
 		roles[name] = role.Worker()
 	}
@@ -87,6 +98,8 @@ func TestFailuresReachTheParent(t *testing.T) {
 		"fail":    "on purpose",
 		"crash":   "exit status 9",
 		"no such": "there is no such role",
+		"garbled": "a value of the garbled cannot be decoded",
+		"chatty":  "the chatty ended: invalid character",
 	} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()

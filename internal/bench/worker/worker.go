@@ -227,7 +227,10 @@ func (w *Worker) Next(v any) error {
 	if l.Error != "" {
 		return fmt.Errorf("the %s failed: %s", w.Name, l.Error)
 	}
-	return json.Unmarshal(l.Value, v)
+	if err := json.Unmarshal(l.Value, v); err != nil {
+		return fmt.Errorf("a value of the %s cannot be decoded: %w", w.Name, err)
+	}
+	return nil
 }
 
 // Tell sends a text of one line to the worker. A worker that waits in Told, or will, goes
