@@ -40,6 +40,11 @@ type Source interface {
 // present state and applies the differences. Memory is bounded by the number of keys and
 // by the source's WatchQueue.
 //
+// After a restart of a server without its map the keys are gone, with CauseResync, until their
+// owners set them again. Those of leases come back as soon as the lease's client has
+// ([Client.KeepAlive]): before taking one for lost, wait for a time to live. A server with a
+// log, and the other one of a pair, has the keys.
+//
 // A value that does not decode is reported to OnError. The key then keeps the last value
 // that did, if there was one, until it gets another value or is deleted.
 //
