@@ -122,9 +122,7 @@ func TestPairReportsUnknownReign(t *testing.T) {
 // server is to discard, they are not discarded, and reported again.
 func TestPairKeepsUpdatesThatCannotBeReported(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
 	po, bo := pairOptions(t)
-	dir := t.TempDir()
 	var full atomic.Bool
 	full.Store(true)
 	calls := make(chan string, 100)
@@ -138,24 +136,7 @@ func TestPairKeepsUpdatesThatCannotBeReported(t *testing.T) {
 	}
 	var said lockedLog
 	po.Logger = said.logger()
-	c := pairClient(t, po, bo)
-	set := func(key string) {
-		t.Helper()
-		_, err := c.SetSync(ctx, key, []byte("v"))
-		must(t, err)
-	}
-	first := startPairServer(t, po)
-	bo.Log = openLog(t, dir)
-	backup := startPairServer(t, bo)
-	set("/both")
-	eventually(t, "the backup follows", first.inSync)
-	first.crash()
-	set("/backup")
-	backup.crash()
-	primary := startPairServer(t, po) // with nothing
-	set("/new")
-	bo.Log = openLog(t, dir)
-	startPairServer(t, bo)
+	_, primary, _ := apart(t, po, bo)
 	for range 2 {
 		if key := <-calls; key != "/new" {
 			t.Errorf("%s is reported", key)

@@ -73,20 +73,13 @@ func TestPairRestartsWithNothing(t *testing.T) {
 	}
 }
 
-// TestPairOldReignYields: a server that has lost its data and its epoch, became active and
-// took updates, gives way to the other one, which has served a newer reign.
-func TestPairOldReignYields(t *testing.T) {
-	t.Parallel()
-	ctx := testContext(t)
-	po, bo := pairOptions(t)
-	dir := t.TempDir()
-	reported := make(chan string, 100)
-	po.Pair.OnDiverged = func(d Divergence) {
-		for e := range d.Entries {
-			reported <- string(e.Key)
-		}
-	}
-	c := pairClient(t, po, bo)
+// apart starts a pair whose servers have served one after the other. Both had /both; then the
+// backup was alone and took /backup; then the primary, which had lost everything, was alone and
+// took /new; last the backup returns with its log.
+func apart(t *testing.T, po, bo ServerOptions) (c *Client, primary, backup pairServer) {
+	t.Helper()
+	ctx, dir := testContext(t), t.TempDir()
+	c = pairClient(t, po, bo)
 	set := func(key string) {
 		t.Helper()
 		_, err := c.SetSync(ctx, key, []byte("v"))
@@ -94,16 +87,31 @@ func TestPairOldReignYields(t *testing.T) {
 	}
 	first := startPairServer(t, po)
 	bo.Log = openLog(t, dir)
-	backup := startPairServer(t, bo)
+	backup = startPairServer(t, bo)
 	set("/both")
 	eventually(t, "the backup follows", first.inSync)
 	first.crash()
 	set("/backup")
 	backup.crash()
-	primary := startPairServer(t, po) // with nothing
+	primary = startPairServer(t, po)
 	set("/new")
 	bo.Log = openLog(t, dir)
-	backup = startPairServer(t, bo)
+	return c, primary, startPairServer(t, bo)
+}
+
+// TestPairOldReignYields: a server that has lost its data and its epoch, became active and
+// took updates, gives way to the other one, which has served a newer reign.
+func TestPairOldReignYields(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	po, bo := pairOptions(t)
+	reported := make(chan string, 100)
+	po.Pair.OnDiverged = func(d Divergence) {
+		for e := range d.Entries {
+			reported <- string(e.Key)
+		}
+	}
+	c, primary, backup := apart(t, po, bo)
 	eventually(t, "the backup is active", func() bool { return backup.active() && !primary.active() })
 	eventually(t, "the primary has its map", func() bool { return primary.Len() == 2 })
 	if key := <-reported; key != "/new" || len(reported) > 0 {
@@ -111,7 +119,8 @@ func TestPairOldReignYields(t *testing.T) {
 	}
 	// An update sent to the primary while it ends may be lost, so first wait for the backup.
 	eventually(t, "the client follows the backup", func() bool { return c.State() == StateActive && c.Server() == po.Pair.Peer })
-	set("/more")
+	_, err := c.SetSync(ctx, "/more", []byte("v"))
+	must(t, err)
 	if backup.Len() != 3 {
 		t.Errorf("%d keys", backup.Len())
 	}
