@@ -183,7 +183,7 @@ func (o otherProcess) run(say func(any)) error {
 		return err
 	}
 	say("connected")
-	worker.Told()
+	worker.Hear()
 	if err := begin(ctx); err != nil {
 		return err
 	}

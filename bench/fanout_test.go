@@ -371,7 +371,7 @@ func (f *fan) publish(say func(any)) error {
 	var wire []byte
 	i, end := 0, 0
 	for _, n := range []int{f.warmup(), f.Updates} {
-		worker.Told()
+		worker.Hear()
 		end += n
 		for i < end {
 			wire = wire[:0]

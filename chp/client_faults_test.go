@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"clustermap/chp/internal/ports"
 	"clustermap/internal/loopback"
 	"clustermap/internal/testenv"
 	"clustermap/sockets"
@@ -157,7 +156,7 @@ func TestWritesAgainAfterAnyFault(t *testing.T) {
 				return s, func() { must(t, s.Close()); must(t, <-served) }
 			}
 			s, stop := serve(test.right, 0)
-			port = ports.Of(s.Endpoints().Snapshot)
+			port = portOf(s.Endpoints().Snapshot)
 			var failures atomic.Int32
 			c, err := NewClient(ClientOptions{
 				Servers: []string{s.Endpoints().Snapshot}, Security: test.client,

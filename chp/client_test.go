@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"clustermap/chp/internal/ports"
 	"clustermap/internal/loopback"
 )
 
@@ -175,7 +174,7 @@ func TestClientFailsOverBetweenServers(t *testing.T) {
 	follows(one, "a", "b")
 	stopOne()
 	follows(two, "b", "c")
-	one, _ = serve(ports.Of(one.Endpoints().Snapshot), "d")
+	one, _ = serve(portOf(one.Endpoints().Snapshot), "d")
 	stopTwo()
 	follows(one, "d")
 	if n := c.Stats().Syncs; n != 3 {

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"io"
 	"log/slog"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,6 +30,12 @@ var (
 func TestMain(m *testing.M) {
 	testenv.Names()
 	goleak.VerifyTestMain(m)
+}
+
+// portOf returns the port of an endpoint.
+func portOf(endpoint string) int {
+	n, _ := strconv.Atoi(endpoint[strings.LastIndexByte(endpoint, ':')+1:])
+	return n
 }
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"clustermap/chp/internal/ports"
 	"clustermap/internal/interop"
 	"clustermap/internal/kvmsg"
 )
@@ -14,7 +13,7 @@ import (
 // of ours, and waits until it is ACTIVE.
 func libzmqClient(t *testing.T, s *Server, args ...string) *interop.Process {
 	t.Helper()
-	at := fmt.Sprintf("127.0.0.1:%d", ports.Of(s.Endpoints().Snapshot))
+	at := fmt.Sprintf("127.0.0.1:%d", portOf(s.Endpoints().Snapshot))
 	p := interop.Python(t, "clone_client.py", append([]string{"--server", at}, args...)...)
 	p.Call(interop.Op{"op": "wait_active"}, nil)
 	return p

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"clustermap/chp/internal/ports"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/loopback"
 )
@@ -26,7 +25,7 @@ func newRestartable(t *testing.T) *restartable {
 	t.Helper()
 	r := &restartable{t: t, opts: ServerOptions{Host: loopback.Own(), Logger: quiet()}}
 	r.start()
-	r.opts.Port = ports.Of(r.Endpoints().Snapshot)
+	r.opts.Port = portOf(r.Endpoints().Snapshot)
 	t.Cleanup(r.stop)
 	return r
 }

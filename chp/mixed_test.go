@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"clustermap/chp/internal/ports"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/testenv"
 	"clustermap/internal/wake"
@@ -200,7 +199,7 @@ func TestNameOfSeveralServers(t *testing.T) {
 	port := 0
 	for servers == nil { // the same ports at two addresses
 		a := startServer(t, ServerOptions{Host: "127.0.0.1"})
-		port = ports.Of(a.Endpoints().Snapshot)
+		port = portOf(a.Endpoints().Snapshot)
 		b, err := NewServer(ServerOptions{Host: "127.0.0.2", Port: port, Logger: quiet()})
 		must(t, err)
 		if b.Listen(ctx) != nil {
@@ -254,7 +253,7 @@ func TestStatusOfNameWithSilentAddress(t *testing.T) {
 	}
 	name := testenv.NewName(t, func() []string { return []string{"127.0.0.1", "127.0.0.2"} })
 	must(t, server.Set(ctx, "/k", []byte("v")))
-	st, err := ServerStatus(ctx, "tcp://"+name+":"+strconv.Itoa(ports.Of(server.Endpoints().Snapshot)), sockets.Security{})
+	st, err := ServerStatus(ctx, "tcp://"+name+":"+strconv.Itoa(portOf(server.Endpoints().Snapshot)), sockets.Security{})
 	must(t, err)
 	if st.Keys != 1 || st.State != ServerActive {
 		t.Errorf("status %+v", st)
@@ -287,14 +286,14 @@ func TestServersWithOtherKeysBehindOneName(t *testing.T) {
 		go s.Serve(context.Background())
 		t.Cleanup(func() { s.Close() })
 		servers = append(servers, s)
-		port = ports.Of(s.Endpoints().Snapshot)
+		port = portOf(s.Endpoints().Snapshot)
 	}
 	at := func(host string) string {
 		name := testenv.NewName(t, func() []string { return []string{host} })
 		if host == "" {
 			name = testenv.NewName(t, func() []string { return hosts })
 		}
-		return "tcp://" + name + ":" + strconv.Itoa(ports.Of(servers[0].Endpoints().Snapshot))
+		return "tcp://" + name + ":" + strconv.Itoa(portOf(servers[0].Endpoints().Snapshot))
 	}
 	for _, c := range []struct {
 		name   string

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"clustermap/chp/internal/ports"
 	"clustermap/internal/loopback"
 	"clustermap/sockets"
 )
@@ -37,7 +36,7 @@ func TestModelsTogether(t *testing.T) {
 			ctx := testContext(t)
 			host := loopback.Own()
 			first := startServer(t, ServerOptions{Host: host, Model: m})
-			port := ports.Of(first.Endpoints().Collector) - 2
+			port := portOf(first.Endpoints().Collector) - 2
 			c, err := NewClient(ClientOptions{Servers: []string{fmt.Sprintf("tcp://%s:%d", host, port)}, Model: m, SyncTimeout: hang})
 			must(t, err)
 			defer c.Close()

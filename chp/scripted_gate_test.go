@@ -6,8 +6,6 @@ import (
 	"net"
 	"sync"
 	"testing"
-
-	"clustermap/chp/internal/ports"
 )
 
 // subscriptionGate stands between a client and the publisher of a scripted
@@ -25,7 +23,7 @@ func (s *scripted) holdSubscriptions() *subscriptionGate {
 	front := fmt.Sprintf("%s:%d", s.host, s.port+1)
 	must(s.t, s.pub.Unbind("tcp://"+front))
 	must(s.t, s.pub.Bind(s.ctx, "tcp://"+s.host+":0"))
-	back := fmt.Sprintf("%s:%d", s.host, ports.Of(s.pub.LastEndpoint()))
+	back := fmt.Sprintf("%s:%d", s.host, portOf(s.pub.LastEndpoint()))
 	listener, err := net.Listen("tcp", front)
 	must(s.t, err)
 	g := &subscriptionGate{s: s, held: make(chan struct{}), opens: make(chan struct{})}

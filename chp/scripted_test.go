@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"clustermap/chp/internal/ports"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/loopback"
@@ -45,7 +44,7 @@ func newScripted(t testing.TB, ours bool) *scripted {
 		probe, err := sockets.NewRouter(sockets.Options{Linger: sockets.LingerNone})
 		must(t, err)
 		must(t, probe.Bind(testContext(t), "tcp://"+host+":0"))
-		port := ports.Of(probe.LastEndpoint())
+		port := portOf(probe.LastEndpoint())
 		must(t, probe.Close())
 		if s, err := scriptedAt(t, ours, host, port); err == nil {
 			return s

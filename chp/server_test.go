@@ -10,13 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"clustermap/chp/internal/ports"
 	"clustermap/sockets"
 )
 
 // portsOf returns P, P+1 and P+2 of a server's endpoints.
 func portsOf(e Endpoints) [3]int {
-	return [3]int{ports.Of(e.Snapshot), ports.Of(e.Publisher), ports.Of(e.Collector)}
+	return [3]int{portOf(e.Snapshot), portOf(e.Publisher), portOf(e.Collector)}
 }
 
 // The server binds ROUTER on P, PUB on P+1, SUB on P+2.

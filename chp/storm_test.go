@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"clustermap/chp/internal/follow"
-	"clustermap/chp/internal/ports"
 	"clustermap/internal/loopback"
 	"clustermap/internal/testenv"
 )
@@ -56,7 +55,7 @@ func TestStormServer(t *testing.T) {
 		cancel()
 	}()
 	must(t, s.Listen(ctx))
-	fmt.Println("port", ports.Of(s.Endpoints().Snapshot))
+	fmt.Println("port", portOf(s.Endpoints().Snapshot))
 	must(t, s.Serve(ctx))
 }
 

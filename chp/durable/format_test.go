@@ -20,6 +20,14 @@ import (
 	"clustermap/internal/testenv"
 )
 
+// Sizes in the files, which stay as they are: of the head of a checkpoint or a backup, and of
+// a mark; and where the second mark is.
+const (
+	archiveHeader = 64
+	markBytes     = 64
+	markSlot      = 512
+)
+
 // setVersion changes the format of a file of ours; n is the size of what the checksum at its
 // end covers.
 func setVersion(t *testing.T, path string, version uint32, n int) {
@@ -77,7 +85,7 @@ func TestNewerFormat(t *testing.T) {
 		}
 	}
 
-	for name, n := range map[string]int{format.MetaName: format.MetaBytes - 4, format.CheckpointName(10): format.ArchiveHeader - 4, format.EndName: format.MarkBytes - 4} {
+	for name, n := range map[string]int{format.MetaName: format.MetaBytes - 4, format.CheckpointName(10): archiveHeader - 4, format.EndName: markBytes - 4} {
 		work := copyDir(t, dir)
 		setVersion(t, filepath.Join(work, name), 7, n)
 		refused(t, work, name, logs)
@@ -108,7 +116,7 @@ func TestNewerFormat(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "backup")
 	_, err = Backup(t.Context(), dir, file)
 	testenv.Must(t, err)
-	setVersion(t, file, 7, format.ArchiveHeader-4)
+	setVersion(t, file, 7, archiveHeader-4)
 	to := filepath.Join(t.TempDir(), "to")
 	refused(t, file, "backup", map[string]func(string) error{
 		"read": func(file string) error {

@@ -185,12 +185,12 @@ func shorten(t *testing.T, dir string, last, checkpoint uint64) {
 	end := filepath.Join(dir, format.EndName)
 	try("mark removed", true, remove(end))
 	try("mark zeroed", true, func(work string) error { return os.Truncate(in(end)(work), 0) })
-	for at := 0; at < format.MarkBytes; at += 5 {
+	for at := 0; at < markBytes; at += 5 {
 		try("mark damaged", true, func(work string) error {
 			b, err := os.ReadFile(in(end)(work))
 			if err == nil {
 				b[at] ^= 4
-				b[format.MarkSlot+at] ^= 4
+				b[markSlot+at] ^= 4
 				err = os.WriteFile(in(end)(work), b, 0o600)
 			}
 			return err

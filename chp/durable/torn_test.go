@@ -266,34 +266,6 @@ func TestTornAcrossSegments(t *testing.T) {
 	}
 }
 
-// TestForgedRecords: a value that looks like the log's own records does not make
-// a torn end look like damage.
-func TestForgedRecords(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	l, _ := mustOpen(t, dir)
-	fill(t, l, 10, 1)
-	flush(t, l)
-	fill(t, l, 12, 1)
-	closeLog(t, l)
-	offsets, files := ends(t, dir)
-	b, err := os.ReadFile(files[12])
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := format.ReadMeta(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tail := b[offsets[9]:]
-	if segment.Vouched(tail, m.Token) < 10 {
-		t.Fatal("the log does not say what was flushed")
-	}
-	if got := segment.Vouched(tail, m.Token+1); got != 0 {
-		t.Fatalf("believed a record with another token: %d", got)
-	}
-}
-
 // TestOfAnotherServer: segments and checkpoints of two logs are not mixed.
 func TestOfAnotherServer(t *testing.T) {
 	t.Parallel()

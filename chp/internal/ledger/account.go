@@ -74,9 +74,6 @@ func (a *Account) Stage(foreign bool, w *Wait) uint64 {
 	return a.staged
 }
 
-// Staged returns the last number.
-func (a *Account) Staged() uint64 { return a.staged }
-
 // Send records that all updates up to n were sent. The server can be faster: what it says
 // of them may come before.
 func (a *Account) Send(n uint64) { a.sent = max(a.sent, n) }

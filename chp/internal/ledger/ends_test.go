@@ -387,10 +387,10 @@ func TestBothEnds(t *testing.T) {
 		w.check()
 		w.free()
 		p := w.server.ByID[ID{}]
-		if n := len(w.waits) + len(w.flushes); n > 0 && p.Counter == w.account.Staged() {
+		if n := len(w.waits) + len(w.flushes); n > 0 && p.Counter == w.account.staged {
 			t.Fatalf("seed %d: %d waits are left: %+v", seed, n, w.account)
 		}
-		if len(w.staged) > 0 && p.Counter == w.account.Staged() {
+		if len(w.staged) > 0 && p.Counter == w.account.staged {
 			t.Fatalf("seed %d: %d updates are kept: %+v", seed, len(w.staged), w.account)
 		}
 		if t.Failed() {

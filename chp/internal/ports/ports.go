@@ -67,7 +67,7 @@ func (b Site) Open() bool {
 // chosen returns b with the part that the system has chosen for a bound endpoint.
 func (b Site) chosen(bound string) (Site, error) {
 	if b.scheme == schemeTCP {
-		b.port = Of(bound) // the host stays as it was given
+		b.port = of(bound) // the host stays as it was given
 		if b.port > netlink.MaxServerPort {
 			return b, errors.New("P+2 is above 65535")
 		}
@@ -76,8 +76,8 @@ func (b Site) chosen(bound string) (Site, error) {
 	return Parse(bound, false)
 }
 
-// Of returns the port of a bound endpoint.
-func Of(endpoint string) int {
+// of returns the port of a bound endpoint.
+func of(endpoint string) int {
 	e, _ := netlink.Parse(endpoint, true)
 	return e.Port()
 }

@@ -381,24 +381,3 @@ func (w *Writer) Inspect(f func(*Server)) {
 	defer w.mu.Unlock()
 	f(w.server)
 }
-
-// Hold makes updates stay staged, if none are, until release is called; staged returns
-// their number. Tests make updates leave in one piece with it.
-func (w *Writer) Hold() (staged func() int, release func(), ok bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.asleep || w.stage != nil {
-		return nil, nil, false
-	}
-	w.asleep = false // so that nobody wakes run
-	locked := func(f func()) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		f()
-	}
-	staged = func() (n int) {
-		locked(func() { n = int(w.account.Staged() - w.account.Sent()) })
-		return n
-	}
-	return staged, func() { locked(func() { w.asleep = true; w.wakeRun() }) }, true
-}

@@ -126,10 +126,8 @@ func listen(lines *bufio.Reader) {
 	os.Exit(1)
 }
 
-// Told waits, in a worker, for a call of Tell, and returns its text.
-func Told() string { return <-told }
-
-// Hear is Told for a worker that uses the Context. It returns false when that ends first.
+// Hear waits, in a worker, for a call of Tell, and returns its text. It returns false when the
+// Context ends first.
 func Hear() (string, bool) {
 	select {
 	case text := <-told:
@@ -233,7 +231,7 @@ func (w *Worker) Next(v any) error {
 	return nil
 }
 
-// Tell sends a text of one line to the worker. A worker that waits in Told, or will, goes
+// Tell sends a text of one line to the worker. A worker that waits in Hear, or will, goes
 // on.
 func (w *Worker) Tell(text string) error {
 	if _, err := fmt.Fprintln(w.in, text); err != nil {

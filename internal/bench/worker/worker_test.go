@@ -14,7 +14,7 @@ func TestMain(m *testing.M) {
 	Main(map[string]Role{
 		"doubler": For(func(n int, say func(any)) error {
 			say(n)
-			Told()
+			Hear()
 			say(2 * n)
 			return nil
 		}),

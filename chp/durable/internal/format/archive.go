@@ -27,8 +27,8 @@ import (
 // A checksum is the CRC-32C of all bytes before it, except other checksums. So it also
 // detects a piece that is missing, repeated or from another file.
 //
-// ArchiveHeader is the size of the header.
-const ArchiveHeader = 8 + 4 + 16 + 8 + 8 + 8 + 8 + 4
+// archiveHeader is the size of the header.
+const archiveHeader = 8 + 4 + 16 + 8 + 8 + 8 + 8 + 4
 
 // A form is one of the two kinds of files.
 type form struct{ magic string }
@@ -68,7 +68,7 @@ type ArchiveWriter struct {
 // Write writes the header of a file. It ignores File and Bytes of info.
 func (m *form) Write(f io.Writer, identity [16]byte, info Info) *ArchiveWriter {
 	a := &ArchiveWriter{w: bufio.NewWriterSize(f, 256<<10)}
-	b := append(make([]byte, 0, ArchiveHeader), m.magic...)
+	b := append(make([]byte, 0, archiveHeader), m.magic...)
 	b = binary.BigEndian.AppendUint32(b, Version)
 	b = append(b, identity[:]...)
 	b = binary.BigEndian.AppendUint64(b, info.Index)
@@ -143,7 +143,7 @@ func (m *form) Open(path string) (_ *Archive, err error) {
 			f.Close()
 		}
 	}()
-	var b [ArchiveHeader]byte
+	var b [archiveHeader]byte
 	if n, err := io.ReadFull(f, b[:]); err != nil {
 		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return nil, file.CannotRead(err)
@@ -158,11 +158,11 @@ func (m *form) Open(path string) (_ *Archive, err error) {
 		}
 		return nil, damaged(errors.New("not a checkpoint"))
 	}
-	if err := checkHead(path, b[:], ArchiveHeader); err != nil {
+	if err := checkHead(path, b[:], archiveHeader); err != nil {
 		return nil, err
 	}
-	crc := crc32.Checksum(b[:ArchiveHeader-4], castagnoli)
-	if binary.BigEndian.Uint32(b[ArchiveHeader-4:]) != crc {
+	crc := crc32.Checksum(b[:archiveHeader-4], castagnoli)
+	if binary.BigEndian.Uint32(b[archiveHeader-4:]) != crc {
 		return nil, damaged(errChecksum)
 	}
 	st, err := f.Stat()
@@ -187,7 +187,7 @@ func (a *Archive) Close() error { return a.f.Close() }
 // Read calls fn with all entries and verifies them. It returns errors of fn unchanged;
 // damage is a *commit.CorruptError.
 func (a *Archive) Read(fn func(commit.Entry) error) error {
-	offset := int64(ArchiveHeader)
+	offset := int64(archiveHeader)
 	damaged := func(err error) error {
 		var system *os.PathError
 		switch {

@@ -43,8 +43,8 @@ const cutting = -1
 // know the file ignore it.
 const (
 	markMagic = "CHPMARK\n"
-	MarkBytes = len(markMagic) + 4 + 16 + 4*8 + 4
-	MarkSlot  = 512 // distance of the slots
+	markBytes = len(markMagic) + 4 + 16 + 4*8 + 4
+	markSlot  = 512 // distance of the slots
 )
 
 // append appends the slot of a mark.
@@ -74,9 +74,9 @@ func ReadMark(dir string, identity [16]byte) (m Mark, err error) {
 	if err != nil {
 		return m, file.CannotRead(err)
 	}
-	for any := false; len(b) >= MarkBytes; b = b[min(MarkSlot, len(b)):] {
-		sum := binary.BigEndian.Uint32(b[MarkBytes-4:])
-		if string(b[:8]) != markMagic || sum != crc32.Checksum(b[:MarkBytes-4], castagnoli) || [16]byte(b[12:]) != identity {
+	for any := false; len(b) >= markBytes; b = b[min(markSlot, len(b)):] {
+		sum := binary.BigEndian.Uint32(b[markBytes-4:])
+		if string(b[:8]) != markMagic || sum != crc32.Checksum(b[:markBytes-4], castagnoli) || [16]byte(b[12:]) != identity {
 			continue
 		}
 		if err := CheckVersion(filepath.Join(dir, EndName), binary.BigEndian.Uint32(b[8:])); err != nil {
@@ -125,12 +125,12 @@ type MarkFile struct {
 	identity [16]byte
 	Mark     Mark // the last one that was written
 	flushed  bool // it is in the flushed slot
-	scratch  [MarkBytes]byte
+	scratch  [markBytes]byte
 }
 
 // Open replaces the file by one with a mark.
 func (k *MarkFile) Open(dir *file.Directory, identity [16]byte, m Mark) error {
-	content := append(m.append(nil, identity), make([]byte, 2*MarkSlot-MarkBytes)...)
+	content := append(m.append(nil, identity), make([]byte, 2*markSlot-markBytes)...)
 	if err := k.Disk.ReplaceFile(dir, EndName, content); err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (k *MarkFile) Open(dir *file.Directory, identity [16]byte, m Mark) error {
 
 // Write writes a mark, which replaces an earlier one that says more.
 func (k *MarkFile) Write(m Mark) error {
-	return k.put(m, MarkSlot, false)
+	return k.put(m, markSlot, false)
 }
 
 // Flush writes a mark and flushes it.

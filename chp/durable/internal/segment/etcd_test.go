@@ -168,4 +168,16 @@ func TestWriterLikeEtcd(t *testing.T) {
 	if len(w.files) < 4 {
 		t.Errorf("%d segments: the test has tested too little", len(w.files))
 	}
+
+	// Behind damage, only what has the log's token counts as flushed.
+	for token, want := range map[uint64]uint64{someMeta.Token: index, someMeta.Token + 1: 0} {
+		var highest uint64
+		for _, b := range contents(t, ours) {
+			_, _, _, n := parseFrame([]byte(b))
+			highest = max(highest, vouched([]byte(b[n:]), token))
+		}
+		if highest != want {
+			t.Errorf("token %d: updates up to %d were flushed, want %d", token, highest, want)
+		}
+	}
 }

@@ -64,11 +64,11 @@ func readFrom(path string, start int64) ([]byte, error) {
 	return b, file.CannotRead(err)
 }
 
-// Vouched returns the highest index that a state record after damage reports as
+// vouched returns the highest index that a state record after damage reports as
 // flushed. The damage breaks the chain of checksums, so a record counts if its checksum
 // continues that of the record before it, wherever that is. b begins at the position of
 // a record.
-func Vouched(b []byte, token uint64) (highest uint64) {
+func vouched(b []byte, token uint64) (highest uint64) {
 	b = append(b, make([]byte, 8)...) // readFrom may have removed padding of the last record
 	for offset := 0; offset < len(b); offset += 8 {
 		_, crc, _, n := parseFrame(b[offset:])

@@ -231,7 +231,7 @@ func (w *Walk) Check(need uint64, m format.Mark) (*commit.Torn, error) {
 				return nil, err
 			}
 			if !m.Cut {
-				lost = max(lost, Vouched(b, w.Meta.Token))
+				lost = max(lost, vouched(b, w.Meta.Token))
 			}
 			torn.Bytes += int64(len(b))
 		}

@@ -112,9 +112,6 @@ func (j *Journal) Stored(ctx context.Context) error {
 // Restored does nothing: Save has taken the place of what was before.
 func (j *Journal) Restored() {}
 
-// Flush waits until what was appended is flushed.
-func (j *Journal) Flush(ctx context.Context) error { return j.group.Flush(ctx) }
-
 // Due reports whether updates of at least so many bytes were appended since the last
 // checkpoint, or the log is short of space and a checkpoint gives some back.
 func (j *Journal) Due(least int64) bool {
