@@ -12,7 +12,6 @@ import (
 
 	"clustermap/internal/loopback"
 	"clustermap/internal/testenv"
-	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
 
@@ -28,11 +27,7 @@ func TestSilentServerBeforeDeadline(t *testing.T) {
 	t.Parallel()
 	raw := startRaw(t)
 	raw.setDeaf(true)
-	s := startServer(t, ServerOptions{Handler: named("second")})
-	c := startClient(t, ClientOptions{
-		Servers: []string{raw.endpoint, s.Endpoint()}, Timeout: 5 * time.Second,
-		PingInterval: hang, ServerTTL: 2 * hang,
-	}).alive(t)
+	c, _ := withSecond(t, raw.endpoint, ClientOptions{Timeout: 5 * time.Second, PingInterval: hang, ServerTTL: 2 * hang})
 	r, err := c.Do(context.Background(), []byte("x"))
 	must(t, err)
 	wantBody(t, r.Body, "second", "x")
@@ -60,10 +55,7 @@ func TestSilentServerBeforeDeadline(t *testing.T) {
 func TestSlowServerKeepsRequest(t *testing.T) {
 	t.Parallel()
 	raw := startRaw(t)
-	s := startServer(t, ServerOptions{})
-	c := startClient(t, ClientOptions{
-		Servers: []string{raw.endpoint, s.Endpoint()}, PingInterval: short, ServerTTL: hang,
-	}).alive(t)
+	c, second := withSecond(t, raw.endpoint, ClientOptions{PingInterval: short, ServerTTL: hang})
 	ctx, cancel := context.WithTimeout(testContext(t), hang)
 	defer cancel()
 	done := c.begin(ctx, "slow")
@@ -76,7 +68,7 @@ func TestSlowServerKeepsRequest(t *testing.T) {
 	if r := <-done; r.err != nil || r.Server != raw.endpoint {
 		t.Errorf("%v from %s", r.err, r.Server)
 	}
-	if n, m := len(raw.got()), s.Stats().Requests+late.Stats().Requests; n != 1 || m != 0 {
+	if n, m := len(raw.got()), second.Stats().Requests+late.Stats().Requests; n != 1 || m != 0 {
 		t.Errorf("the request was sent %d times to the slow server and %d times to others", n, m)
 	}
 }
@@ -86,10 +78,7 @@ func TestSlowServerKeepsRequest(t *testing.T) {
 func TestHedge(t *testing.T) {
 	t.Parallel()
 	raw := startRaw(t)
-	s := startServer(t, ServerOptions{Handler: named("second")})
-	c := startClient(t, ClientOptions{
-		Servers: []string{raw.endpoint, s.Endpoint()}, PingInterval: short, ServerTTL: hang, Hedge: 50 * time.Millisecond,
-	}).alive(t)
+	c, _ := withSecond(t, raw.endpoint, ClientOptions{PingInterval: short, ServerTTL: hang, Hedge: 50 * time.Millisecond})
 	r, err := c.Do(testContext(t), []byte("x"))
 	must(t, err)
 	wantBody(t, r.Body, "second", "x")
@@ -171,8 +160,7 @@ func TestReplyOfAnotherServer(t *testing.T) {
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	first := startProcess(t, "tcp://"+loopback.Own()+":*")
-	second := startServer(t, ServerOptions{Handler: named("second")})
-	c := startClient(t, ClientOptions{Servers: []string{first.endpoint, second.Endpoint()}}).alive(t)
+	c, _ := withSecond(t, first.endpoint, ClientOptions{})
 	var waiting []<-chan result
 	for i := range 100 {
 		waiting = append(waiting, c.begin(testContext(t), "1h", fmt.Sprint(i)))
@@ -200,11 +188,7 @@ func TestKilled(t *testing.T) {
 func TestStopped(t *testing.T) {
 	t.Parallel()
 	first := startProcess(t, "tcp://127.0.0.1:*")
-	second := startServer(t, ServerOptions{Handler: named("second")})
-	c := startClient(t, ClientOptions{
-		Servers: []string{first.endpoint, second.Endpoint()}, Timeout: 5 * time.Second,
-		PingInterval: 100 * time.Millisecond, ServerTTL: hang,
-	}).alive(t)
+	c, _ := withSecond(t, first.endpoint, ClientOptions{Timeout: 5 * time.Second, PingInterval: 100 * time.Millisecond, ServerTTL: hang})
 	resume := first.Suspend()
 	for range 2 {
 		r, err := c.Do(context.Background(), []byte("0s"))
@@ -468,22 +452,7 @@ func TestClientBounds(t *testing.T) {
 // the server's share of the time, and then goes to the next server.
 func TestFullQueue(t *testing.T) {
 	t.Parallel()
-	first := startProcess(t, "tcp://127.0.0.1:*")
-	second := startServer(t, ServerOptions{Handler: named("second")})
-	c := startClient(t, ClientOptions{
-		Servers:      []string{first.endpoint, second.Endpoint()},
-		PingInterval: hang, ServerTTL: 2 * hang, MaxQueuedBytes: 1 << 20,
-	}).alive(t)
-	resume := first.Suspend()
-	defer resume()
-	var large []<-chan result
-	for range 3 { // one is written in part, one fills the queue, one waits for room
-		large = append(large, c.begin(testContext(t), "0s", strings.Repeat("x", 8<<20)))
-	}
-	l := c.links[0]
-	eventually(t, "the queue is full", func() bool {
-		return c.Servers()[0].Waiting == 3 && l.router.SendTo(wake.Ended, l.peer, ping) == context.Canceled
-	})
+	c, large := fullQueue(t, startServer(t, ServerOptions{Handler: named("second")}).Endpoint())
 	reply, err := c.Request(within(t, 4*time.Second), []byte("x"))
 	must(t, err)
 	wantBody(t, reply, "second", "x")

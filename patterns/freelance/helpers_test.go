@@ -62,6 +62,15 @@ func startClient(t testing.TB, o ClientOptions) *Client {
 	return c
 }
 
+// withSecond starts a client of the server at an endpoint and of another one, which replies
+// "second" and the first frame of the request. Both are alive.
+func withSecond(t testing.TB, first string, o ClientOptions) (*Client, *Server) {
+	t.Helper()
+	second := startServer(t, ServerOptions{Handler: named("second")})
+	o.Servers = []string{first, second.Endpoint()}
+	return startClient(t, o).alive(t), second
+}
+
 // alive waits until the client can use all of its servers.
 func (c *Client) alive(t testing.TB) *Client {
 	t.Helper()

@@ -122,10 +122,7 @@ func TestInteropServer(t *testing.T) {
 func TestInteropSlowServer(t *testing.T) {
 	t.Parallel()
 	slow := startGuideServer(t)
-	second := startServer(t, ServerOptions{Handler: named("second")})
-	c := startClient(t, ClientOptions{
-		Servers: []string{slow.Endpoint, second.Endpoint()}, PingInterval: 50 * time.Millisecond, ServerTTL: 300 * time.Millisecond,
-	}).alive(t)
+	c, second := withSecond(t, slow.Endpoint, ClientOptions{PingInterval: 50 * time.Millisecond, ServerTTL: 300 * time.Millisecond})
 	slow.Call(interop.Op{"op": "slow", "seconds": 3.0}, nil)
 	r, err := c.Do(testContext(t), []byte("x"))
 	if err != nil || r.Server != second.Endpoint() {

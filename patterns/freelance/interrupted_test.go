@@ -17,8 +17,7 @@ func TestInterruptedRequest(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}})
-	second := startServer(t, ServerOptions{Handler: named("second")})
-	c := startClient(t, ClientOptions{Servers: []string{s.Endpoint(), second.Endpoint()}}).alive(t)
+	c, second := withSecond(t, s.Endpoint(), ClientOptions{})
 	one := c.begin(testContext(t), "1")
 	<-begun
 	end, cancel := context.WithTimeout(context.Background(), time.Millisecond)

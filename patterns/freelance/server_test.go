@@ -26,6 +26,19 @@ func (b *blocking) handle(ctx context.Context, r [][]byte) ([][]byte, error) {
 	}
 }
 
+// occupied starts a server with one handler, which executes a request of a client that
+// understands refusals until release is called.
+func occupied(t *testing.T, o ServerOptions) (s *Server, c *rawClient, release func()) {
+	t.Helper()
+	b := newBlocking()
+	o.Concurrency, o.Handler = 1, b.handle
+	s = startServer(t, o)
+	c = startRawClient(t, s.Endpoint(), sockets.Options{Metadata: map[string]string{property: "1"}})
+	c.send("1", "x")
+	<-b.begun
+	return s, c, func() { close(b.release) }
+}
+
 // TestBusy: a server without room refuses a request, which then goes to the next one.
 // When all refuse, the request fails with ErrBusy at once.
 func TestBusy(t *testing.T) {
@@ -66,11 +79,7 @@ func TestBusy(t *testing.T) {
 // the request waits for it.
 func TestBusyThenDeadline(t *testing.T) {
 	t.Parallel()
-	b := newBlocking()
-	busy := startServer(t, ServerOptions{Concurrency: 1, MaxWaiting: 1, Handler: b.handle})
-	plug := startRawClient(t, busy.Endpoint(), sockets.Options{})
-	plug.send("1", "x")
-	<-b.begun
+	busy, plug, _ := occupied(t, ServerOptions{MaxWaiting: 1})
 	plug.send("2", "x")
 	eventually(t, "one request waits", func() bool { return busy.Stats().Waiting == 1 })
 	late := freeEndpoint(t)
@@ -98,12 +107,8 @@ func within(t testing.TB, d time.Duration) context.Context {
 // at any size.
 func TestWaitingBytes(t *testing.T) {
 	t.Parallel()
-	b := newBlocking()
-	defer close(b.release)
-	s := startServer(t, ServerOptions{Concurrency: 1, MaxWaitingBytes: 1000, Handler: b.handle})
-	c := startRawClient(t, s.Endpoint(), sockets.Options{Metadata: map[string]string{property: "1"}})
-	c.send("1", "x")
-	<-b.begun
+	s, c, release := occupied(t, ServerOptions{MaxWaitingBytes: 1000})
+	defer release()
 	c.send("2", strings.Repeat("x", 2000))
 	c.send("3", "x")
 	c.want("REFUSED", "3", "busy", "")
@@ -156,8 +161,7 @@ func TestHandlerError(t *testing.T) {
 	fails := startServer(t, ServerOptions{Handler: func(context.Context, [][]byte) ([][]byte, error) {
 		return nil, errors.New("no such lamp " + strings.Repeat("x", 2000))
 	}})
-	second := startServer(t, ServerOptions{})
-	c := startClient(t, ClientOptions{Servers: []string{fails.Endpoint(), second.Endpoint()}}).alive(t)
+	c, second := withSecond(t, fails.Endpoint(), ClientOptions{})
 	_, err := c.Request(testContext(t), []byte("x"))
 	var failed *HandlerError
 	if !errors.As(err, &failed) || failed.Server != fails.Endpoint() || !strings.HasPrefix(failed.Text, "no such lamp ") || len(failed.Text) != maxErrorText {
@@ -241,8 +245,7 @@ func TestShutdown(t *testing.T) {
 	t.Parallel()
 	b := newBlocking()
 	s := startServer(t, ServerOptions{Concurrency: 1, Handler: b.handle})
-	second := startServer(t, ServerOptions{Handler: named("second")})
-	c := startClient(t, ClientOptions{Servers: []string{s.Endpoint(), second.Endpoint()}}).alive(t)
+	c, second := withSecond(t, s.Endpoint(), ClientOptions{})
 	one, two := c.begin(testContext(t), "1"), c.begin(testContext(t), "2")
 	eventually(t, "one runs and one waits", func() bool { st := s.Stats(); return st.Active == 1 && st.Waiting == 1 })
 	plain := startRawClient(t, s.Endpoint(), sockets.Options{})
@@ -276,12 +279,8 @@ func TestShutdown(t *testing.T) {
 // TestServerClose: Close ends the context of handlers and waits for them.
 func TestServerClose(t *testing.T) {
 	t.Parallel()
-	b := newBlocking()
-	s := startServer(t, ServerOptions{Concurrency: 1, Handler: b.handle})
-	c := startRawClient(t, s.Endpoint(), sockets.Options{})
-	c.send("1", "x")
+	s, c, _ := occupied(t, ServerOptions{})
 	c.send("2", "x")
-	<-b.begun
 	eventually(t, "one waits", func() bool { return s.Stats().Waiting == 1 })
 	if err := s.Shutdown(within(t, short)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("shutdown with a handler that takes longer: %v", err)
@@ -356,12 +355,8 @@ func FuzzControl(f *testing.F) {
 // TestFramesOfWaitingRequestsCount: frames without bytes occupy memory, and count.
 func TestFramesOfWaitingRequestsCount(t *testing.T) {
 	t.Parallel()
-	b := newBlocking()
-	defer close(b.release)
-	s := startServer(t, ServerOptions{Concurrency: 1, MaxWaitingBytes: 100_000, Handler: b.handle})
-	c := startRawClient(t, s.Endpoint(), sockets.Options{Metadata: map[string]string{property: "1"}})
-	c.send("1", "x")
-	<-b.begun
+	s, c, release := occupied(t, ServerOptions{MaxWaitingBytes: 100_000})
+	defer release()
 	frames := make([]string, 10_000)
 	frames[0] = "2"
 	c.send(frames...)

@@ -9,18 +9,16 @@ import (
 	"clustermap/internal/wake"
 )
 
-// fullQueue returns a client of two servers. The first one is suspended and its queue
-// is full, the second one does not answer.
-func fullQueue(t *testing.T) *Client {
+// fullQueue returns a client of two servers, the second one at an endpoint. The first one is
+// suspended and its queue is full, with requests that have these results.
+func fullQueue(t *testing.T, second string) (c *Client, large []<-chan result) {
 	t.Helper()
 	first := startProcess(t, "tcp://127.0.0.1:*")
-	second := startRaw(t)
-	c := startClient(t, ClientOptions{
-		Servers:      []string{first.endpoint, second.endpoint},
+	c = startClient(t, ClientOptions{
+		Servers:      []string{first.endpoint, second},
 		PingInterval: hang, ServerTTL: 2 * hang, MaxQueuedBytes: 1 << 20,
 	}).alive(t)
 	t.Cleanup(first.Suspend())
-	var large []<-chan result
 	for range 3 { // one is written in part, one fills the queue, one waits for room
 		large = append(large, c.begin(testContext(t), "0s", strings.Repeat("x", 8<<20)))
 	}
@@ -28,20 +26,14 @@ func fullQueue(t *testing.T) *Client {
 	eventually(t, "the queue is full", func() bool {
 		return c.Servers()[0].Waiting == 3 && l.router.SendTo(wake.Ended, l.peer, ping) == context.Canceled
 	})
-	t.Cleanup(func() {
-		c.Close()
-		for _, d := range large {
-			<-d
-		}
-	})
-	return c
+	return c, large
 }
 
 // TestShareAfterFullQueue: the share of the second server begins when the request is sent to
 // it, not when the first one's queue was found full.
 func TestShareAfterFullQueue(t *testing.T) {
 	t.Parallel()
-	c := fullQueue(t)
+	c, _ := fullQueue(t, startRaw(t).endpoint)
 	begun := time.Now()
 	done := c.begin(within(t, 2*time.Second), "x")
 	var sent time.Time
@@ -70,7 +62,7 @@ func TestShareAfterFullQueue(t *testing.T) {
 // to no other server.
 func TestCancelWhileQueueIsFull(t *testing.T) {
 	t.Parallel()
-	c := fullQueue(t)
+	c, _ := fullQueue(t, startRaw(t).endpoint)
 	ctx, cancel := context.WithCancel(testContext(t))
 	done := c.begin(ctx, "x")
 	eventually(t, "the request waits for room", func() bool { return c.Servers()[0].Waiting == 4 })
