@@ -34,15 +34,16 @@ type ServerFault struct {
 	// nothing yet. The NotActiveError then wraps ErrSilent.
 	Silent bool
 
-	untried bool // the name has an address at which no attempt has failed lately
+	unsure bool // another attempt may succeed, whatever Err says
 }
 
 // Permanent reports whether further attempts will fail, too, unless somebody changes the
 // client or the server: the server refuses the client's key or has another security
 // mechanism, it is of another Clone model, the map is larger than ClientOptions.MaxMapBytes,
 // or the host does not exist. It reports false as long as the name of the server has
-// addresses that were not tried. The client still tries again.
-func (f ServerFault) Permanent() bool { return !f.untried && follow.Permanent(f.Err) }
+// addresses that were not tried, and after only one connection that ended with
+// sockets.ErrServerKey. The client still tries again.
+func (f ServerFault) Permanent() bool { return !f.unsure && follow.Permanent(f.Err) }
 
 // MarshalJSON implements json.Marshaler: it writes Err as its text.
 func (f ServerFault) MarshalJSON() ([]byte, error) {
@@ -126,8 +127,8 @@ func (f ServerFault) progress() string {
 // notActive returns an error that wraps err, or nil if the client is ACTIVE.
 func (c *Client) notActive(err error) error {
 	e := &NotActiveError{Err: err}
-	if c.follower.Attempts(func(server string, p Phase, err error, silent, untried bool) {
-		e.Servers = append(e.Servers, ServerFault{Server: server, Phase: p, Err: err, Silent: silent, untried: untried})
+	if c.follower.Attempts(func(server string, p Phase, err error, silent, unsure bool) {
+		e.Servers = append(e.Servers, ServerFault{Server: server, Phase: p, Err: err, Silent: silent, unsure: unsure})
 	}) {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"clustermap/zmtp"
 )
@@ -32,5 +33,37 @@ func TestWrongServerKeyIsNamed(t *testing.T) {
 		}
 	case <-testContext(t).Done():
 		t.Error("no handshake has failed")
+	}
+}
+
+// TestDroppedHandshakeIsNoWrongKey: a server that has too many handshakes, no time left for one, or
+// ends does not end connections as it does in answer to HELLO.
+func TestDroppedHandshakeIsNoWrongKey(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]Options{
+		"for another one": {MaxHandshakes: 1},
+		"late":            {HandshakeTimeout: 10 * time.Millisecond},
+		"the server ends": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			seen := newEvents()
+			o.Monitor = seen.Tell
+			o.Security = Security{CurveServer: true, CurveSecretKey: zmtp.GenerateKeyPair().Secret}
+			server := open(t, NewRouter, o)
+			server.core.Tuning.HandshakeGrace = time.Millisecond
+			must(t, server.Bind(testContext(t), anyPort))
+			client := dialRaw(t, server.LastEndpoint())
+			seen.Await(t, EventAccepted)
+			switch {
+			case o.MaxHandshakes > 0:
+				dialRaw(t, server.LastEndpoint())
+			case o.HandshakeTimeout == 0:
+				must(t, server.Close())
+			}
+			if _, err := io.Copy(io.Discard, client.Conn); err == nil {
+				t.Error("the connection ended in good order")
+			}
+		})
 	}
 }

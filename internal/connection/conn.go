@@ -92,13 +92,19 @@ func (c *Conn) limit(set func() error) error {
 // Finish closes the descriptor. Nothing reads or writes any more.
 func (c *Conn) Finish() {
 	c.Close(net.ErrClosed)
-	if tc, ok := c.Stream.Conn.(*net.TCPConn); ok && errors.Is(c.Cause(nil), queue.ErrSlowPeer) {
-		// The kernel may hold megabytes for a peer that does not read. Drop
-		// them now, so that the peer notices now, not when it has read them or
-		// the kernel has given it up.
-		_ = tc.SetLinger(0)
+	if errors.Is(c.Cause(nil), queue.ErrSlowPeer) {
+		c.Drop()
 	}
 	c.Stream.Conn.Close()
+}
+
+// Drop makes Finish reset the connection where that is possible. What the system holds for a
+// peer that does not read may be megabytes: the peer notices now, not when it has read them or
+// the system has given it up. And it does not take the end for an answer.
+func (c *Conn) Drop() {
+	if tc, ok := c.Stream.Conn.(*net.TCPConn); ok {
+		_ = tc.SetLinger(0)
+	}
 }
 
 // Cause returns why the connection has ended: our reason if we have closed it,

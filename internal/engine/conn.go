@@ -170,8 +170,11 @@ func (s *Socket) establish(c *conn, p *Pipe, endpoint string, established func()
 			err = bounds.ErrHandshakeTimeout
 		}
 		err = s.notEstablished(c, endpoint, remote, err)
-		if opened.refused {
+		switch protocol := (*zmtp.ProtocolError)(nil); {
+		case opened.refused:
 			c.Farewell()
+		case p == nil && !errors.As(err, &protocol):
+			c.Drop() // a client could take an end in good order for ErrServerKey
 		}
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"clustermap/internal/text"
+	"clustermap/sockets"
 	"clustermap/zmtp"
 )
 
@@ -33,7 +34,7 @@ type attempt struct {
 	phase   Phase
 	err     error // of the last one that failed
 	running int   // attempts under way
-	untried bool  // see fail
+	unsure  bool  // see fail
 }
 
 // began, reached and ended note the phases of an attempt at the server with an index.
@@ -65,12 +66,14 @@ func (s *status) ended(index int) {
 // fail records why an attempt failed, unless the failure before it says more: being
 // overtaken says less than any, and that a connection broke or could not be made less than
 // that the peer is not a CHP server, whose connections may end in any way. untried says that
-// the server's name has an address at which no attempt has failed lately.
+// the server's name has an address at which no attempt has failed lately. Then another attempt
+// may succeed, and so it may after one connection that the server has closed in answer to HELLO:
+// it could have been about to end, or have had too many connections.
 func (s *status) fail(index int, err error, untried bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := &s.attempts[index]
-	a.untried = untried
+	a.unsure = untried || errors.Is(err, sockets.ErrServerKey) && !errors.Is(a.err, sockets.ErrServerKey)
 	if a.err != nil && errors.Is(err, ErrOvertaken) {
 		return
 	}
@@ -88,16 +91,16 @@ func foreign(err error) bool {
 
 // Attempts calls each for each server, unless one is followed: how far the present attempt
 // has come, why the last one failed, whether the server has sent nothing yet, as
-// chp.ServerFault documents, and whether its name has an address at which no attempt has
-// failed lately. It reports whether one is followed.
-func (s *status) Attempts(each func(server string, p Phase, err error, silent, untried bool)) (active bool) {
+// chp.ServerFault documents, and whether another attempt may succeed though that failure alone
+// says that it cannot. It reports whether one is followed.
+func (s *status) Attempts(each func(server string, p Phase, err error, silent, unsure bool)) (active bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.state == StateActive {
 		return true
 	}
 	for _, a := range s.attempts {
-		each(a.server, a.phase, a.err, s.silent.Load() && s.state == StateSyncing && s.server == a.server, a.untried)
+		each(a.server, a.phase, a.err, s.silent.Load() && s.state == StateSyncing && s.server == a.server, a.unsure)
 	}
 	return false
 }

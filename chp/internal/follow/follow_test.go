@@ -299,6 +299,25 @@ func attemptsOf(s *status) (all []attempt) {
 	return all
 }
 
+// TestOneConnectionProvesNoWrongKey: a server may have closed one connection in answer to HELLO for
+// another reason, so the client does not call its own key wrong, unless the next one ends so too.
+func TestOneConnectionProvesNoWrongKey(t *testing.T) {
+	t.Parallel()
+	s := &New(Options{Servers: []Address{{Name: "a"}}}).status
+	key := fmt.Errorf("%w: %w", ErrUnreachable, sockets.ErrServerKey)
+	for i, step := range []struct {
+		err    error
+		unsure bool
+	}{{key, true}, {ErrDisconnected, false}, {key, true}, {key, false}, {key, false}, {errStandby, false}, {key, true}} {
+		s.fail(0, step.err, false)
+		s.Attempts(func(_ string, _ Phase, _ error, _, unsure bool) {
+			if unsure != step.unsure {
+				t.Errorf("step %d, %v: %v", i, step.err, unsure)
+			}
+		})
+	}
+}
+
 // An attempt that another one overtook does not hide why an earlier one failed, and a
 // server that was never tried is called so.
 func TestAttemptsKeepTheCause(t *testing.T) {
