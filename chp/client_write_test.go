@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/internal/hooks"
 	"clustermap/internal/testenv"
 	"clustermap/internal/wake"
 	"clustermap/sockets"
@@ -321,4 +322,35 @@ func TestClientSetUnderBackPressure(t *testing.T) {
 	}
 	read()
 	readers.Wait()
+}
+
+// TestSetSyncIsWrittenByItsSenders: for the update of a lone SetSync, the KVPUB and the reply no
+// goroutine is woken to write them, however soon it follows the last one. It is not parallel, as
+// it replaces a hook.
+func TestSetSyncIsWrittenByItsSenders(t *testing.T) {
+	var mu sync.Mutex
+	said := map[any]int{}
+	alone := hooks.Alone
+	hooks.Alone = func(socket any) {
+		mu.Lock()
+		said[socket]++
+		mu.Unlock()
+		alone(socket)
+	}
+	defer func() { hooks.Alone = alone }()
+	t.Run("", func(t *testing.T) {
+		ctx := testContext(t)
+		s := startServer(t, ServerOptions{HeartbeatInterval: hang})
+		c := startClient(t, s, ClientOptions{})
+		for n := 1; n <= 100 || len(said) < 3; n++ { // the client's goroutine sends some, when it has not slept yet
+			_, err := c.SetSync(ctx, "/k", []byte("v"))
+			must(t, err)
+			mu.Lock()
+			published, replied := said[s.publisher], said[s.router]
+			mu.Unlock()
+			if published != n || replied != n {
+				t.Fatalf("of %d KVPUBs %d came alone, of the replies %d", n, published, replied)
+			}
+		}
+	})
 }

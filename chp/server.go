@@ -145,6 +145,10 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	s.members = collect.New(collect.Options{
 		Order: &s.sequencer, Full: s.dialect.Full, MaxValue: o.MaxValueSize, Refused: s.counts.refused.add, Log: s.peerLog,
 		Router: s.router, Timeout: o.SnapshotTimeout, Instance: instance,
+		Alone: func() {
+			hooks.Alone(s.publisher)
+			hooks.Alone(s.router)
+		},
 	})
 	slow := sockets.PolicyDisconnect
 	if mutate.DropSlow {

@@ -13,6 +13,7 @@ func init() {
 	hooks.Kind = func(socket any) zmtp.SocketType { return socket.(Socket).engine().Kind() }
 	hooks.Prepare = func(socket any, f func(*hooks.Batch)) { socket.(Socket).engine().SetPrepare(f) }
 	hooks.Scan = func(socket any, f func([]byte) (int, uint64)) { socket.(Socket).engine().SetScan(f) }
+	hooks.Alone = func(socket any) { socket.(Socket).engine().Alone() }
 	hooks.Client = func(peer any) any { return peer.(*Peer).engine().Client() }
 	hooks.SendWire = func(ctx context.Context, socket any, wire []byte, messages int, owner hooks.Owner) error {
 		return socket.(WireSender).sendWire(ctx, wire, messages, owner)

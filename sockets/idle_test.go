@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/hooks"
 	"clustermap/internal/testenv"
 )
 
@@ -26,6 +27,38 @@ func TestSenderWritesWhatComesAlone(t *testing.T) {
 	direct := runtime.GOOS == "linux" && !portable
 	if started := pub.core.Status().Writers; started == direct {
 		t.Errorf("a writer was started: %v", started)
+	}
+}
+
+// TestSenderIsToldThatItsMessageComesAlone: of a publisher and of a ROUTER a sender that says so
+// writes each message itself, however soon it follows the one before.
+func TestSenderIsToldThatItsMessageComesAlone(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" || portable {
+		t.Skip("writers write everything")
+	}
+	ctx := testContext(t)
+	pub := bind(t, NewPub, Options{})
+	sub := dialled(t, NewSub, Options{}, pub.LastEndpoint())
+	must(t, sub.Subscribe(""))
+	must(t, pub.WaitSubscribers(ctx, "", 1))
+	router := bind(t, NewRouter, Options{})
+	dealer := dialled(t, NewDealer, Options{Identity: []byte("dealer")}, router.LastEndpoint())
+	must(t, router.WaitPeers(ctx, 1))
+	for range 100 {
+		hooks.Alone(pub)
+		hooks.Alone(router)
+		must(t, pub.Send(ctx, []byte("alone")))
+		must(t, router.Send(ctx, []byte("dealer"), []byte("alone")))
+	}
+	for range 100 {
+		_, err := sub.Recv(ctx)
+		must(t, err)
+		_, err = dealer.Recv(ctx)
+		must(t, err)
+	}
+	if pub.core.Status().Writers || router.core.Status().Writers {
+		t.Error("a writer was started")
 	}
 }
 

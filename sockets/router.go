@@ -36,6 +36,7 @@ func NewRouter(o Options) (*Router, error) {
 	}
 	return made(r, r.init(zmtp.TypeRouter, o, &engine.Pattern{
 		Added: r.added, Removed: r.routes.Forget, Attach: r.attach, Detach: r.detach, Sendable: r.sendable,
+		Traits: engine.Traits{Prompt: true},
 	}))
 }
 

@@ -60,7 +60,8 @@ type Traits struct {
 	// Gathers means that senders may exceed the high-water mark before a write. A
 	// publisher that waits for all its peers would only exceed that of one.
 	Gathers bool
-	// Prompt means that a sender writes a message itself if the socket was idle.
+	// Prompt means that a sender writes a message itself if the socket was idle, or Alone was
+	// called.
 	Prompt bool
 	// Once means that Connect makes one connection to an endpoint, however often it is
 	// called.

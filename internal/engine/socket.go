@@ -100,6 +100,10 @@ func (s *Socket) SetScan(f func(b []byte) (size int, tag uint64)) { s.pattern.sc
 
 func (s *Socket) SetPrepare(f func(*Batch)) { s.pattern.prepare = f }
 
+// Alone says that nothing follows the next message soon: its sender writes it, in a socket whose
+// senders do that when it was idle.
+func (s *Socket) Alone() { s.idle.Rest() }
+
 // Kind returns the type of the socket.
 func (s *Socket) Kind() zmtp.SocketType { return s.kind }
 

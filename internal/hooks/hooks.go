@@ -51,6 +51,11 @@ var Prepare func(socket any, f func(*Batch))
 // retain b, and must not block. It is not called for messages over inproc, nor of a STREAM.
 var Scan func(socket any, f func(b []byte) (size int, tag uint64))
 
+// Alone says that the caller has nothing to send soon after the next message through a PUB or
+// ROUTER: then its sender writes it, as if nothing had been sent for a while, instead of waking
+// a goroutine for that. The messages of a stream are written many at a time.
+var Alone func(socket any)
+
 // Client returns who is behind a *sockets.Peer, for bounds over all peers: a value that is
 // equal for all connections that a client (the same key, user or address) has at a time.
 var Client func(peer any) any

@@ -309,7 +309,7 @@ func (o *Outbox) Consumed(n HWM, idle bool) (roomy bool) {
 // empty outbox while the writer is not at work. The zero value leaves all to the writer.
 //
 // A request or a reply is alone: its sender has nothing to add before the answer to it. So its
-// sender always writes it. A publisher may have more to send at once, for which a write for
+// sender always writes it. A publisher or ROUTER may have more to send at once, for which a write for
 // each message would cost too much. So its senders write only if the socket was idle, and one
 // of its connections: the writers of the others work at the same time.
 type Direct struct {

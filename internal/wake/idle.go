@@ -1,6 +1,7 @@
 package wake
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 )
@@ -17,6 +18,9 @@ type Idle struct{ last atomic.Int64 }
 const idleTime = 200 * time.Microsecond
 
 var idleStart = time.Now()
+
+// Rest makes the next call of Over return true: its message comes alone, as the caller knows.
+func (i *Idle) Rest() { i.last.Store(math.MinInt64 / 2) }
 
 // Over reports whether the last call was so long ago. It reads the clock, so it is to
 // be called only where a writer would have to be woken otherwise.

@@ -17,6 +17,9 @@ func TestIdle(t *testing.T) {
 	if i.Over() {
 		t.Error("idle after a message that is yet to come")
 	}
+	if i.Rest(); !i.Over() || i.Over() {
+		t.Error("one message is to come alone, and not the next")
+	}
 	if last := time.Duration(i.last.Load()); last < 0 || last > time.Since(idleStart) {
 		t.Errorf("the last message was at %v", last)
 	}

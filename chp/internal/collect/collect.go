@@ -24,6 +24,7 @@ type Options struct {
 	Log      *peerlog.Log
 
 	Router   *sockets.Router // with the clients' snapshot connections
+	Alone    func()          // a client waits for one update, and no other one is there; see hooks.Alone
 	Timeout  time.Duration   // in which a client must take a report
 	Instance string          // the identity of the server
 }
@@ -49,6 +50,7 @@ func (c *Clients) Close() { c.notifier.close() }
 // Collector is the socket that receives updates.
 type Collector interface {
 	RecvBatch(ctx context.Context, b *sockets.Batch) error
+	Events() sockets.PollEvents
 }
 
 // Prepare checks and hashes the updates of one client. It runs in the goroutine
@@ -140,15 +142,15 @@ func (c *Clients) Run(ctx context.Context, from Collector, pace *order.Pacer) {
 	var b hooks.Batch
 	defer b.Release()
 	for from.RecvBatch(ctx, (*sockets.Batch)(&b)) == nil {
-		if !c.collect(ctx, &b, pace) {
+		if !c.collect(ctx, &b, pace, from) {
 			return
 		}
 	}
 }
 
-// collect passes a batch to the sequencer. It returns false if the context has ended
-// before.
-func (c *Clients) collect(ctx context.Context, b *hooks.Batch, pace *order.Pacer) bool {
+// collect passes a batch of a socket to the sequencer. It returns false if the context has
+// ended before.
+func (c *Clients) collect(ctx context.Context, b *hooks.Batch, pace *order.Pacer, socket Collector) bool {
 	peer := (*sockets.Peer)(b.Peer())
 	queued := c.members.queued(peer)
 	if queued != nil {
@@ -166,6 +168,9 @@ func (c *Clients) collect(ctx context.Context, b *hooks.Batch, pace *order.Pacer
 	// mutex.
 	if !pace.Wait(ctx, buf.Extent(b.Spans())) || c.o.Order.Room(ctx) != nil {
 		return false
+	}
+	if drained && from.replies && b.Len() == 1 && socket.Events()&sockets.PollIn == 0 {
+		c.o.Alone()
 	}
 	for !c.order(b, from, drained) {
 		if c.o.Order.Room(ctx) != nil {

@@ -179,6 +179,7 @@ func (u *uplink) Send(wait bool, bytes []byte, messages int, chunk *buf.Chunk) e
 	ctx := u.ctx
 	if !wait {
 		ctx = wake.Ended
+		hooks.Alone(u.pub)
 	}
 	var owner hooks.Owner = chunk
 	if len(bytes) < submit.Lent {

@@ -18,7 +18,7 @@ func (w *Writer) Put(ctx context.Context, key, value, props []byte, wait *ledger
 		return err
 	}
 	if w.asleep {
-		w.push()
+		w.push(wait != nil)
 	} else {
 		w.mu.Unlock() // run sends it
 	}

@@ -54,8 +54,8 @@ type Uplink interface {
 	Ready() error
 	Known() bool
 
-	// Send queues updates, which lie in chunk. If wait is true, it waits for room until GiveUp.
-	// After an error nothing was sent.
+	// Send queues updates, which lie in chunk. If wait is true, it waits for room until GiveUp;
+	// otherwise an update comes alone. After an error nothing was sent.
 	Send(wait bool, wire []byte, messages int, chunk *buf.Chunk) error
 
 	// GiveUp ends the waits of Ready and Send, present and future.

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/subtree"
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
@@ -119,6 +120,45 @@ func TestUpdateThatComesAlone(t *testing.T) {
 		synctest.Wait()
 		if f.tried != 1 || len(f.sent) != 4 {
 			t.Errorf("not ready: %d sent, %d by the caller", len(f.sent), f.tried)
+		}
+		w.Close()
+	})
+}
+
+// TestUpdateThatIsWaitedForIsSentByItsCaller: however soon it comes, unless others are on their
+// way.
+func TestUpdateThatIsWaitedForIsSentByItsCaller(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, w := &fakeServer{known: true}, newWriter()
+		w.Begin(&Server{Session: f, Ours: true, Reply: &ledger.Reply{Runs: []ledger.Run{}}})
+		put := func(wait *ledger.Wait, tried int) {
+			t.Helper()
+			if err := w.Put(t.Context(), []byte("/k"), []byte("v"), nil, wait); err != nil {
+				t.Fatal(err)
+			}
+			if f.tried != tried {
+				t.Errorf("update %d: %d were sent by their callers, want %d", len(f.sent), f.tried, tried)
+			}
+			synctest.Wait() // run sends the others
+		}
+		settle := func() {
+			_, n := w.account.Open()
+			w.Reply(f, &ledger.Reply{Known: true, Counter: n, Runs: []ledger.Run{{Last: n}}})
+		}
+		put(nil, 0) // opens the uplink, and starts run
+		settle()
+		for i := range 3 {
+			put(ledger.NewWait(), i+1)
+			settle()
+		}
+		put(nil, 3)
+		put(ledger.NewWait(), 3)
+		put(ledger.NewWait(), 3)
+		settle()
+		put(ledger.NewWait(), 4)
+		if len(f.sent) != 8 {
+			t.Errorf("%d were sent, want 8", len(f.sent))
 		}
 		w.Close()
 	})

@@ -83,6 +83,7 @@ type Collector interface {
 	Unbind(endpoint string) error
 	LastEndpoint() string
 	RecvBatch(ctx context.Context, b *sockets.Batch) error
+	Events() sockets.PollEvents
 	Peers() []sockets.PeerStats
 	Reads() uint64
 	Ping()
