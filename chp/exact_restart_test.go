@@ -1,55 +1,11 @@
 package chp
 
 import (
-	"fmt"
-	"slices"
 	"strconv"
 	"testing"
 
 	"clustermap/chp/commit"
-	"clustermap/chp/internal/ledger"
 )
-
-// TestOriginsInWireForm: the origins survive being written and read, in the order of use.
-func TestOriginsInWireForm(t *testing.T) {
-	t.Parallel()
-	var o ledger.Clients
-	const clients = 5000
-	id := func(i int) (id ledger.ID) {
-		copy(id[:], fmt.Sprintf("%016d", i))
-		return id
-	}
-	for i := range clients {
-		o.Note(id(i), uint64(i+10), i%20, int64(i))
-	}
-	o.Forgotten = 77
-	var read ledger.Clients
-	for _, portion := range o.Portions() {
-		if !read.Add(portion) {
-			t.Fatal("a portion is not understood")
-		}
-		for n := range min(len(portion), 200) {
-			if n != 8 && n != 0 {
-				var part ledger.Clients
-				part.Add(portion[:n]) // nothing to check but that it does not panic
-			}
-		}
-	}
-	if len(read.ByID) != clients || read.Forgotten != 77 {
-		t.Fatalf("%d clients, forgotten %d", len(read.ByID), read.Forgotten)
-	}
-	was, is := slices.Collect(o.Used.All()), slices.Collect(read.Used.All())
-	for i := range clients {
-		a, b := was[i], is[i]
-		if a.ID != b.ID || a.Counter != b.Counter || a.At != b.At || fmt.Sprint(a.Skips) != fmt.Sprint(b.Skips) {
-			t.Fatalf("%v, want %v", b, a)
-		}
-	}
-	var none, empty ledger.Clients
-	if p := none.Portions(); len(p) != 1 || !empty.Add(p[0]) || len(empty.ByID) != 0 {
-		t.Error("no clients do not survive")
-	}
-}
 
 // TestExactAcrossRestart: a server that is restarted on its log, with and without a
 // checkpoint in between, applies each update once, and no SetSync is uncertain.

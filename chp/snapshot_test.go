@@ -385,7 +385,7 @@ func TestSnapshotIsEncodedOnce(t *testing.T) {
 		all = append(all, newAsker(t, s.Endpoints().Snapshot, true, false))
 	}
 	for _, subtree := range []string{"", "/k/"} {
-		before := s.snapshots.Counted.Parcels.Load()
+		before := s.Status().EncodedBytes
 		for _, a := range all {
 			a.ask(subtree)
 		}
@@ -394,8 +394,8 @@ func TestSnapshotIsEncodedOnce(t *testing.T) {
 		}
 		// About 500 KB, in parcels of 32 KiB after the first. The first request
 		// may come alone, and some clients late.
-		if made := s.snapshots.Counted.Parcels.Load() - before; made > 10*20 {
-			t.Errorf("%q: %d parcels were encoded", subtree, made)
+		if made := s.Status().EncodedBytes - before; made > 10*20*32<<10 {
+			t.Errorf("%q: %d bytes were encoded", subtree, made)
 		}
 	}
 	const total = 2 * clients * keys * 1000
@@ -422,7 +422,7 @@ func TestStoppedSnapshotEnds(t *testing.T) {
 				break // on a slow machine it is disconnected already
 			}
 		}
-		eventually(t, "the client asks", func() bool { return s.snapshots.Counted.Parcels.Load() > 0 })
+		eventually(t, "the client asks", func() bool { return s.Status().EncodedBytes > 0 })
 		eventually(t, "a client that reads nothing is disconnected", func() bool { return len(s.router.Peers()) == 0 })
 		idle(t, s)
 	}

@@ -52,7 +52,7 @@ func TestIdentityIsFreed(t *testing.T) {
 	eventually(t, "the identity is free", func() bool {
 		return errors.Is(router.Send(ctx, []byte("me"), []byte("x")), ErrUnroutable)
 	})
-	if _, identities, awaited := router.routes.Connected(); identities+awaited != 0 {
+	if identities, awaited := router.routes.Status(); identities+awaited != 0 {
 		t.Errorf("%d identities are left, %d are waited for", identities, awaited)
 	}
 }

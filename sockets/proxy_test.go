@@ -560,17 +560,17 @@ func TestProxyUnroutable(t *testing.T) {
 		ctx := testContext(t)
 		in := bind(t, NewDealer, Options{})
 		out := bind(t, NewRouter, Options{Mandatory: mandatory})
-		source := dialled(t, NewRouter, Options{Mandatory: true}, in.LastEndpoint())
+		connected := make(chan *Peer, 1)
+		source := dialled(t, NewRouter, Options{Mandatory: true, Monitor: func(e Event) {
+			if e.Kind == EventHandshakeSucceeded {
+				connected <- e.Peer
+			}
+		}}, in.LastEndpoint())
 		sink := dialled(t, NewDealer, Options{Identity: []byte("sink")}, out.LastEndpoint())
 		eventually(t, "the sink is there", func() bool {
 			return out.routes.Find([]byte("sink")).Pipe != nil
 		})
-		var peer *Peer
-		eventually(t, "the source is connected", func() bool {
-			connected, _, _ := source.routes.Connected()
-			peer = (*Peer)(connected)
-			return peer != nil
-		})
+		peer := <-connected
 		running(t, newProxy(t, in, out, ProxyOptions{}))
 		for i := range 100 {
 			must(t, source.SendTo(ctx, peer, []byte("nobody"), []byte("lost")))

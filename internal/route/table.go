@@ -179,15 +179,9 @@ func (t *Table) Forget(p *engine.Pipe) {
 	}
 }
 
-// Connected returns a connection to which there is a route, or nil, and the numbers of
-// identities and of those that newcomers wait for.
-func (t *Table) Connected() (peer *engine.Peer, identities, awaited int) {
+// Status returns the numbers of identities and of those that newcomers wait for.
+func (t *Table) Status() (identities, awaited int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, to := range t.table {
-		if to.Conn != nil {
-			peer = engine.PeerOf(to.Conn)
-		}
-	}
-	return peer, len(t.table), len(t.waiting)
+	return len(t.table), len(t.waiting)
 }

@@ -140,7 +140,6 @@ func (a *attempts) start() {
 		f.setState(StateInitial, s.server.Name)
 	}
 	a.started++
-	f.Counted.Attempts.Add(1)
 	f.status.began(s.index)
 	a.next = (a.next + 1) % len(f.opts.Servers)
 	a.running = append(a.running, s)

@@ -83,7 +83,6 @@ type Follower struct {
 // Counters count since New: see chp.ClientStats.
 type Counters struct {
 	Syncs, Gaps, Updates, Stale atomic.Uint64
-	Attempts                    atomic.Uint64 // to connect
 	Kept                        atomic.Int64
 }
 

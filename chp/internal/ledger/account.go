@@ -124,11 +124,11 @@ func (a *Account) Waiting() bool { return len(a.runs) > 0 }
 // number from which to send: higher ones were not accepted, and are sent again.
 func (a *Account) Reconcile(r *Reply, sequence int64) (next uint64) {
 	a.runs, a.skips, a.late, a.beats = a.runs[:0], a.skips[:0], 0, 0
-	if r != nil && a.known && r.MapID == a.mapID && (r.Known || r.Forgotten < a.since) {
+	if r != nil && a.known && r.mapID == a.mapID && (r.Known || r.forgotten < a.since) {
 		next = min(r.Counter, a.sent) + 1
-		a.accept(r.Skips, next-1, ErrUncertain, func(n uint64) int64 {
+		a.accept(r.skips, next-1, ErrUncertain, func(n uint64) int64 {
 			if i := sort.Search(len(r.Runs), func(i int) bool { return r.Runs[i].Last >= n }); i < len(r.Runs) {
-				return min(sequence, r.Runs[i].sequence(n, r.Skips))
+				return min(sequence, r.Runs[i].sequence(n, r.skips))
 			}
 			return sequence
 		})
@@ -138,7 +138,7 @@ func (a *Account) Reconcile(r *Reply, sequence int64) (next uint64) {
 		next = a.sent + 1
 	}
 	if a.known = r != nil; a.known {
-		a.mapID = r.MapID
+		a.mapID = r.mapID
 	}
 	if next > a.sent {
 		a.since = sequence
@@ -180,11 +180,11 @@ func (a *Account) Close(reason error) {
 // Reply handles a reply that the server sends during a session. It returns false if that
 // is about another map.
 func (a *Account) Reply(r *Reply) bool {
-	if !a.known || r.MapID != a.mapID {
+	if !a.known || r.mapID != a.mapID {
 		return false
 	}
-	a.skips = append(a.skips[:0], r.Skips...)
-	for _, s := range r.Skips { // the refusals may have gone to a connection that had ended
+	a.skips = append(a.skips[:0], r.skips...)
+	for _, s := range r.skips { // the refusals may have gone to a connection that had ended
 		for n := max(s.first, a.settled+1); n <= min(s.Last, r.Counter, a.staged) && s.reason != SkipSome; n++ {
 			a.Refuse(n, s.reason)
 		}
@@ -212,7 +212,7 @@ func (a *Account) Seen(sequence int64) {
 	for len(a.runs) > 0 {
 		run := a.runs[0]
 		n := run.Last
-		if run.Seq > sequence {
+		if run.seq > sequence {
 			n = run.upTo(sequence, a.skips)
 		}
 		// A range with SkipSome contains nothing new: all refusals of updates that were

@@ -29,23 +29,23 @@ type ID [16]byte
 // is not safe for concurrent use.
 type Clients struct {
 	ByID map[ID]*Progress
-	Used list.List[Progress] // the most recently used one first
+	used list.List[Progress] // the most recently used one first
 
-	// Forgotten is the highest Progress.At of all forgotten clients. An unknown client
+	// forgotten is the highest Progress.at of all forgotten clients. An unknown client
 	// whose first update has a higher sequence was not forgotten.
-	Forgotten int64
+	forgotten int64
 }
 
 // Progress is the progress of one client.
 type Progress struct {
-	ID      ID
-	Counter uint64                 // all numbers up to this one are in the map, or were skipped
-	ordered uint64                 // all up to this one are ordered or skipped; not below Counter
-	At      int64                  // sequence of the map before the last one in it
+	id      ID
+	counter uint64                 // all numbers up to this one are in the map, or were skipped
+	ordered uint64                 // all up to this one are ordered or skipped; not below counter
+	at      int64                  // sequence of the map before the last one in it
 	Skips   []Skip                 // numbers that were not applied, in order, up to ordered
 	runs    []Run                  // where the last of those in the map are, since this server knows it
 	missed  uint64                 // if above ordered: the first number that was not accepted, see Miss
-	place   list.Element[Progress] // in Clients.Used
+	place   list.Element[Progress] // in Clients.used
 }
 
 // Skip is a range of order numbers of updates that were not applied: the server refused
@@ -64,22 +64,22 @@ const (
 
 // Run says where the updates behind the run before, and up to number Last, are in the
 // server's order: consecutive ones have consecutive sequences, without the skipped ones, and
-// the last one has the sequence Seq. If runs are missing before it, the sequences of
+// the last one has the sequence seq. If runs are missing before it, the sequences of
 // their updates are lower than that.
 type Run struct {
 	Last uint64
-	Seq  int64
+	seq  int64
 }
 
 // sequence returns the sequence of number n, given what was skipped.
 func (r Run) sequence(n uint64, skips []Skip) int64 {
-	return min(r.Seq, r.Seq-int64(r.Last-n)+int64(skippedBetween(skips, n, r.Last)))
+	return min(r.seq, r.seq-int64(r.Last-n)+int64(skippedBetween(skips, n, r.Last)))
 }
 
 // upTo returns the highest number of the run, or before it, whose sequence is not above
-// one that is below Seq.
+// one that is below seq.
 func (r Run) upTo(sequence int64, skips []Skip) uint64 {
-	for n, after := r.Last, uint64(r.Seq-sequence); ; {
+	for n, after := r.Last, uint64(r.seq-sequence); ; {
 		beyond := after + skippedBetween(skips, n, r.Last)
 		if beyond >= r.Last {
 			return 0
@@ -97,21 +97,21 @@ func (o *Clients) use(id ID) *Progress {
 	p := o.ByID[id]
 	if p == nil {
 		for len(o.ByID) >= maxOrigins {
-			oldest := o.Used.Back()
+			oldest := o.used.Back()
 			oldest.place.Remove()
-			delete(o.ByID, oldest.ID)
-			o.Forgotten = max(o.Forgotten, oldest.At)
+			delete(o.ByID, oldest.id)
+			o.forgotten = max(o.forgotten, oldest.at)
 		}
 		if o.ByID == nil {
 			o.ByID = map[ID]*Progress{}
 		}
-		p = &Progress{ID: id}
+		p = &Progress{id: id}
 		p.place.Of = p
 		o.ByID[id] = p
 	}
-	if o.Used.Front() != p {
+	if o.used.Front() != p {
 		p.place.Remove()
-		o.Used.PushFront(&p.place)
+		o.used.PushFront(&p.place)
 	}
 	return p
 }
@@ -121,21 +121,21 @@ func (o *Clients) use(id ID) *Progress {
 // skipped, some of them were. A counter that is not above the present one changes nothing.
 func (o *Clients) Note(id ID, counter uint64, updates int, at int64) {
 	p := o.use(id)
-	if counter <= p.Counter {
+	if counter <= p.counter {
 		return
 	}
-	if missing := counter - p.Counter - uint64(updates); missing != 0 && missing != skippedBetween(p.Skips, p.Counter, counter) {
-		p.skip(p.Counter+1, counter, SkipSome)
+	if missing := counter - p.counter - uint64(updates); missing != 0 && missing != skippedBetween(p.Skips, p.counter, counter) {
+		p.skip(p.counter+1, counter, SkipSome)
 	}
 	p.extend(Run{counter, at + int64(updates)}, at)
-	p.Counter, p.At = counter, max(p.At, at)
+	p.counter, p.at = counter, max(p.at, at)
 	p.ordered = max(p.ordered, counter)
 	p.settle()
 }
 
 // extend adds a run of updates that are in the map after the sequence at.
 func (p *Progress) extend(r Run, at int64) {
-	if n := len(p.runs); n > 0 && p.runs[n-1].Seq == at {
+	if n := len(p.runs); n > 0 && p.runs[n-1].seq == at {
 		p.runs[n-1] = r
 		return
 	} else if n == maxRuns {
@@ -148,12 +148,12 @@ func (p *Progress) extend(r Run, at int64) {
 // it.
 func (p *Progress) settle() {
 	for _, s := range p.Skips {
-		if s.first <= p.Counter+1 && s.Last > p.Counter {
-			p.Counter = s.Last
+		if s.first <= p.counter+1 && s.Last > p.counter {
+			p.counter = s.Last
 		}
 	}
 	if n := len(p.runs); n > 0 {
-		p.runs[n-1].Last = p.Counter
+		p.runs[n-1].Last = p.counter
 	}
 }
 
@@ -169,21 +169,21 @@ func skippedBetween(skips []Skip, after, last uint64) (n uint64) {
 
 // settled returns the skipped numbers up to the counter.
 func (p *Progress) settled() []Skip {
-	n := sort.Search(len(p.Skips), func(i int) bool { return p.Skips[i].first > p.Counter })
-	if n == 0 || p.Skips[n-1].Last <= p.Counter {
+	n := sort.Search(len(p.Skips), func(i int) bool { return p.Skips[i].first > p.counter })
+	if n == 0 || p.Skips[n-1].Last <= p.counter {
 		return p.Skips[:n]
 	}
 	all := slices.Clone(p.Skips[:n])
-	all[n-1].Last = p.Counter
+	all[n-1].Last = p.counter
 	return all
 }
 
 // Reply returns what the server tells a client about its progress, for the map with an
 // identity, in memory of the clients: it is valid until their next change.
 func (o *Clients) Reply(id ID, mapID [MapIDSize]byte) Reply {
-	a := Reply{MapID: mapID, Forgotten: o.Forgotten, Runs: []Run{}}
+	a := Reply{mapID: mapID, forgotten: o.forgotten, Runs: []Run{}}
 	if p := o.ByID[id]; p != nil {
-		a.Known, a.Counter, a.Skips = true, p.Counter, p.settled()
+		a.Known, a.Counter, a.skips = true, p.counter, p.settled()
 		if len(p.runs) > 0 {
 			a.Runs = p.runs
 		}
@@ -304,11 +304,11 @@ const keyApplied = "APPLIED"
 
 // Reply is the content of that message.
 type Reply struct {
-	MapID     [MapIDSize]byte
+	mapID     [MapIDSize]byte
 	Known     bool
 	Counter   uint64
-	Forgotten int64
-	Skips     []Skip
+	forgotten int64
+	skips     []Skip
 	Runs      []Run // the newest ones, in order; nil if the server does not tell them
 }
 
@@ -321,20 +321,20 @@ const (
 func AppendReply(dst []byte, a *Reply) []byte {
 	const more = zmtp.FlagMore
 	dst = append(zmtp.AppendHeader(dst, more, len(keyApplied)), keyApplied...)
-	dst = append(zmtp.AppendHeader(dst, more, len(a.MapID)), a.MapID[:]...)
+	dst = append(zmtp.AppendHeader(dst, more, len(a.mapID)), a.mapID[:]...)
 	if a.Known {
 		dst = binary.BigEndian.AppendUint64(zmtp.AppendHeader(dst, more, 8), a.Counter)
 	} else {
 		dst = zmtp.AppendHeader(dst, more, 0)
 	}
-	dst = binary.BigEndian.AppendUint64(zmtp.AppendHeader(dst, more, 8), uint64(a.Forgotten))
+	dst = binary.BigEndian.AppendUint64(zmtp.AppendHeader(dst, more, 8), uint64(a.forgotten))
 	if a.Runs == nil {
-		return appendSkips(zmtp.AppendHeader(dst, 0, len(a.Skips)*skipSize), a.Skips)
+		return appendSkips(zmtp.AppendHeader(dst, 0, len(a.skips)*skipSize), a.skips)
 	}
-	dst = appendSkips(zmtp.AppendHeader(dst, more, len(a.Skips)*skipSize), a.Skips)
+	dst = appendSkips(zmtp.AppendHeader(dst, more, len(a.skips)*skipSize), a.skips)
 	dst = zmtp.AppendHeader(dst, 0, len(a.Runs)*runSize)
 	for _, r := range a.Runs {
-		dst = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, r.Last), uint64(r.Seq))
+		dst = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, r.Last), uint64(r.seq))
 	}
 	return dst
 }
@@ -371,11 +371,11 @@ func (a *Reply) Parse(m zmtp.WireMessage) (ok bool) {
 	if string(key) != keyApplied || len(id) != MapIDSize || len(counter)&^8 != 0 || len(forgotten) != 8 {
 		return false
 	}
-	a.MapID, a.Forgotten = [MapIDSize]byte(id), int64(binary.BigEndian.Uint64(forgotten))
+	a.mapID, a.forgotten = [MapIDSize]byte(id), int64(binary.BigEndian.Uint64(forgotten))
 	if a.Known, a.Counter = len(counter) > 0, 0; a.Known {
 		a.Counter = binary.BigEndian.Uint64(counter)
 	}
-	if a.Skips, ok = parseSkips(a.Skips[:0], skips); !ok || a.Counter > maxOrder {
+	if a.skips, ok = parseSkips(a.skips[:0], skips); !ok || a.Counter > maxOrder {
 		return false
 	}
 	if n == 5 {
@@ -398,7 +398,7 @@ func parseRuns(runs []Run, b []byte, counter uint64) ([]Run, bool) {
 	var before Run
 	for ; len(b) > 0; b = b[runSize:] {
 		r := Run{binary.BigEndian.Uint64(b), int64(binary.BigEndian.Uint64(b[8:]))}
-		if r.Last <= before.Last || r.Last > counter || r.Seq <= before.Seq {
+		if r.Last <= before.Last || r.Last > counter || r.seq <= before.seq {
 			return nil, false
 		}
 		runs, before = append(runs, r), r

@@ -3,6 +3,7 @@ package ledger
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sort"
@@ -137,7 +138,7 @@ func TestSkips(t *testing.T) {
 				t.Fatalf("seed %d: %v", seed, p.Skips)
 			}
 		}
-		a := Reply{Skips: p.Skips}
+		a := Reply{skips: p.Skips}
 		for k := uint64(0); k <= n+1; k++ {
 			want, is := skipped[k]
 			got, ok := a.Skipped(k)
@@ -180,7 +181,7 @@ func TestNumbersAreEnough(t *testing.T) {
 			o, ordered = next, nil
 			p := o.ByID[id]
 			for n := range refused {
-				if p == nil || n > p.Counter {
+				if p == nil || n > p.counter {
 					delete(refused, n) // it comes again
 				}
 			}
@@ -228,7 +229,7 @@ func TestNumbersAreEnough(t *testing.T) {
 			now = &connection{}
 			counter := uint64(0)
 			if p := o.ByID[id]; p != nil {
-				counter = p.Counter
+				counter = p.counter
 			}
 			now.queue = rangeOf(counter+1, sent) // sent again
 		}
@@ -265,7 +266,7 @@ func TestNumbersAreEnough(t *testing.T) {
 		p := o.ByID[id]
 		message := o.Reply(id, [MapIDSize]byte{})
 		next := 0
-		for n := uint64(1); n <= p.Counter; n++ {
+		for n := uint64(1); n <= p.counter; n++ {
 			is := next < len(applied) && applied[next] == n
 			if is {
 				next++
@@ -275,8 +276,8 @@ func TestNumbersAreEnough(t *testing.T) {
 				t.Fatalf("seed %d: number %d: applied %v, refused %v, skipped %v %v", seed, n, is, refused[n], skipped, reason)
 			}
 		}
-		if next != len(applied) || p.Counter+1 < sent {
-			t.Fatalf("seed %d: %d of %d applied are in order; %d of %d were taken", seed, next, len(applied), p.Counter, sent)
+		if next != len(applied) || p.counter+1 < sent {
+			t.Fatalf("seed %d: %d of %d applied are in order; %d of %d were taken", seed, next, len(applied), p.counter, sent)
 		}
 	}
 }
@@ -294,14 +295,14 @@ func TestOriginsAreBounded(t *testing.T) {
 		o.Note(id(i), 5, 5, int64(1000+i))
 	}
 	o.Note(id(0), 6, 1, 1_000_000) // it is not the oldest any more
-	if o.Forgotten != 0 || len(o.ByID) != maxOrigins {
-		t.Fatalf("%d are known, forgotten up to %d", len(o.ByID), o.Forgotten)
+	if o.forgotten != 0 || len(o.ByID) != maxOrigins {
+		t.Fatalf("%d are known, forgotten up to %d", len(o.ByID), o.forgotten)
 	}
 	for i := range 10 {
 		o.use(id(maxOrigins + i))
 	}
-	if len(o.ByID) != maxOrigins || o.Forgotten != 1010 {
-		t.Errorf("%d are known, forgotten up to %d", len(o.ByID), o.Forgotten)
+	if len(o.ByID) != maxOrigins || o.forgotten != 1010 {
+		t.Errorf("%d are known, forgotten up to %d", len(o.ByID), o.forgotten)
 	}
 	if o.ByID[id(0)] == nil || o.ByID[id(10)] != nil || o.ByID[id(11)] == nil {
 		t.Error("others were forgotten than those that have sent nothing for longest")
@@ -318,7 +319,7 @@ func TestOriginsFromALog(t *testing.T) {
 	o.Note(id, 12, 2, 110) // the log is read twice
 	o.Note(id, 16, 1, 113)
 	p := o.ByID[id]
-	if p.Counter != 16 || p.At != 113 || !slices.Equal(p.Skips, []Skip{{11, 15, SkipSome}}) {
+	if p.counter != 16 || p.at != 113 || !slices.Equal(p.Skips, []Skip{{11, 15, SkipSome}}) {
 		t.Errorf("%+v", p)
 	}
 }
@@ -334,7 +335,7 @@ func TestOriginsCheckpoint(t *testing.T) {
 			o.use(id).skip(uint64(2*n), uint64(2*n), kvmsg.Reason(r.IntN(3)))
 		}
 	}
-	o.Forgotten = 77
+	o.forgotten = 77
 	stored := o.Portions()
 	for _, portion := range stored {
 		if !restored.Add(portion) {
@@ -360,15 +361,15 @@ func TestAppliedMessage(t *testing.T) {
 	t.Parallel()
 	var got Reply // the same for all: nothing of one is in the next
 	for _, want := range []Reply{
-		{Known: true, Counter: 9, Skips: []Skip{{2, 3, SkipUnknown}}, Runs: []Run{{4, 7}, {9, 90}}},
+		{Known: true, Counter: 9, skips: []Skip{{2, 3, SkipUnknown}}, Runs: []Run{{4, 7}, {9, 90}}},
 		{Runs: []Run{}},
 		{},
-		{MapID: [MapIDSize]byte{1, 2}, Known: true, Counter: 9, Forgotten: 1 << 40},
-		{Known: true, Counter: maxOrder, Skips: []Skip{{1, 2, kvmsg.ReasonMapFull}, {5, 1<<64 - 1, SkipSome}}},
+		{mapID: [MapIDSize]byte{1, 2}, Known: true, Counter: 9, forgotten: 1 << 40},
+		{Known: true, Counter: maxOrder, skips: []Skip{{1, 2, kvmsg.ReasonMapFull}, {5, 1<<64 - 1, SkipSome}}},
 	} {
 		m := zmtp.WireMessage(AppendReply(nil, &want))
-		if !got.Parse(m) || !IsReply(m) || got.MapID != want.MapID || got.Known != want.Known || got.Counter != want.Counter ||
-			got.Forgotten != want.Forgotten || !slices.Equal(got.Skips, want.Skips) ||
+		if !got.Parse(m) || !IsReply(m) || got.mapID != want.mapID || got.Known != want.Known || got.Counter != want.Counter ||
+			got.forgotten != want.forgotten || !slices.Equal(got.skips, want.skips) ||
 			!slices.Equal(got.Runs, want.Runs) || (got.Runs == nil) != (want.Runs == nil) {
 			t.Errorf("%+v, want %+v", got, want)
 		}
@@ -450,9 +451,50 @@ func TestReplyAllocatesNothing(t *testing.T) {
 
 // Skipped reports whether number n was not applied, and why.
 func (a *Reply) Skipped(n uint64) (reason kvmsg.Reason, ok bool) {
-	i := sort.Search(len(a.Skips), func(i int) bool { return a.Skips[i].Last >= n })
-	if i == len(a.Skips) || a.Skips[i].first > n {
+	i := sort.Search(len(a.skips), func(i int) bool { return a.skips[i].Last >= n })
+	if i == len(a.skips) || a.skips[i].first > n {
 		return 0, false
 	}
-	return a.Skips[i].reason, true
+	return a.skips[i].reason, true
+}
+
+// TestOriginsInWireForm: the origins survive being written and read, in the order of use.
+func TestOriginsInWireForm(t *testing.T) {
+	t.Parallel()
+	var o Clients
+	const clients = 5000
+	id := func(i int) (id ID) {
+		copy(id[:], fmt.Sprintf("%016d", i))
+		return id
+	}
+	for i := range clients {
+		o.Note(id(i), uint64(i+10), i%20, int64(i))
+	}
+	o.forgotten = 77
+	var read Clients
+	for _, portion := range o.Portions() {
+		if !read.Add(portion) {
+			t.Fatal("a portion is not understood")
+		}
+		for n := range min(len(portion), 200) {
+			if n != 8 && n != 0 {
+				var part Clients
+				part.Add(portion[:n]) // nothing to check but that it does not panic
+			}
+		}
+	}
+	if len(read.ByID) != clients || read.forgotten != 77 {
+		t.Fatalf("%d clients, forgotten %d", len(read.ByID), read.forgotten)
+	}
+	was, is := slices.Collect(o.used.All()), slices.Collect(read.used.All())
+	for i := range clients {
+		a, b := was[i], is[i]
+		if a.id != b.id || a.counter != b.counter || a.at != b.at || fmt.Sprint(a.Skips) != fmt.Sprint(b.Skips) {
+			t.Fatalf("%v, want %v", b, a)
+		}
+	}
+	var none, empty Clients
+	if p := none.Portions(); len(p) != 1 || !empty.Add(p[0]) || len(empty.ByID) != 0 {
+		t.Error("no clients do not survive")
+	}
 }

@@ -19,13 +19,13 @@ import "encoding/binary"
 // Portions returns the clients in wire form. There is at least one portion.
 func (o *Clients) Portions() (all [][]byte) {
 	begin := func() []byte {
-		return binary.BigEndian.AppendUint64(make([]byte, 0, originsPortion+2048), uint64(o.Forgotten))
+		return binary.BigEndian.AppendUint64(make([]byte, 0, originsPortion+2048), uint64(o.forgotten))
 	}
 	dst := begin()
-	for p := range o.Used.Backward() {
-		dst = append(dst, p.ID[:]...)
-		dst = binary.BigEndian.AppendUint64(dst, p.Counter)
-		dst = binary.BigEndian.AppendUint64(dst, uint64(p.At))
+	for p := range o.used.Backward() {
+		dst = append(dst, p.id[:]...)
+		dst = binary.BigEndian.AppendUint64(dst, p.counter)
+		dst = binary.BigEndian.AppendUint64(dst, uint64(p.at))
 		skips := p.settled()
 		dst = append(dst, byte(len(skips)))
 		dst = appendSkips(dst, skips)
@@ -42,7 +42,7 @@ func (o *Clients) Add(b []byte) bool {
 	if len(b) < 8 {
 		return false
 	}
-	o.Forgotten = max(o.Forgotten, int64(binary.BigEndian.Uint64(b)))
+	o.forgotten = max(o.forgotten, int64(binary.BigEndian.Uint64(b)))
 	for b = b[8:]; len(b) > 0; {
 		const fixed = len(ID{}) + 8 + 8 + 1
 		if len(b) < fixed {
@@ -53,9 +53,9 @@ func (o *Clients) Add(b []byte) bool {
 			return false
 		}
 		p := o.use(ID(b))
-		p.Counter = binary.BigEndian.Uint64(b[16:])
-		p.ordered = max(p.ordered, p.Counter)
-		p.At = int64(binary.BigEndian.Uint64(b[24:]))
+		p.counter = binary.BigEndian.Uint64(b[16:])
+		p.ordered = max(p.ordered, p.counter)
+		p.at = int64(binary.BigEndian.Uint64(b[24:]))
 		p.Skips, _ = parseSkips(nil, b[fixed:fixed+n*skipSize]) // it is as long as it should be
 		b = b[fixed+n*skipSize:]
 	}

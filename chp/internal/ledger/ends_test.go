@@ -102,7 +102,7 @@ func (w *world) send() {
 			w.seen = w.public
 			w.account.Seen(w.seen)
 			w.hear(len(w.replies))
-			if first, _ := w.account.Open(); len(w.now[0].queue) == 0 && first <= last && w.server.ByID[ID{}].Counter == last {
+			if first, _ := w.account.Open(); len(w.now[0].queue) == 0 && first <= last && w.server.ByID[ID{}].counter == last {
 				w.t.Fatalf("the server has all, and %d is not settled", first)
 			}
 		}
@@ -387,10 +387,10 @@ func TestBothEnds(t *testing.T) {
 		w.check()
 		w.free()
 		p := w.server.ByID[ID{}]
-		if n := len(w.waits) + len(w.flushes); n > 0 && p.Counter == w.account.staged {
+		if n := len(w.waits) + len(w.flushes); n > 0 && p.counter == w.account.staged {
 			t.Fatalf("seed %d: %d waits are left: %+v", seed, n, w.account)
 		}
-		if len(w.staged) > 0 && p.Counter == w.account.staged {
+		if len(w.staged) > 0 && p.counter == w.account.staged {
 			t.Fatalf("seed %d: %d updates are kept: %+v", seed, len(w.staged), w.account)
 		}
 		if t.Failed() {

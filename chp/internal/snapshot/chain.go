@@ -86,7 +86,6 @@ func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size int) erro
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	c.snapshots.Counted.Parcels.Add(1)
 	lendFrom := lendRecord
 	if size <= buf.Small {
 		lendFrom = lendShort

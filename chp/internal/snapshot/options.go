@@ -28,7 +28,6 @@ type Options struct {
 // Counters count since the start.
 type Counters struct {
 	Answered     atomic.Uint64 // requests
-	Parcels      atomic.Uint64 // encoded
 	Walks        atomic.Uint64 // to find the records of subtrees
 	SentBytes    atomic.Int64
 	EncodedBytes atomic.Int64

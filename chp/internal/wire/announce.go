@@ -27,13 +27,13 @@ const (
 	propertyModel = "X-CHP-Model"
 
 	// propertyInstance identifies a server, from its start to its end, on all of its
-	// ports: IDSize hexadecimal digits. Behind one name there can be several servers, and
+	// ports: idSize hexadecimal digits. Behind one name there can be several servers, and
 	// each connection of a client can reach another one; so a client compares what its
 	// connections say. A client that connects to the collector when it follows a server
 	// announces the instance of that one, and another server takes no updates from it.
 	propertyInstance = "X-CHP-Instance"
 
-	// propertyClient identifies a client on all of its connections: IDSize hexadecimal
+	// propertyClient identifies a client on all of its connections: idSize hexadecimal
 	// digits, the same for all servers, so that a server that takes over a map
 	// recognizes the client. propertyGeneration is a decimal number that increases
 	// with each session. Once a server has accepted an update of one session, it
@@ -56,12 +56,12 @@ const (
 // product is our value of propertyCHP.
 const product = "clustermap/1"
 
-// IDSize is the number of digits of the identity of a client, and of a server.
-const IDSize = 32
+// idSize is the number of digits of the identity of a client, and of a server.
+const idSize = 32
 
 // NewID returns a new identity of a client or a server.
 func NewID() string {
-	var id [IDSize / 2]byte
+	var id [idSize / 2]byte
 	rand.Read(id[:]) // never fails
 	return hex.EncodeToString(id[:])
 }
@@ -112,7 +112,7 @@ func IsClient(p *sockets.Peer) bool { return announces(p, propertyClient) }
 // ClientOf returns the identity and the generation that a peer has announced. ok is false
 // for a client of another implementation, and for an impossible announcement.
 func ClientOf(p *sockets.Peer) (id string, generation uint64, ok bool) {
-	if id, _ = p.Property(propertyClient); len(id) != IDSize {
+	if id, _ = p.Property(propertyClient); len(id) != idSize {
 		return "", 0, false
 	}
 	text, _ := p.Property(propertyGeneration)
@@ -124,14 +124,14 @@ func ClientOf(p *sockets.Peer) (id string, generation uint64, ok bool) {
 func WantsReplies(p *sockets.Peer) bool { return announces(p, propertyReplies) }
 
 // NumberingOf returns the identity of a client that numbers its updates, and Client.Progress.
-func NumberingOf(p *sockets.Peer) (id [IDSize / 2]byte, progress int, ok bool) {
+func NumberingOf(p *sockets.Peer) (id [idSize / 2]byte, progress int, ok bool) {
 	text, _ := p.Property(propertyOrder)
 	every, err := strconv.ParseUint(text, 10, 31)
 	if err != nil {
 		return id, 0, false
 	}
 	digits, _ := p.Property(propertyClient)
-	if len(digits) != IDSize {
+	if len(digits) != idSize {
 		return id, 0, false
 	}
 	if _, err := hex.Decode(id[:], []byte(digits)); err != nil {
