@@ -17,7 +17,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // dataEnd returns the offset after the last byte of a file that is not zero, or start
 // if all bytes after start are zero.
-func dataEnd(f *os.File, start int64) (int64, error) {
+func dataEnd(f io.ReaderAt, start int64) (int64, error) {
 	buffer := make([]byte, 64<<10)
 	end := start
 	for offset := start; ; {
@@ -48,20 +48,27 @@ func lastNonzero(b []byte) int {
 }
 
 // readFrom returns the content of a file from an offset on, without the zeros at its
-// end.
+// end. Another process may cut its log back meanwhile.
 func readFrom(path string, start int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, file.CannotRead(err)
 	}
 	defer f.Close()
+	return contentFrom(f, start)
+}
+
+func contentFrom(f io.ReaderAt, start int64) ([]byte, error) {
 	end, err := dataEnd(f, start)
 	if err != nil {
 		return nil, file.CannotRead(err)
 	}
 	b := make([]byte, end-start)
-	_, err = f.ReadAt(b, start)
-	return b, file.CannotRead(err)
+	n, err := f.ReadAt(b, start)
+	if errors.Is(err, io.EOF) {
+		err = nil // it has become shorter
+	}
+	return b[:n], file.CannotRead(err)
 }
 
 // vouched returns the highest index that a state record after damage reports as
