@@ -92,14 +92,14 @@ func TestClientSetAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestSetSyncAllocatesOnlyItsWait: not the server's reply, nor what the client does with it. The
-// wait is a value and a channel.
+// TestSetSyncAllocatesOnlyItsWait: not the server's reply, nor what the client does with it, nor
+// the key, which is on the caller's stack. The wait is a value and a channel.
 func TestSetSyncAllocatesOnlyItsWait(t *testing.T) {
 	ctx := testContext(t)
 	c := startClient(t, startServer(t, ServerOptions{HeartbeatInterval: hang}), ClientOptions{})
-	value := []byte("some value")
+	key, value := []byte("/some/key"), []byte("some value")
 	if n := testenv.Allocs(2000, 2000, func() {
-		if _, err := c.SetSync(ctx, "/some/key", value); err != nil {
+		if _, err := c.SetSync(ctx, string(key), value); err != nil {
 			t.Fatal(err)
 		}
 	}); n > 2 {

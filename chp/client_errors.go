@@ -3,6 +3,7 @@ package chp
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"clustermap/chp/internal/follow"
 	"clustermap/chp/internal/ledger"
@@ -76,8 +77,11 @@ var (
 	ErrEmptyValue = errors.New("chp: an empty value deletes the key; use Delete for that")
 )
 
-// outsideSubtrees returns ErrOutsideSubtrees for a valid key or subtree.
-func outsideSubtrees(key string) error { return fmt.Errorf("%w: %q", ErrOutsideSubtrees, key) }
+// outsideSubtrees returns ErrOutsideSubtrees for a valid key or subtree, of which it keeps a copy:
+// otherwise a caller of SetSync would have to allocate each key.
+func outsideSubtrees(key string) error {
+	return fmt.Errorf("%w: %q", ErrOutsideSubtrees, strings.Clone(key))
+}
 
 // CollectorError reports that the collector of a server does not accept this client,
 // although the client receives the server's snapshots and updates: the collector's
