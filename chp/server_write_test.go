@@ -239,7 +239,10 @@ func (g *gate) commit(sequence int64) {
 }
 
 // ordered returns the sequence of the last update that a server has ordered.
-func (s *Server) ordered() int64 { return s.sequencer.Written().Last }
+func (s *Server) ordered() (last int64) {
+	s.sequencer.Between(func(now *order.Moment) { last = now.Newest.Last })
+	return last
+}
 
 // SetSync and Flush wait until an update is published; Set does not.
 func TestServerSetSyncWaits(t *testing.T) {

@@ -16,9 +16,7 @@ const (
 	messageSealed  = messageNonce + shortNonce
 	messageFixed   = messageSealed + boxTag + 1
 
-	// The flags byte in the box. For commands libzmq uses a bit that the RFC
-	// reserves.
-	curveMore    = 0x01
+	// A bit of the flags byte in the box, which the RFC reserves and libzmq uses for commands.
 	curveCommand = 0x02
 )
 

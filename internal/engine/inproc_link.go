@@ -170,7 +170,7 @@ func (h *half) part() {
 // rejected reports whether the peer was never admitted.
 func (h *half) rejected() bool {
 	if h.newcomer != nil {
-		return h.newcomer.GiveUp(h.newcomer)
+		return h.newcomer.giveUp(h.newcomer)
 	}
 	return h.ignore
 }

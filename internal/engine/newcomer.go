@@ -15,7 +15,7 @@ type Newcomer struct {
 	Has  bool          // it has the identity; the socket type guards and sets it
 	Free chan struct{} // closed by the socket type when Has is set
 
-	GiveUp  func(n *Newcomer) bool    // makes it stop waiting; false if it has the identity already
+	giveUp  func(n *Newcomer) bool    // makes it stop waiting; false if it has the identity already
 	welcome func(p *Pipe, peer *Peer) // is called when it is admitted
 
 	in chan struct{} // closed when it is admitted: its messages may be read
@@ -23,7 +23,7 @@ type Newcomer struct {
 
 // NewNewcomer returns a newcomer.
 func NewNewcomer(peer *Peer, giveUp func(*Newcomer) bool, welcome func(*Pipe, *Peer)) *Newcomer {
-	return &Newcomer{Peer: peer, GiveUp: giveUp, welcome: welcome, Free: make(chan struct{}), in: make(chan struct{})}
+	return &Newcomer{Peer: peer, giveUp: giveUp, welcome: welcome, Free: make(chan struct{}), in: make(chan struct{})}
 }
 
 func (n *Newcomer) Error() string { return ErrIdentityInUse.Error() }
@@ -42,7 +42,7 @@ func (n *Newcomer) wait(most time.Duration) bool {
 	case <-expired:
 	case <-n.Peer.conn.Gone():
 	}
-	if n.GiveUp(n) {
+	if n.giveUp(n) {
 		n.Peer.conn.Close(ErrIdentityInUse)
 		return false
 	}

@@ -115,7 +115,7 @@ func (t *Table) release(id string) {
 	close(n.Free)
 }
 
-// giveUp is Newcomer.GiveUp.
+// giveUp is for engine.NewNewcomer.
 func (t *Table) giveUp(n *engine.Newcomer) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

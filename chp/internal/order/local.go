@@ -36,7 +36,9 @@ func (l *Local) Waiting() bool { return l.waiting.Load() > 0 }
 // map has no room for. After an error a first part may have been accepted.
 func (l *Local) Apply(ctx context.Context, wire []byte, spans []buf.Span) (w Written, unfit int, err error) {
 	if len(spans) == 0 {
-		return l.q.Written(), 0, nil
+		l.q.mu.Lock()
+		defer l.q.mu.Unlock()
+		return l.q.written(), 0, nil
 	}
 	for len(spans) > 0 {
 		n := 1
@@ -157,13 +159,7 @@ type Written struct {
 	term uint64 // ends.count at that time
 }
 
-// Written returns the last update that was accepted.
-func (q *Sequencer) Written() Written {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.written()
-}
-
+// written returns the last update that was accepted. The mutex must be held.
 func (q *Sequencer) written() Written {
 	if q.passive { // what is held is not published by this server
 		return Written{q.state.Last(), q.ends.count}

@@ -41,11 +41,11 @@ func cloneSocket(c Context, t Type, endpoint string) (Socket, string, error) {
 		return s, "", err
 	}
 	for _, option := range []int{C.ZMQ_SNDHWM, C.ZMQ_RCVHWM} {
-		if err := s.SetInt(option, cloneHWM); err != nil {
+		if err := s.setInt(option, cloneHWM); err != nil {
 			return s, "", err
 		}
 	}
-	if err := s.SetInt(C.ZMQ_LINGER, 0); err != nil {
+	if err := s.setInt(C.ZMQ_LINGER, 0); err != nil {
 		return s, "", err
 	}
 	if endpoint != "" {

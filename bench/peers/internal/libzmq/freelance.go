@@ -105,10 +105,10 @@ import (
 const ROUTER Type = C.ZMQ_ROUTER
 
 // Identify sets the socket's identity. It must come before Bind.
-func (s Socket) Identify(identity string) error { return s.SetString(C.ZMQ_ROUTING_ID, identity) }
+func (s Socket) Identify(identity string) error { return s.setString(C.ZMQ_ROUTING_ID, identity) }
 
 // Mandatory makes a ROUTER report messages that it cannot route.
-func (s Socket) Mandatory() error { return s.SetInt(C.ZMQ_ROUTER_MANDATORY, 1) }
+func (s Socket) Mandatory() error { return s.setInt(C.ZMQ_ROUTER_MANDATORY, 1) }
 
 // ServeFreelance returns requests until the context ends.
 func (s Socket) ServeFreelance() {

@@ -77,49 +77,49 @@ func (c Context) Socket(t Type) (Socket, error) {
 	return Socket{p}, nil
 }
 
-// SetInt sets an option that is an int.
-func (s Socket) SetInt(option, value int) error {
+// setInt sets an option that is an int.
+func (s Socket) setInt(option, value int) error {
 	v := C.int(value)
 	return failed("zmq_setsockopt", C.zmq_setsockopt(s.p, C.int(option), unsafe.Pointer(&v), C.size_t(unsafe.Sizeof(v))))
 }
 
-// SetString sets an option that is a string or a number of bytes.
-func (s Socket) SetString(option int, value string) error {
+// setString sets an option that is a string or a number of bytes.
+func (s Socket) setString(option int, value string) error {
 	v := C.CString(value)
 	defer C.free(unsafe.Pointer(v))
 	return failed("zmq_setsockopt", C.zmq_setsockopt(s.p, C.int(option), unsafe.Pointer(v), C.size_t(len(value))))
 }
 
 // Subscribe subscribes to a topic.
-func (s Socket) Subscribe(topic string) error { return s.SetString(C.ZMQ_SUBSCRIBE, topic) }
+func (s Socket) Subscribe(topic string) error { return s.setString(C.ZMQ_SUBSCRIBE, topic) }
 
 // NoDrop makes an XPUB wait for its subscribers instead of dropping, and report every
 // subscription.
 func (s Socket) NoDrop() error {
-	if err := s.SetInt(C.ZMQ_XPUB_NODROP, 1); err != nil {
+	if err := s.setInt(C.ZMQ_XPUB_NODROP, 1); err != nil {
 		return err
 	}
-	return s.SetInt(C.ZMQ_XPUB_VERBOSE, 1)
+	return s.setInt(C.ZMQ_XPUB_VERBOSE, 1)
 }
 
 // CurveServer makes the socket CURVE's server. The key is in Z85.
 func (s Socket) CurveServer(secret string) error {
-	if err := s.SetInt(C.ZMQ_CURVE_SERVER, 1); err != nil {
+	if err := s.setInt(C.ZMQ_CURVE_SERVER, 1); err != nil {
 		return err
 	}
-	return s.SetString(C.ZMQ_CURVE_SECRETKEY, secret)
+	return s.setString(C.ZMQ_CURVE_SECRETKEY, secret)
 }
 
 // CurveClient makes the socket a client of the server with that public key.
 // All keys are in Z85.
 func (s Socket) CurveClient(server, public, secret string) error {
-	if err := s.SetString(C.ZMQ_CURVE_SERVERKEY, server); err != nil {
+	if err := s.setString(C.ZMQ_CURVE_SERVERKEY, server); err != nil {
 		return err
 	}
-	if err := s.SetString(C.ZMQ_CURVE_PUBLICKEY, public); err != nil {
+	if err := s.setString(C.ZMQ_CURVE_PUBLICKEY, public); err != nil {
 		return err
 	}
-	return s.SetString(C.ZMQ_CURVE_SECRETKEY, secret)
+	return s.setString(C.ZMQ_CURVE_SECRETKEY, secret)
 }
 
 // CurveKeys makes a pair of keys in Z85.
