@@ -10,16 +10,19 @@ import (
 	"clustermap/zmtp"
 )
 
-// A worker of another process does not get the requests of zdev titanic: it is told, and
-// the broker says who it was.
+// A worker of another process does not get the requests of zdev titanic: it is told, and does
+// not say that it is ready, and the broker says who it was.
 func TestNoOtherWorkerGetsTitanicsRequests(t *testing.T) {
 	t.Parallel()
 	broker, at := startBroker(t)
 	startTitanic(t, at, t.TempDir())
 	startWorker(t, at, "echo", "--echo")
-	other := startWorker(t, at, "titanic.request", "--echo")
+	other := zdev.Start(t, "worker", "--broker", at, "titanic.request", "--echo")
 	other.Await("refuses a worker of titanic.request")
 	broker.Await(`worker refused.*service=titanic.request reason="another worker has the service" remote=127\.0\.0\.1:`)
+	if text := other.Stderr.String(); strings.Contains(text, "ready") {
+		t.Errorf("%s", text)
+	}
 	for range 8 {
 		id := strings.TrimSpace(zdev.Must(t, "submit", "echo", "hello", "--broker", at))
 		if out := zdev.Must(t, "fetch", id, "--wait", "--timeout", "100s", "--broker", at); out != "hello\n" {
@@ -38,7 +41,7 @@ func TestAllowWorkerRules(t *testing.T) {
 	}
 	broker, at := startBroker(t, "--allow-worker", file, "--allow-worker", "titanic.*=10.9.9.9")
 	for _, service := range []string{"pay.me", "no.thing", "titanic.close"} {
-		startWorker(t, at, service, "--echo").Await("refuses a worker")
+		zdev.Start(t, "worker", "--broker", at, service, "--echo").Await("refuses a worker")
 		broker.Await(`service=` + service + ` reason="not allowed"`)
 	}
 	for _, service := range []string{"here.a", "no.yes", "b"} {

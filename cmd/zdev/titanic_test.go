@@ -94,7 +94,7 @@ func TestTitanicCurve(t *testing.T) {
 	zdev.Must(t, "keygen", "--out", dir+"/known.key")
 	broker, at := startBroker(t, "--curve-key", dir+"/broker.key", "--curve-allow", dir+"/known.key")
 	keys := []string{"--curve-key", dir + "/known.key", "--curve-server-key", public}
-	refused := startTitanic(t, at, dir+"/data", keys...)
+	refused := zdev.Start(t, append([]string{"titanic", "--data", dir + "/data", "--broker", at}, keys...)...)
 	refused.Await(`refuses a worker of titanic\.\*`)
 	broker.Await(`worker refused.* service=titanic\.`)
 	endsWell(t, refused)

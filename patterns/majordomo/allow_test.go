@@ -38,6 +38,11 @@ func TestTitanicsServicesHaveOneWorker(t *testing.T) {
 	dismissed := make(chan struct{}, 100)
 	second := startWorker(t, "titanic.request", endpoint, echo, WorkerOptions{OnDismiss: func() { dismissed <- struct{}{} }})
 	<-dismissed
+	select {
+	case <-second.first:
+		t.Error("the worker that is refused says that it is registered")
+	default:
+	}
 	if n := workersOf(b, "titanic.request"); n != 3 {
 		t.Errorf("%d workers", n)
 	}
@@ -50,7 +55,10 @@ func TestTitanicsServicesHaveOneWorker(t *testing.T) {
 		t.Errorf("%d lines about one peer", n)
 	}
 	must(t, first.Close())
-	eventually(t, "another worker registers", func() bool { return workersOf(b, "titanic.request") == 1 })
+	must(t, second.WaitRegistered(testContext(t)))
+	if n := workersOf(b, "titanic.request"); n != 1 {
+		t.Errorf("%d workers when another one has registered", n)
+	}
 	must(t, second.Close())
 }
 

@@ -339,6 +339,9 @@ func (b *Broker) handleCommand(c *conn, p *packet) {
 		why := b.refusal(c, p.service)
 		if why == "" {
 			if w = b.register(c, p); w != nil {
+				if c.ours {
+					c.stage = appendWorkerHeader(b.out.open(c), w.version, heartbeat, false)
+				}
 				b.dispatch(w.service)
 				return
 			}

@@ -23,9 +23,11 @@ const (
 	brokerUnknown uint32 = iota // no handshake has succeeded yet
 	brokerForeign               // of another implementation
 	brokerOurs
+	brokerWelcomes // ours, which announces propertyWelcome
 )
 
-// reach knows why a broker is not reached, over all connections of a worker or a client.
+// reach knows why a broker is not reached, over all connections of a worker or a client, which
+// clears it when it is.
 type reach struct{ why atomic.Pointer[error] }
 
 // errMute is the reason while a broker has accepted a connection only.
@@ -38,8 +40,6 @@ func (r *reach) watch(o *sockets.Options) {
 		switch e.Kind {
 		case sockets.EventConnected:
 			r.why.CompareAndSwap(nil, &errMute)
-		case sockets.EventHandshakeSucceeded:
-			r.why.Store(nil)
 		case sockets.EventConnectFailed, sockets.EventHandshakeFailed:
 			err := e.Err
 			if peer, ok := errors.AsType[*sockets.PeerError](err); ok {
@@ -75,6 +75,9 @@ func (c *connection) open(ctx context.Context, broker string, o sockets.Options,
 			kind := brokerForeign
 			if isOurs(e.Peer) {
 				kind = brokerOurs
+				if _, welcomes := e.Peer.Property(propertyWelcome); welcomes {
+					kind = brokerWelcomes
+				}
 			}
 			if !c.broker.CompareAndSwap(brokerUnknown, kind) {
 				c.cancel(errLost) // a second connection of this socket
@@ -108,4 +111,7 @@ func (c *connection) close(why error) {
 func (c *connection) made() bool { return c.broker.Load() != brokerUnknown }
 
 // ours reports whether the broker is known to be of this package.
-func (c *connection) ours() bool { return c.broker.Load() == brokerOurs }
+func (c *connection) ours() bool { return c.broker.Load() >= brokerOurs }
+
+// welcomes reports whether the broker says that it accepts a worker.
+func (c *connection) welcomes() bool { return c.broker.Load() == brokerWelcomes }

@@ -129,7 +129,8 @@ func errorOf(err error) *Error {
 	return &Error{Code: CodeFailed, Text: err.Error()}
 }
 
-// NoBrokerError reports that a call has ended before there was a connection to the broker. It
+// NoBrokerError reports that a call has ended before there was a connection to the broker, or,
+// for a worker, before the broker has accepted it. It
 // wraps both of its errors, so errors.Is(err, context.DeadlineExceeded) works, and
 // errors.Is(err, syscall.ECONNREFUSED).
 type NoBrokerError struct {
@@ -139,7 +140,7 @@ type NoBrokerError struct {
 }
 
 func (e *NoBrokerError) Error() string {
-	text := fmt.Sprintf("majordomo: no connection to the broker at %s: %v", e.Broker, e.Err)
+	text := fmt.Sprintf("majordomo: no broker at %s: %v", e.Broker, e.Err)
 	if e.Why != nil {
 		text += ": " + e.Why.Error()
 	}

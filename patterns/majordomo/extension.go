@@ -20,6 +20,10 @@ const (
 	// at a time, in decimal. It still handles them one by one, in order.
 	propertyAhead = "X-MDP-Ahead"
 
+	// propertyWelcome is announced by a broker that answers READY of a worker of this
+	// package with HEARTBEAT if it accepts it. RFC 7 has no answer.
+	propertyWelcome = "X-MDP-Welcome"
+
 	// codeGiveBack is the code of a worker's command that gives back requests that
 	// were sent ahead. Its one frame is their number in decimal, counted from the
 	// request after the one being handled. The broker passes them to other workers.

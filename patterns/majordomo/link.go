@@ -44,6 +44,7 @@ type call struct {
 func (c *Client) dial() (*link, error) {
 	l := &link{c: c, calls: map[uint64]*call{}}
 	err := l.open(c.ctx, c.opts.Broker, c.opts.Socket, func() {
+		c.reach.why.Store(nil)
 		c.mu.Lock()
 		c.notify()
 		c.mu.Unlock()

@@ -68,7 +68,7 @@ type BrokerOptions struct {
 	Logger *slog.Logger
 
 	// Socket configures the ROUTER socket. The broker sets Notify to
-	// NotifyDisconnect, and announces X-MDP in Metadata. It refuses options that would
+	// NotifyDisconnect, and announces X-MDP and X-MDP-Welcome in Metadata. It refuses options that would
 	// change its messages or its waits: another Notify, Mandatory, ProbeRouter,
 	// HelloMessage, DisconnectMessage, RecvTimeout and SendTimeout. If 0, SendHWM is
 	// 65,536, RecvHWM 4,096, SendTotalBytes sockets.DefaultSendTotal (1 GiB) and Linger
@@ -142,7 +142,7 @@ func (o BrokerOptions) withDefaults() (BrokerOptions, error) {
 	s.RecvHWM = cmp.Or(s.RecvHWM, 4096)
 	s.SendTotalBytes = cmp.Or(s.SendTotalBytes, sockets.DefaultSendTotal)
 	s.Linger = cmp.Or(s.Linger, 500*time.Millisecond)
-	announce(s, nil)
+	announce(s, map[string]string{propertyWelcome: "1"})
 	return o, c.Err()
 }
 

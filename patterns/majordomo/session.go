@@ -74,7 +74,9 @@ func (s *session) run() {
 		return
 	}
 	s.settled = true
-	w.once.Do(func() { close(w.first) })
+	if !s.welcomes() {
+		w.registered()
+	}
 	s.heard.Store(s.now())
 	s.lastSent.Store(s.now())
 	w.sessions.Add(1)
@@ -110,6 +112,7 @@ func (s *session) receive() error {
 			switch p.command {
 			case heartbeat:
 			case disconnect:
+				s.w.reach.why.Store(&errDismissed)
 				if s.w.opts.OnDismiss != nil {
 					s.w.opts.OnDismiss()
 				}
@@ -124,6 +127,7 @@ func (s *session) receive() error {
 				return errUnexpected
 			}
 		}
+		s.w.registered()
 	}
 }
 

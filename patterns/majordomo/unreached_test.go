@@ -54,7 +54,7 @@ func TestErrorWithoutBrokerSaysWhy(t *testing.T) {
 				if !ok || !errors.Is(err, context.Canceled) || !errors.Is(err, c.why) || none.Broker != c.broker || !strings.Contains(err.Error(), c.broker) {
 					t.Fatalf("%s: %v", name, err)
 				}
-				if text, _ := json.Marshal(none); !strings.HasPrefix(string(text), `"majordomo: no connection`) {
+				if text, _ := json.Marshal(none); !strings.HasPrefix(string(text), `"majordomo: no broker`) {
 					t.Errorf("%s", text)
 				}
 			}

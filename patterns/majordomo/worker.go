@@ -119,8 +119,9 @@ func (w *Worker) Close() error {
 	return nil
 }
 
-// WaitRegistered waits until the worker has sent its first READY to a broker. READY has
-// no answer (RFC 7), so the broker may still refuse it. If the context ends first, the error
+// WaitRegistered waits until a broker has accepted the worker. READY has no answer in RFC 7, so
+// with a broker of another implementation, or of an earlier version of this one, it waits until
+// READY is sent, and the broker may still refuse it. If the context ends first, the error
 // is a *NoBrokerError.
 func (w *Worker) WaitRegistered(ctx context.Context) error {
 	select {
@@ -132,6 +133,8 @@ func (w *Worker) WaitRegistered(ctx context.Context) error {
 		return ErrClosed
 	}
 }
+
+func (w *Worker) registered() { w.once.Do(func() { close(w.first) }) }
 
 // Stats returns the current counters.
 func (w *Worker) Stats() WorkerStats {
