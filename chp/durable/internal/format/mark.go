@@ -111,6 +111,9 @@ func (m *Mark) Found(dir string, checkpoint uint64) error {
 // Missing describes what is missing at the end of a log that ends before the mark, in its
 // segment with the number last.
 func (m *Mark) Missing(last uint64) error {
+	if m.Cut {
+		return fmt.Errorf("the log ends too early; the file %s says that entry %d was on disk", EndName, m.Last)
+	}
 	if m.Segment > last {
 		return fmt.Errorf("segment %d is missing; the file %s says that entry %d ended at its offset %d, on disk", m.Segment, EndName, m.Last, m.Offset)
 	}
