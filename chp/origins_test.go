@@ -50,7 +50,7 @@ func TestOnlyNumberingClientsAreNumbered(t *testing.T) {
 	send(hostile, 1, 2)
 	send(honest, 1, 2, 3)
 	want(1, 2, 3)
-	for _, id := range []string{"not hexadecimal, and 32 bytes ..."[:16], "ab", strings.Repeat("ab", 16)} {
+	for _, id := range []string{"not hexadecimal, and 32 bytes ..."[:32], "ab", strings.Repeat("ab", 32)} {
 		hostile["X-CHP-Client"] = id
 		send(hostile, 2, 1)
 		want(2, 1)
