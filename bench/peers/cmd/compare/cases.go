@@ -23,6 +23,7 @@ const (
 	pebbe     library = "pebbe"
 	goZeroMQ  library = "go-zeromq"
 	transTCP          = "tcp"
+	transIPC          = "ipc"
 	transProc         = "inproc"
 )
 
@@ -36,6 +37,7 @@ type test struct {
 	peers     int  // subscribers
 	topic     bool // they subscribe to a topic, not to everything
 	curve     bool
+	plain     bool // our receiver calls Recv for each message, not RecvBatch
 	// first is the library that sends or asks, second the one that receives or answers,
 	// in the column that is ours. The other column has the other library at both ends.
 	first, second library
@@ -61,45 +63,59 @@ func sizeName(size int) string {
 	return fmt.Sprint(size)
 }
 
-// sizes of messages over tcp.
-var sizes = []int{16, 64, 256, 1 << 10, 64 << 10, 1 << 20}
+// sizes of messages.
+var sizes = []int{16, 64, 256, 1 << 10, 4 << 10, 64 << 10, 1 << 20, 16 << 20}
 
-// latencySize is the size of requests and replies.
-const latencySize = 64
+// smallSize is the size where a case is about something else.
+const smallSize = 64
 
 // tests lists all rows, against the library them.
 func tests(them library) []test {
 	var all []test
 	add := func(t test, parts ...string) {
-		t.name = strings.Join(append([]string{string(t.pattern), t.transport}, parts...), "/")
+		parts = append([]string{string(t.pattern), t.transport, sizeName(t.size)}, parts...)
+		if t.curve {
+			parts = append(parts, "curve")
+		}
+		if t.plain {
+			parts = append(parts, "recv")
+		}
+		t.name = strings.Join(parts, "/")
 		if t.first == "" {
 			t.first, t.second = ours, ours
 		}
 		all = append(all, t)
 	}
-	for _, size := range sizes {
-		add(test{pattern: pushPull, transport: transTCP, size: size}, sizeName(size))
+	for _, transport := range []string{transTCP, transIPC, transProc} {
+		for _, curve := range []bool{false, true} {
+			if curve && transport == transProc {
+				continue // inproc has no security
+			}
+			for _, size := range sizes {
+				t := test{pattern: pushPull, transport: transport, size: size, curve: curve}
+				add(t)
+				t.plain = true
+				add(t)
+				add(test{pattern: reqRep, transport: transport, size: size, curve: curve})
+			}
+		}
 	}
-	add(test{pattern: reqRep, transport: transTCP, size: latencySize}, sizeName(latencySize))
-	add(test{pattern: pushPull, transport: transProc, size: 64}, "64")
-	add(test{pattern: reqRep, transport: transProc, size: latencySize}, sizeName(latencySize))
 	for _, n := range []int{1, 16, 100, 1000} {
 		to := fmt.Sprintf("to-%d", n)
-		add(test{pattern: pubSub, transport: transTCP, size: 64, peers: n}, "64", to)
-		add(test{pattern: pubSub, transport: transTCP, size: 64, peers: n, topic: true}, "64", to, "topic")
-	}
-	for _, size := range []int{64, 1 << 10, 64 << 10} {
-		add(test{pattern: pushPull, transport: transTCP, size: size, curve: true}, sizeName(size), "curve")
+		add(test{pattern: pubSub, transport: transTCP, size: smallSize, peers: n}, to)
+		add(test{pattern: pubSub, transport: transTCP, size: smallSize, peers: n, topic: true}, to, "topic")
 	}
 	for _, size := range sizes {
-		add(test{pattern: pushPull, transport: transTCP, size: size, first: ours, second: them},
-			sizeName(size), "ours-to-"+string(them))
-		add(test{pattern: pushPull, transport: transTCP, size: size, first: them, second: ours},
-			sizeName(size), string(them)+"-to-ours")
+		t := test{pattern: pushPull, transport: transTCP, size: size, first: ours, second: them}
+		add(t, "ours-to-"+string(them))
+		t.first, t.second = them, ours
+		add(t, string(them)+"-to-ours")
+		t.plain = true
+		add(t, string(them)+"-to-ours")
+		t = test{pattern: reqRep, transport: transTCP, size: size, first: ours, second: them}
+		add(t, "ours-to-"+string(them))
+		t.first, t.second = them, ours
+		add(t, string(them)+"-to-ours")
 	}
-	add(test{pattern: reqRep, transport: transTCP, size: latencySize, first: ours, second: them},
-		sizeName(latencySize), "ours-to-"+string(them))
-	add(test{pattern: reqRep, transport: transTCP, size: latencySize, first: them, second: ours},
-		sizeName(latencySize), string(them)+"-to-ours")
 	return all
 }

@@ -12,6 +12,13 @@ var zmqTypes = map[pattern]map[role]zmq.Type{
 	pubSub:   {sender: zmq.XPUB, receiver: zmq.SUB},
 }
 
+// Of larger messages libzmq's default queues would take more than the memory of the machine. Ours
+// are bounded in bytes.
+const (
+	hugeSize  = 1 << 20
+	hugeQueue = 16
+)
+
 // libzmqContext is the context of this process's sockets.
 var libzmqContext = sync.OnceValue(zmq.NewContext)
 
@@ -19,6 +26,11 @@ func openLibzmq(s *spec, as role) (*end, error) {
 	socket, err := libzmqContext().Socket(zmqTypes[s.Pattern][as])
 	if err != nil {
 		return nil, err
+	}
+	if s.Size > hugeSize {
+		if err := socket.HighWaterMark(hugeQueue); err != nil {
+			return nil, err
+		}
 	}
 	if s.curve() {
 		if s.Endpoint == "" {

@@ -8,7 +8,7 @@
 // round in the other order. Either end is a process of its own, but for inproc.
 // Only messages that have arrived count. libzmq is called in loops in C, message by
 // message; our sender calls Send for each message too (but see --batch), and our receiver
-// takes batches. All sockets have default options, except that publishers wait for their
+// takes batches, with RecvBatch, or in the cases that end in recv single messages, with Recv. All sockets have default options, except that publishers wait for their
 // subscribers instead of dropping.
 //
 // A row has the medians of the rounds, and the median, the least and the greatest of their
@@ -107,7 +107,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 // compare measures one case.
 func compare(ctx context.Context, t *test, them library, rounds int, how manner) results.Sockets {
 	r := results.Sockets{
-		Case: t.name, Pattern: string(t.pattern), Transport: t.transport, Size: t.size, Subscribers: t.peers, Topic: t.topic, Curve: t.curve,
+		Case: t.name, Pattern: string(t.pattern), Transport: t.transport, Size: t.size, Subscribers: t.peers, Topic: t.topic, Curve: t.curve, Recv: t.plain,
 		First: string(t.first), Second: string(t.second), Peer: string(them), Batch: how.batch,
 		Unit: t.unit(),
 	}

@@ -95,15 +95,16 @@ func (s *spec) secure(o *sockets.Security) (err error) {
 
 func loopOurs(ctx context.Context, s *spec, as role, sock socket) (*figure, error) {
 	message := s.message()
-	if from, ok := sock.(batchReceiving); ok && as == receiver {
+	if from, ok := sock.(batchReceiving); ok && as == receiver && !s.Plain {
 		return receiveOurs(ctx, s, from)
 	}
-	to := sock.(sending)
-	if as == sender {
-		return nil, sendOurs(ctx, s, to)
-	}
 	c := calls[sockets.Message]{message: sockets.Message{message}}
-	c.send = func(m sockets.Message) error { return to.Send(ctx, m...) }
+	if to, ok := sock.(sending); ok {
+		if as == sender {
+			return nil, sendOurs(ctx, s, to)
+		}
+		c.send = func(m sockets.Message) error { return to.Send(ctx, m...) }
+	}
 	if from, ok := sock.(receiving); ok {
 		c.receive = func() (sockets.Message, error) { return from.Recv(ctx) }
 	}

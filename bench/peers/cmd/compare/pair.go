@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"time"
 
 	zmq "clustermap/bench/peers/internal/libzmq"
@@ -27,9 +28,11 @@ type spec struct {
 	Role     role
 	Pattern  pattern
 	Endpoint string // to connect to; empty: bind, and report the endpoint
+	Path     string // to bind to over ipc; empty: tcp
 	Size     int
 	Peers    int
 	Topic    bool          // peers subscribe to a topic, not to everything
+	Plain    bool          // our receiver calls Recv for each message, not RecvBatch
 	Batch    int           // how many messages our sender hands over at once; 0: one by one
 	Warm     time.Duration // how long is not counted yet
 	Time     time.Duration // how long is counted
@@ -64,7 +67,7 @@ type manner struct {
 
 // measure runs one pair of workers.
 func measure(ctx context.Context, t *test, first, second library, how manner) (figure, error) {
-	s := spec{Pattern: t.pattern, Size: t.size, Peers: t.peers, Topic: t.topic, Batch: how.batch, Warm: how.warm, Time: how.time}
+	s := spec{Pattern: t.pattern, Size: t.size, Peers: t.peers, Topic: t.topic, Plain: t.plain, Batch: how.batch, Warm: how.warm, Time: how.time}
 	if t.curve {
 		var err error
 		if s.ServerPublic, s.ServerSecret, err = zmq.CurveKeys(); err != nil {
@@ -96,6 +99,14 @@ func measure(ctx context.Context, t *test, first, second library, how manner) (f
 	case pubSub:
 		bound.Role, connected.Role = sender, receiver
 		bound.Library, connected.Library = first, second
+	}
+	if t.transport == transIPC {
+		dir, err := os.MkdirTemp("", "compare-*")
+		if err != nil {
+			return figure{}, err
+		}
+		defer os.RemoveAll(dir)
+		bound.Path = dir + "/socket"
 	}
 	b, err := worker.Start(ctx, "worker", bound)
 	if err != nil {

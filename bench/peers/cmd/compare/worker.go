@@ -65,7 +65,10 @@ func (s *spec) join(e *end, bound func(string)) error {
 	switch {
 	case s.Endpoint == "":
 		endpoint := anyPort
-		if s.Pattern == pubSub {
+		switch {
+		case s.Path != "":
+			endpoint = "ipc://" + s.Path
+		case s.Pattern == pubSub:
 			endpoint = anyAddress
 		}
 		endpoint, err := e.bind(endpoint)

@@ -93,6 +93,14 @@ func (s Socket) setString(option int, value string) error {
 // Subscribe subscribes to a topic.
 func (s Socket) Subscribe(topic string) error { return s.setString(C.ZMQ_SUBSCRIBE, topic) }
 
+// HighWaterMark sets both high-water marks, in messages.
+func (s Socket) HighWaterMark(messages int) error {
+	if err := s.setInt(C.ZMQ_SNDHWM, messages); err != nil {
+		return err
+	}
+	return s.setInt(C.ZMQ_RCVHWM, messages)
+}
+
 // NoDrop makes an XPUB wait for its subscribers instead of dropping, and report every
 // subscription.
 func (s Socket) NoDrop() error {

@@ -13,10 +13,11 @@ type Sockets struct {
 	Subscribers int    `json:"subscribers,omitempty"` // of pub-sub
 	Topic       bool   `json:"topic,omitempty"`       // they subscribe to a topic
 	Curve       bool   `json:"curve,omitempty"`
-	First       string `json:"first"`  // sends or asks, in our column
-	Second      string `json:"second"` // receives or answers, in our column
-	Peer        string `json:"peer"`   // at both ends in the other column
-	Batch       int    `json:"batch"`  // messages for each call of SendBatch, 0: Send
+	Recv        bool   `json:"recv,omitempty"` // our receiver calls Recv, not RecvBatch
+	First       string `json:"first"`          // sends or asks, in our column
+	Second      string `json:"second"`         // receives or answers, in our column
+	Peer        string `json:"peer"`           // at both ends in the other column
+	Batch       int    `json:"batch"`          // messages for each call of SendBatch, 0: Send
 
 	Unit      string    `json:"unit"`
 	Ours      float64   `json:"ours"`   // median
