@@ -6,7 +6,7 @@ import (
 )
 
 func BenchmarkCurve(b *testing.B) {
-	for _, size := range []int{64, 1 << 10, 64 << 10} {
+	for _, size := range []int{16, 64, 256, 1 << 10, 4 << 10, 64 << 10, 1 << 20} {
 		client, server := codecPair(Limits{})
 		frames := AppendMessage(nil, pattern(size))
 		wire := make([]byte, 0, client.MaxEncoded(len(frames), 1))

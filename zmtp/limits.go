@@ -81,10 +81,6 @@ const MaxPingContext = 16
 // has not proved anything yet, so the server buffers only little for it.
 const maxHello = 1 << 10
 
-// keepPlain is the capacity of the largest buffer for one frame that is kept
-// for the next one.
-const keepPlain = 1 << 20
-
 // CookieLifetime is the maximum time for which a CURVE server accepts a cookie.
 // It refuses an INITIATE that arrives later than that after WELCOME (RFC 26).
 const CookieLifetime = 60 * time.Second
