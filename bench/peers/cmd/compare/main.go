@@ -8,10 +8,12 @@
 // round in the other order. Either end is a process of its own, but for inproc.
 // Only messages that have arrived count. libzmq is called in loops in C, message by
 // message; our sender calls Send for each message too (but see --batch), and our receiver
-// takes batches, with RecvBatch, or in the cases that end in recv single messages, with Recv. All sockets have default options, except that publishers wait for their
-// subscribers instead of dropping.
+// takes batches, with RecvBatch, or in the cases that end in recv single messages, with
+// Recv. REQ and REP send and receive single messages. All sockets have default options,
+// except that publishers wait for their subscribers instead of dropping, and that libzmq's
+// queues have 16 messages where these are larger than 1 MiB.
 //
-// A row has the medians of the rounds, and the median, the least and the greatest of their
+// A row names the calls of both sides. It has the medians of the rounds, and the median, the least and the greatest of their
 // ratios, ours to theirs: more is better for msg/s, and less for us (microseconds). A case
 // that a library lacks has the reason instead.
 package main
@@ -145,18 +147,19 @@ const patience = time.Minute
 
 func table(out io.Writer, rows []results.Sockets, them library) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "case\tours\t%s\tunit\tratio\t(min..max)\t\n", them)
+	fmt.Fprintf(w, "case\tour calls\ttheirs\tours\t%s\tunit\tratio\t(min..max)\t\n", them)
 	for _, r := range rows {
+		ours, theirs := r.Calls()
 		if r.Error != "" {
-			fmt.Fprintf(w, "%s\t-\t-\t%s\t-\t%s\t\n", r.Case, cmp.Or(r.Unit, "-"), r.Error)
+			fmt.Fprintf(w, "%s\t%s\t%s\t-\t-\t%s\t-\t%s\t\n", r.Case, ours, theirs, cmp.Or(r.Unit, "-"), r.Error)
 			continue
 		}
 		form := "%.0f"
 		if r.Unit == "us" {
 			form = "%.1f"
 		}
-		fmt.Fprintf(w, "%s\t"+form+"\t"+form+"\t%s\t%.2f\t(%.2f..%.2f)\t\n",
-			r.Case, r.Ours, r.Theirs, r.Unit, r.Ratio, r.Min, r.Max)
+		fmt.Fprintf(w, "%s\t%s\t%s\t"+form+"\t"+form+"\t%s\t%.2f\t(%.2f..%.2f)\t\n",
+			r.Case, ours, theirs, r.Ours, r.Theirs, r.Unit, r.Ratio, r.Min, r.Max)
 	}
 	return w.Flush()
 }

@@ -86,18 +86,18 @@ func TestBatch(t *testing.T) {
 func TestTable(t *testing.T) {
 	var out bytes.Buffer
 	rows := []results.Sockets{
-		{Case: "a", Unit: "us", Ours: 1.25, Theirs: 2.5, Ratio: 0.5, Min: 0.25, Max: 0.75},
-		{Case: "b", Unit: "msg/s", Ours: 10, Theirs: 5, Ratio: 2, Min: 1, Max: 3},
-		{Case: "c", Error: "ours: CURVE"},
+		{Case: "a", Pattern: "req-rep", Peer: "libzmq", Unit: "us", Ours: 1.25, Theirs: 2.5, Ratio: 0.5, Min: 0.25, Max: 0.75},
+		{Case: "b", Pattern: "push-pull", Peer: "libzmq", Unit: "msg/s", Ours: 10, Theirs: 5, Ratio: 2, Min: 1, Max: 3},
+		{Case: "c", Peer: "libzmq", Recv: true, Error: "ours: CURVE"},
 	}
 	if err := table(&out, rows, libzmq); err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []string{
-		`case +ours +libzmq +unit +ratio +\(min\.\.max\)`,
-		`a +1\.2 +2\.5 +us +0\.50 +\(0\.25\.\.0\.75\)`,
-		`b +10 +5 +msg/s +2\.00 +\(1\.00\.\.3\.00\)`,
-		`c +- +- +- +- +ours: CURVE`,
+		`case +our calls +theirs +ours +libzmq +unit +ratio +\(min\.\.max\)`,
+		`a +Send, Recv +zmq_send, zmq_recv +1\.2 +2\.5 +us +0\.50 +\(0\.25\.\.0\.75\)`,
+		`b +Send, RecvBatch +zmq_send, zmq_recv +10 +5 +msg/s +2\.00 +\(1\.00\.\.3\.00\)`,
+		`c +Send, Recv +zmq_send, zmq_recv +- +- +- +- +ours: CURVE`,
 	} {
 		if line := strings.Split(out.String(), "\n")[i]; !regexp.MustCompile(want).MatchString(line) {
 			t.Errorf("line %d is %q", i, line)

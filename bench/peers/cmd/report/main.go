@@ -5,7 +5,8 @@
 //	cd bench/peers && go run ./cmd/report --to /tmp/results --only '^kv' --rounds 9
 //	cd bench/peers && go run ./cmd/report --from /tmp/results
 //
-// It takes hours, and the machine should have nothing else to do. --only runs some of the
+// The machine should have nothing else to do. The sockets take three quarters of an hour with
+// five rounds, as a case takes two seconds a round; everything takes hours. --only runs some of the
 // measurements and leaves the results of the others as they are. --from measures nothing:
 // it prints and draws the results in the folder. --quick is to see whether everything
 // works; its figures mean nothing, so it replaces no others.

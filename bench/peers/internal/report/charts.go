@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"gonum.org/v1/plot"
 
@@ -15,9 +14,6 @@ import (
 )
 
 const (
-	library   = "ours"
-	ourSend   = "clustermap, Send"
-	ourBatch  = "clustermap, SendBatch"
 	ourMap    = "chp.Map"
 	allRounds = "median, least and most of all rounds"
 )
@@ -25,7 +21,8 @@ const (
 // charts returns the plots for which there are figures.
 func (d *Data) charts() (all []chart) {
 	for _, c := range slices.Concat(
-		[]chart{d.bySize(), d.bySubscribers(), d.roundTrips()},
+		d.bySize(),
+		[]chart{d.bySubscribers()},
 		d.byKeys(),
 		[]chart{d.memory(), d.pipelines(), d.systems(), d.systemLatency(), d.latency(), d.failover()},
 	) {
@@ -86,34 +83,52 @@ func (c *collector) ticks(label func(x float64) string) (all []plot.Tick) {
 	return all
 }
 
-// both reports whether a case has our library at both ends in our column.
-func both(c *results.Sockets) bool { return c.First == library && c.Second == library }
-
-// sockets collects the cases that match, by a place on the X axis.
+// sockets collects the cases that match and have one library at both ends in each column,
+// by a place on the X axis. Each series names the calls.
 func (d *Data) sockets(match func(*results.Sockets) bool, x func(*results.Sockets) float64) (all collector) {
 	for i := range d.Sockets {
 		c := &d.Sockets[i]
-		if !both(c) || c.Error != "" || !match(c) {
+		if c.First != c.Second || c.Error != "" || !match(c) {
 			continue
 		}
-		us := ourSend
-		if c.Batch > 0 {
-			us = ourBatch
-		}
-		all.add(us, x(c), c.AllOurs...)
-		all.add(c.Peer, x(c), c.AllTheirs...)
+		ours, theirs := c.Calls()
+		all.add("clustermap: "+ours, x(c), c.AllOurs...)
+		all.add(c.Peer+": "+theirs, x(c), c.AllTheirs...)
 	}
 	return all
 }
 
-func (d *Data) bySize() chart {
-	all := d.sockets(func(c *results.Sockets) bool { return c.Pattern == "push-pull" && c.Transport == "tcp" && !c.Curve },
-		func(c *results.Sockets) float64 { return float64(c.Size) })
-	return chart{
-		File: "sockets-size.svg", Title: "PUSH to PULL over tcp, by the size of a message\n" + allRounds,
-		X: "size of a message (bytes)", Y: "throughput (messages/s)", LogX: true, LogY: true,
-		Lines: all.lines(ourBatch, ourSend, "libzmq"), Ticks: all.ticks(sizeName),
+// socketOrder is the order of series, so that each has its colour in all plots.
+var socketOrder = []string{
+	"clustermap: Send, Recv", "clustermap: Send, RecvBatch", "libzmq: zmq_send, zmq_recv", "clustermap: SendBatch, RecvBatch",
+}
+
+// bySize is a plot of throughput and one of latency for each transport, with CURVE and
+// without.
+func (d *Data) bySize() (charts []chart) {
+	for _, of := range []struct{ pattern, file, title, y string }{
+		{"push-pull", "throughput", "PUSH to PULL over %s, by the size of a message", "throughput (messages/s)"},
+		{"req-rep", "latency", "Half a round trip of REQ and REP over %s, by size", "time (µs); less is better"},
+	} {
+		for _, transport := range []string{"tcp", "ipc", "inproc"} {
+			for _, curve := range []bool{false, true} {
+				name, title := transport, transport
+				if curve {
+					name, title = transport+"-curve", transport+" with CURVE"
+				}
+				all := d.sockets(func(c *results.Sockets) bool {
+					return c.Pattern == of.pattern && c.Transport == transport && c.Curve == curve
+				}, func(c *results.Sockets) float64 { return float64(c.Size) })
+				charts = append(charts, chart{
+					File:  fmt.Sprintf("sockets-%s-%s.svg", of.file, name),
+					Title: fmt.Sprintf(of.title, title) + "\n" + allRounds,
+					X:     "size of a message (bytes)", Y: of.y, LogX: true, LogY: true,
+					Lines: all.lines(socketOrder...), Ticks: all.ticks(sizeName),
+				})
+			}
+		}
 	}
+	return charts
 }
 
 func sizeName(bytes float64) string {
@@ -135,24 +150,8 @@ func (d *Data) bySubscribers() chart {
 	return chart{
 		File: "sockets-subscribers.svg", Title: "PUB to SUBs over tcp, 64 bytes, by the number of subscribers\n" + allRounds,
 		X: "subscribers", Y: "deliveries (messages/s, all subscribers)", LogX: true, LogY: true,
-		Lines: all.lines(ourBatch, ourSend, "libzmq"), Ticks: all.ticks(si),
+		Lines: all.lines(socketOrder...), Ticks: all.ticks(si),
 	}
-}
-
-func (d *Data) roundTrips() chart {
-	c := chart{
-		File: "sockets-roundtrip.svg", Title: "Half a round trip of REQ and REP, 64 bytes\n" + allRounds,
-		X: "time (µs), logarithmic; less is better", LogX: true,
-	}
-	for _, transport := range []string{"tcp", "inproc"} {
-		all := d.sockets(func(c *results.Sockets) bool { return c.Pattern == "req-rep" && c.Transport == transport },
-			func(*results.Sockets) float64 { return 0 })
-		for _, l := range all.lines(ourSend, "libzmq") {
-			name := strings.TrimSuffix(l.Name, ", Send")
-			c.Bars = append(c.Bars, bar{name + ", " + transport, name, l.Points[0].Summary})
-		}
-	}
-	return c
 }
 
 // goResults returns the results of a benchmark in which all keys have these values.

@@ -43,13 +43,22 @@ const mainModule = "../.."
 // steps returns the measurements, in their order.
 func (m *Measuring) steps() []step {
 	rounds := strconv.Itoa(m.Rounds)
-	// alone matches the cases of cmd/compare that have the same library at both ends.
-	const alone = `^[a-z]+-[a-z]+/[a-z]+/[0-9A-Za-z]+(/to-[0-9]+)?(/topic)?(/curve)?$`
+	// Cases of cmd/compare: those that have the same library at both ends, and of them those
+	// for libraries that are measured over tcp only, and those where batches can be sent; and
+	// those with ours at one end.
+	const (
+		alone   = `^[a-z]+-[a-z]+/[a-z]+/[0-9A-Za-z]+(/to-[0-9]+)?(/topic)?(/curve)?(/recv)?$`
+		overTCP = `^[a-z]+-[a-z]+/tcp/[0-9A-Za-z]+(/to-[0-9]+)?(/topic)?(/recv)?$`
+		batches = `^push-pull/[a-z]+/[0-9A-Za-z]+(/curve)?$`
+		mixed   = `/(ours-to-|libzmq-to-)`
+	)
 	compare := func(name string, args ...string) step {
-		args = append([]string{"--json", "--rounds", rounds}, args...)
+		// Half a second is enough for the rates to be steady, and short enough for all cases in an hour.
+		spent := []string{"--time", "500ms", "--warm", "200ms"}
 		if m.Quick {
-			args = append(args, "--time", "20ms", "--warm", "10ms")
+			spent = []string{"--time", "20ms", "--warm", "10ms"}
 		}
+		args = append(append([]string{"--json", "--rounds", rounds}, spent...), args...)
 		return step{name: "sockets-" + name, program: "./cmd/compare", args: args}
 	}
 	kv := func(name string, args ...string) step {
@@ -85,9 +94,10 @@ func (m *Measuring) steps() []step {
 	}
 	return []step{
 		compare("libzmq", "--cases", alone),
-		compare("libzmq-batch", "--cases", `^push-pull/tcp/[0-9A-Za-z]+$`, "--batch", "100"),
-		compare("pebbe", "--cases", alone, "--peer", "pebbe"),
-		compare("go-zeromq", "--cases", alone, "--peer", "go-zeromq"),
+		compare("libzmq-batch", "--cases", batches, "--batch", "100"),
+		compare("libzmq-mixed", "--cases", mixed),
+		compare("pebbe", "--cases", overTCP, "--peer", "pebbe"),
+		compare("go-zeromq", "--cases", overTCP, "--peer", "go-zeromq"),
 		kv("rate"),
 		kv("latency", "--mode", "latency"),
 		// The log is in the folder of the results, on a disk and not in memory.

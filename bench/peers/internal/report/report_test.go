@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -23,6 +24,10 @@ func example(t *testing.T) string {
 			"go-bench":{"date":"2026-01-03T03:04:05Z","system":"darwin/arm64","cores":8,"go":"go1.26","incomplete":true}}`,
 		"sockets-libzmq.json": `[
 			{"case":"push-pull/tcp/64","pattern":"push-pull","transport":"tcp","size":64,"first":"ours","second":"ours","peer":"libzmq","unit":"msg/s","all_ours":[3e6,1e6,2e6],"all_theirs":[4e5,6e5,5e5],"ratios":[7.5,1.67,4]},
+			{"case":"push-pull/tcp/64/recv","pattern":"push-pull","transport":"tcp","size":64,"recv":true,"first":"ours","second":"ours","peer":"libzmq","unit":"msg/s","all_ours":[8e5],"all_theirs":[6e5],"ratios":[1.33]},
+			{"case":"push-pull/ipc/64/curve","pattern":"push-pull","transport":"ipc","size":64,"curve":true,"first":"ours","second":"ours","peer":"libzmq","unit":"msg/s","all_ours":[5e5],"all_theirs":[1e6],"ratios":[0.5]},
+			{"case":"push-pull/tcp/64/ours-to-libzmq","pattern":"push-pull","transport":"tcp","size":64,"first":"ours","second":"libzmq","peer":"libzmq","unit":"msg/s","all_ours":[5e5],"all_theirs":[4e5],"ratios":[1.25]},
+			{"case":"req-rep/tcp/64/libzmq-to-ours","pattern":"req-rep","transport":"tcp","size":64,"first":"libzmq","second":"ours","peer":"libzmq","unit":"us","all_ours":[30],"all_theirs":[40],"ratios":[0.75]},
 			{"case":"push-pull/tcp/64KiB","pattern":"push-pull","transport":"tcp","size":65536,"first":"ours","second":"ours","peer":"libzmq","unit":"msg/s","all_ours":[3e3],"all_theirs":[4e3],"ratios":[0.75]},
 			{"case":"pub-sub/tcp/64/to-1000/topic","pattern":"pub-sub","transport":"tcp","size":64,"subscribers":1000,"topic":true,"first":"ours","second":"ours","peer":"libzmq","unit":"msg/s","all_ours":[12345678],"all_theirs":[1234567],"ratios":[1234.5]},
 			{"case":"pub-sub/tcp/64/to-16","pattern":"pub-sub","transport":"tcp","size":64,"subscribers":16,"first":"ours","second":"ours","peer":"libzmq","unit":"msg/s","all_ours":[2e6],"all_theirs":[1e6],"ratios":[2]},
@@ -72,12 +77,21 @@ func TestCharts(t *testing.T) {
 	for _, path := range paths {
 		names = append(names, filepath.Base(path))
 	}
-	const want = "sockets-size.svg sockets-subscribers.svg sockets-roundtrip.svg map-get-1.svg map-set-2.svg map-memory.svg " +
+	const want = "sockets-throughput-tcp.svg sockets-throughput-ipc-curve.svg sockets-latency-tcp.svg sockets-subscribers.svg map-get-1.svg map-set-2.svg map-memory.svg " +
 		"map-updates.svg systems-rate.svg systems-latency.svg latency.svg failover.svg"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("plots are\n%s, want\n%s", got, want)
 	}
 	for i, c := range d.charts() {
+		if c.File == "sockets-throughput-tcp.svg" {
+			var lines []string
+			for _, l := range c.Lines {
+				lines = append(lines, l.Name)
+			}
+			if !slices.Equal(lines, socketOrder) {
+				t.Errorf("the lines of %s are %q, want %q", c.File, lines, socketOrder)
+			}
+		}
 		text, err := os.ReadFile(paths[i])
 		if err != nil {
 			t.Fatal(err)
@@ -122,10 +136,11 @@ func TestPrint(t *testing.T) {
 	for _, want := range []string{
 		`(?m)^darwin/arm64, 8 cores, go1\.26\n  2026-01-03T03:04:05Z  go-bench  incomplete\n` +
 			`linux/amd64, 2 cores, go1\.26, A processor\n  2026-01-01T03:04:05Z  go-map  quick: .*\n  2026-01-02T03:04:05Z  kv-rate\n`,
-		`push-pull/tcp/64 +libzmq +2 M/s +500 k/s +4 +1\.67–7\.5`,
-		`push-pull/tcp/64 batches +libzmq +9 M/s +400 k/s +22\.5`,
-		`pub-sub/tcp/64/to-1000/topic +libzmq +12\.3 M/s`,
-		`req-rep/tcp/64 +libzmq +11 µs +65 µs`,
+		`(?m)^Sockets: Send, RecvBatch beside libzmq's zmq_send, zmq_recv\n.*\n(.+\n)*push-pull/tcp/64 +2 M/s +500 k/s +4 +1\.67–7\.5\n(.+\n)*pub-sub/tcp/64/to-1000/topic +12\.3 M/s`,
+		`(?m)^Sockets: SendBatch, RecvBatch beside libzmq's .*\n.*\n(.+\n)*push-pull/tcp/64 +9 M/s +400 k/s +22\.5`,
+		`(?m)^Sockets: Send, Recv beside libzmq's .*\n.*\n(.+\n)*push-pull/tcp/64 +800 k/s +600 k/s +1\.33\b.*\n(.+\n)*req-rep/tcp/64 +11 µs +65 µs`,
+		`(?m)^Sockets: Send, zmq_recv beside libzmq's .*\n.*\npush-pull/tcp/64/ours-to-libzmq +500 k/s`,
+		`(?m)^Sockets: zmq_send, zmq_recv / Send, Recv beside libzmq's .*\n.*\nreq-rep/tcp/64/libzmq-to-ours +30 µs`,
 		`get, 10 k keys, goroutines: 1 +xsync\.Map +51 +25\.5 +0\.5 `,
 		`bytes for each key, 1 M keys +xsync\.Map +80 +120 +1\.5`,
 		`bare TCP and hash tables +8\.5 M/s +8 M–9 M +1\.9 `,
@@ -147,7 +162,7 @@ func TestPrint(t *testing.T) {
 			t.Errorf("nothing matches %s in\n%s", want, &out)
 		}
 	}
-	if strings.Contains(out.String(), "curve") || strings.Contains(out.String(), "nats") {
+	if strings.Contains(out.String(), "tcp/64/curve") || strings.Contains(out.String(), "nats") {
 		t.Error("what has no figures is shown")
 	}
 }

@@ -120,32 +120,43 @@ func ratio(ratios []float64) (median, span string) {
 func median(of []float64, unit string) string { return si(figures.Median(of)) + unit }
 
 func (d *Data) sections() []section {
-	return []section{d.socketRows(), d.mapRows(), d.pipelineRows(), d.systemRows(), d.systemLatencyRows(), d.brokerRows(), d.fanOutRows(), d.subtreeRows(), d.keysRows(), d.joinRows(), d.latencyRows(), d.rateRows(), d.failoverRows()}
+	return append(d.socketRows(), d.mapRows(), d.pipelineRows(), d.systemRows(), d.systemLatencyRows(), d.brokerRows(), d.fanOutRows(), d.subtreeRows(), d.keysRows(), d.joinRows(), d.latencyRows(), d.rateRows(), d.failoverRows())
 }
 
-func (d *Data) socketRows() section {
-	s := section{
-		title: "Sockets beside other libraries; ratio: ours/theirs",
-		head:  []string{"case", "beside", "ours", "theirs", "ratio", "range"},
-	}
-	for _, c := range d.Sockets {
-		name, unit := c.Case, "/s"
-		if c.Unit == "us" {
-			unit = " µs"
+// socketRows are a section for each library and the calls that were made.
+func (d *Data) socketRows() (all []section) {
+	at := map[string]int{}
+	for i := range d.Sockets {
+		c := &d.Sockets[i]
+		if c.Error != "" && c.Unit == "" {
+			continue // the other library lacks the feature
 		}
-		if c.Batch > 0 {
-			name += " batches"
+		ours, theirs := c.Calls()
+		title := fmt.Sprintf("Sockets: %s beside %s's %s", ours, c.Peer, theirs)
+		n, ok := at[title]
+		if !ok {
+			n = len(all)
+			at[title] = n
+			all = append(all, section{title: title, head: []string{"case (of times, less is better)", "", "ours", "theirs", "ours/theirs", "range"}})
 		}
-		if c.Error != "" {
-			if c.Unit != "" { // else the other library lacks the feature
-				s.rows = append(s.rows, []string{name, c.Peer, "failed", "", "", ""})
+		row := []string{strings.TrimSuffix(c.Case, "/recv"), "", "failed", "", "", ""}
+		if c.Error == "" {
+			figure := func(of []float64) string {
+				switch v := figures.Median(of); {
+				case c.Unit != "us":
+					return si(v) + "/s"
+				case v >= 1000:
+					return si(v/1000) + " ms"
+				default:
+					return si(v) + " µs"
+				}
 			}
-			continue
+			row[2], row[3] = figure(c.AllOurs), figure(c.AllTheirs)
+			row[4], row[5] = ratio(c.Ratios)
 		}
-		middle, span := ratio(c.Ratios)
-		s.rows = append(s.rows, []string{name, c.Peer, median(c.AllOurs, unit), median(c.AllTheirs, unit), middle, span})
+		all[n].rows = append(all[n].rows, row)
 	}
-	return s
+	return all
 }
 
 func (d *Data) mapRows() section {

@@ -31,6 +31,44 @@ type Sockets struct {
 	Error     string    `json:"error,omitempty"` // why there are no figures
 }
 
+// calls are the names of a library's calls that send and receive a message.
+var calls = map[string][2]string{
+	"libzmq":    {"zmq_send", "zmq_recv"},
+	"pebbe":     {"SendBytes", "RecvBytes"},
+	"go-zeromq": {"Send", "Recv"},
+}
+
+// Calls returns the calls with which messages are sent and received: in our column, and in
+// the other one.
+func (s *Sockets) Calls() (ours, theirs string) {
+	them := calls[s.Peer]
+	theirs = them[0] + ", " + them[1]
+	send, receive := "Send", "Recv"
+	if s.Pattern == "req-rep" {
+		ours = send + ", " + receive
+		switch {
+		case s.First == s.Peer:
+			ours = theirs + " / " + ours
+		case s.Second == s.Peer:
+			ours += " / " + theirs
+		}
+		return ours, theirs
+	}
+	if s.Batch > 0 {
+		send = "SendBatch"
+	}
+	if !s.Recv {
+		receive = "RecvBatch"
+	}
+	if s.First == s.Peer {
+		send = them[0]
+	}
+	if s.Second == s.Peer {
+		receive = them[1]
+	}
+	return send + ", " + receive, theirs
+}
+
 // KV is the result of cmd/kv.
 type KV struct {
 	Machine Machine   `json:"machine"`
