@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -353,4 +354,33 @@ func TestSetSyncIsWrittenByItsSenders(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The server writes nothing back to a client for updates that nobody waits for, and one reply
+// for a Flush behind them. Each would wake the client beside those whom the update is for.
+func TestUpdatesThatNobodyWaitsForGetNoReply(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	server := startServer(t, ServerOptions{})
+	c := startClient(t, server, ClientOptions{})
+	replies := func() (n uint64) {
+		for _, p := range server.router.Peers() {
+			n += p.MessagesOut
+		}
+		return n
+	}
+	_, err := c.SetSync(ctx, "k", []byte("first"))
+	must(t, err)
+	const before = 3 // two at the start of the session
+	eventually(t, "the first replies are counted", func() bool { return replies() == before })
+	for i := range 50 {
+		value := strconv.Itoa(i)
+		must(t, c.Set(ctx, "k", []byte(value)))
+		eventually(t, "the update is back", func() bool { v, ok := c.Get("k"); return ok && string(v) == value })
+	}
+	if n := replies() - before; n > 0 {
+		t.Errorf("%d replies to updates that nobody waits for", n)
+	}
+	must(t, c.Flush(ctx))
+	eventually(t, "the reply for Flush is counted", func() bool { return replies() == before+1 })
 }

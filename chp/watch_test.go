@@ -28,14 +28,14 @@ func idleClient(t testing.TB, o ClientOptions) *Client {
 // nowhere is a session that connects to a collector which takes everything.
 type nowhere struct{}
 
-func (nowhere) Open() (submit.Uplink, error)             { return nowhere{}, nil }
-func (nowhere) Fail(error)                               {}
-func (nowhere) Over() <-chan struct{}                    { return nil }
-func (nowhere) Ready() error                             { return nil }
-func (nowhere) Send(bool, []byte, int, *buf.Chunk) error { return nil }
-func (nowhere) Known() bool                              { return false }
-func (nowhere) GiveUp()                                  {}
-func (nowhere) Leave(done <-chan struct{})               { <-done }
+func (nowhere) Open() (submit.Uplink, error)                   { return nowhere{}, nil }
+func (nowhere) Fail(error)                                     {}
+func (nowhere) Over() <-chan struct{}                          { return nil }
+func (nowhere) Ready() error                                   { return nil }
+func (nowhere) Send(bool, []byte, int, *buf.Chunk, bool) error { return nil }
+func (nowhere) Known() bool                                    { return false }
+func (nowhere) GiveUp()                                        {}
+func (nowhere) Leave(done <-chan struct{})                     { <-done }
 
 // played is a session of an idle client that the test plays.
 type played struct {

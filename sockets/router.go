@@ -73,7 +73,7 @@ func (r *Router) Send(ctx context.Context, frames ...[]byte) error {
 		if r.mandatory.Load() {
 			return ErrUnroutable
 		}
-		return r.core.Open()
+		return nil
 	}
 	if r.mandatory.Load() {
 		return r.sendTo(ctx, to, engine.BodiesSize(frames[1:]), frames[1:])
@@ -83,7 +83,7 @@ func (r *Router) Send(ctx context.Context, frames ...[]byte) error {
 	} else {
 		r.core.Queued(engine.BodiesSize(frames[1:]))
 	}
-	return r.core.Open()
+	return nil
 }
 
 // TrySend is like Send but returns ErrWouldBlock instead of waiting.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
@@ -56,17 +57,22 @@ type Collector interface {
 // Prepare checks and hashes the updates of one client. It runs in the goroutine
 // that reads the client's connection, so clients are processed in parallel. It counts
 // refused updates and removes them from the batch; clients of this package get a
-// notice.
+// notice. The last one of their questions stays, at the end.
 func (c *Clients) Prepare(b *hooks.Batch) {
 	wire, spans, peer := b.Wire(), b.Spans(), (*sockets.Peer)(b.Peer())
 	kept := spans[:0]
 	var told refusalNotice
 	var numbers numberOrder
+	var question buf.Span
 	refused, why := 0, error(nil) // the last one's reason
 	for _, span := range spans {
 		var err error
 		if span.Tag == 0 { // not found by Scan
 			var size int
+			if ledger.IsQuestion(wire[span.Start:span.End]) {
+				question = span
+				continue
+			}
 			size, span.Tag, _, err = kvmsg.Inspect(wire[span.Start:span.End], kvmsg.FromClient, c.o.MaxValue)
 			if err == nil {
 				span.End = span.Start + uint32(size)
@@ -87,13 +93,21 @@ func (c *Clients) Prepare(b *hooks.Batch) {
 	if refused > 0 {
 		c.o.Log.Refused("updates refused", peer, why, slog.Int("updates", refused))
 	}
+	if question.End > 0 {
+		kept = append(kept, question)
+	}
 	b.SetSpans(kept)
-	if len(kept) == 0 {
-		return
+}
+
+// takeQuestion removes the question from a batch, and reports whether there was one.
+func takeQuestion(b *hooks.Batch) bool {
+	spans := b.Spans()
+	last := len(spans) - 1
+	if last < 0 || !ledger.IsQuestion(b.Wire()[spans[last].Start:spans[last].End]) {
+		return false
 	}
-	if queued := c.members.queued(peer); queued != nil {
-		queued.Add(int64(len(kept)))
-	}
+	b.SetSpans(spans[:last])
+	return true
 }
 
 // Scan finds, checks and hashes the update at the start of b, if it is valid and
@@ -152,12 +166,8 @@ func (c *Clients) Run(ctx context.Context, from Collector, pace *order.Pacer) {
 // ended before.
 func (c *Clients) collect(ctx context.Context, b *hooks.Batch, pace *order.Pacer, socket Collector) bool {
 	peer := (*sockets.Peer)(b.Peer())
-	queued := c.members.queued(peer)
-	if queued != nil {
-		defer queued.Add(-int64(b.Len()))
-	}
+	asks := takeQuestion(b)
 	from, former := c.members.from(peer)
-	drained := queued == nil || queued.Load() <= int64(b.Len())
 	if former {
 		for range b.Len() {
 			c.o.Refused(errFormer)
@@ -169,10 +179,10 @@ func (c *Clients) collect(ctx context.Context, b *hooks.Batch, pace *order.Pacer
 	if !pace.Wait(ctx, buf.Extent(b.Spans())) || c.o.Order.Room(ctx) != nil {
 		return false
 	}
-	if drained && from.replies && b.Len() == 1 && socket.Events()&sockets.PollIn == 0 {
+	if asks && b.Len() == 1 && socket.Events()&sockets.PollIn == 0 {
 		c.o.Alone()
 	}
-	for !c.order(b, from, drained) {
+	for !c.order(b, from, asks) {
 		if c.o.Order.Room(ctx) != nil {
 			return false
 		}
@@ -181,29 +191,39 @@ func (c *Clients) collect(ctx context.Context, b *hooks.Batch, pace *order.Pacer
 }
 
 // order passes a batch to the sequencer, and reports refusals and progress to its client. If it
-// returns false, it did nothing, and Sequencer.Room has to be called. drained says that no
-// more updates of the client wait.
-func (c *Clients) order(b *hooks.Batch, from sender, drained bool) bool {
+// returns false, it did nothing, and Sequencer.Room has to be called. asks says that the client
+// wants to know of its progress.
+func (c *Clients) order(b *hooks.Batch, from sender, asks bool) bool {
 	peer := (*sockets.Peer)(b.Peer())
-	unfit, repeated, ok := c.o.Order.Accept(b, from.From)
-	if !ok {
-		return false
-	}
-	if len(unfit) > 0 {
-		var told refusalNotice
-		for _, span := range unfit {
-			told.add(c, peer, b.Wire()[span.Start:span.End], kvmsg.ErrMapFull)
+	repeated := 0
+	if b.Len() > 0 {
+		var unfit []buf.Span
+		var ok bool
+		if unfit, repeated, ok = c.o.Order.Accept(b, from.From); !ok {
+			return false
 		}
-		told.send(c)
-		c.o.Log.Refused("updates refused", peer, kvmsg.ErrMapFull, slog.Int("updates", len(unfit)))
+		c.refuse(b, peer, unfit)
 	}
 	if from.Numbered && c.o.Full {
-		c.notifyProgress(peer, from, repeated > 0 || drained && from.replies, buf.Extent(b.Spans()))
+		c.notifyProgress(peer, from, repeated > 0 || asks, buf.Extent(b.Spans()))
 	}
 	return true
 }
 
-// notifyProgress reports the progress of its updates to a client: now, because it waits
+// refuse reports updates for which the map has no room.
+func (c *Clients) refuse(b *hooks.Batch, peer *sockets.Peer, unfit []buf.Span) {
+	if len(unfit) == 0 {
+		return
+	}
+	var told refusalNotice
+	for _, span := range unfit {
+		told.add(c, peer, b.Wire()[span.Start:span.End], kvmsg.ErrMapFull)
+	}
+	told.send(c)
+	c.o.Log.Refused("updates refused", peer, kvmsg.ErrMapFull, slog.Int("updates", len(unfit)))
+}
+
+// notifyProgress reports the progress of its updates to a client: now, because it asks
 // for that, or has sent some again, since the previous report may not have arrived; or if its
 // interval is over. size is the size of the batch.
 func (c *Clients) notifyProgress(from *sockets.Peer, who sender, now bool, size int) {

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"clustermap/chp/internal/wire"
@@ -53,9 +52,8 @@ type member struct {
 type membership struct {
 	sender
 	generation uint64
-	queued     *atomic.Int64 // its updates in the collector's queue, or in its goroutine
-	astray     bool          // the client follows another server
-	order      uint64        // increases from connection to connection
+	astray     bool   // the client follows another server
+	order      uint64 // increases from connection to connection
 }
 
 func (m *members) init(instance string) {
@@ -87,7 +85,7 @@ func (m *members) watch(e sockets.Event, port string) {
 	collector := port == "collector"
 	switch {
 	case collector && e.Kind == sockets.EventHandshakeSucceeded && m.astray(e.Peer):
-		m.peers[e.Peer] = membership{queued: new(atomic.Int64), astray: true}
+		m.peers[e.Peer] = membership{astray: true}
 		e.Peer.Disconnect(errAstray)
 		return
 	case e.Kind == sockets.EventDisconnected:
@@ -104,7 +102,7 @@ func (m *members) watch(e sockets.Event, port string) {
 		who := m.addConnection(id)
 		if collector {
 			m.order++
-			m.peers[e.Peer] = membership{sender: senderOf(e.Peer, who), generation: generation, queued: new(atomic.Int64), order: m.order}
+			m.peers[e.Peer] = membership{sender: senderOf(e.Peer, who), generation: generation, order: m.order}
 		} else {
 			if who.snapshots == nil {
 				who.snapshots = map[uint64]*sockets.Peer{}
@@ -112,7 +110,7 @@ func (m *members) watch(e sockets.Event, port string) {
 			who.snapshots[generation] = e.Peer
 		}
 	case collector:
-		m.peers[e.Peer] = membership{queued: new(atomic.Int64)}
+		m.peers[e.Peer] = membership{}
 	}
 }
 
@@ -191,14 +189,6 @@ func (m *members) from(p *sockets.Peer) (who sender, former bool) {
 		}
 	}
 	return from.sender, from.astray || from.member != nil && !mutate.NoRepeatCheck && m.replaced(p, from, known)
-}
-
-// queued returns the counter of a connection's updates that wait for the collector's
-// goroutine, or nil if the connection has ended.
-func (m *members) queued(p *sockets.Peer) *atomic.Int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.peers[p].queued
 }
 
 // replaced reports whether the server has accepted updates of a later connection of the

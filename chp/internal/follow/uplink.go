@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/submit"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
@@ -37,6 +38,7 @@ type uplink struct {
 	leaving atomic.Bool   // the client closes: a broken connection is no fault
 	opened  chan struct{} // closed when the collector's connection is established
 	known   atomic.Bool   // the collector has subscribed
+	asking  []byte        // scratch of Send
 }
 
 // Open opens the uplink of a session that is ACTIVE.
@@ -173,9 +175,9 @@ func (u *uplink) Ready() error {
 // Known reports whether Ready need not wait.
 func (u *uplink) Known() bool { return u.known.Load() }
 
-// Send queues updates, which lie in chunk. It can wait for room for the collector; the other
-// servers get them only if they have room.
-func (u *uplink) Send(wait bool, bytes []byte, messages int, chunk *buf.Chunk) error {
+// Send queues updates, which lie in chunk, and behind them with ask a question. It can wait
+// for room for the collector; the other servers get them only if they have room.
+func (u *uplink) Send(wait bool, bytes []byte, messages int, chunk *buf.Chunk, ask bool) error {
 	ctx := u.ctx
 	if !wait {
 		ctx = wake.Ended
@@ -183,10 +185,17 @@ func (u *uplink) Send(wait bool, bytes []byte, messages int, chunk *buf.Chunk) e
 	}
 	var owner hooks.Owner = chunk
 	if len(bytes) < submit.Lent {
-		owner = nil
+		owner = nil // the socket copies them
+		if ask {
+			u.asking = append(append(u.asking[:0], bytes...), ledger.Question...)
+			bytes, messages, ask = u.asking, messages+1, false
+		}
 	}
 	if err := u.pub.SendWire(ctx, bytes, messages, owner); err != nil {
 		return err
+	}
+	if ask {
+		_ = u.pub.SendWire(ctx, ledger.Question, 1, nil) // fails only when the session ends
 	}
 	for _, p := range u.others {
 		_ = p.SendWire(wake.Ended, bytes, messages, owner) // as far as it has room

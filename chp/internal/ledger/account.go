@@ -24,6 +24,7 @@ type Account struct {
 	sent     uint64 // the last number that was sent at least once
 	accepted uint64 // the server has said that it has all up to this one, or will never need to
 	settled  uint64 // all up to this one are settled
+	asked    uint64 // a reply will tell of all up to this one, or nothing can
 	ahead    []Skip // numbers above settled of which the outcome is known, in order
 
 	syncs      fifo.Queue[*Wait] // for one update, in the order of their numbers
@@ -77,6 +78,23 @@ func (a *Account) Stage(foreign bool, w *Wait) uint64 {
 // Send records that all updates up to n were sent. The server can be faster: what it says
 // of them may come before.
 func (a *Account) Send(n uint64) { a.sent = max(a.sent, n) }
+
+// Asks reports whether something waits for the updates up to last, for which the server was
+// not asked yet.
+func (a *Account) Asks(last uint64) bool {
+	waits := func(list *fifo.Queue[*Wait]) bool {
+		i := sort.Search(list.Len(), func(i int) bool { return (*list.At(i)).n > a.asked })
+		return i < list.Len() && (*list.At(i)).n <= last
+	}
+	return last > a.asked && (waits(&a.syncs) || waits(&a.flushes))
+}
+
+// Ask records that the server was asked behind update last.
+func (a *Account) Ask(last uint64) { a.asked = last }
+
+// Unasked reports whether the server was not asked about the updates up to last, and has
+// answered all that it was.
+func (a *Account) Unasked(last uint64) bool { return a.asked <= a.accepted && a.accepted < last }
 
 // Sent returns the last number that was sent at least once.
 func (a *Account) Sent() uint64 { return a.sent }
@@ -137,6 +155,7 @@ func (a *Account) Reconcile(r *Reply, sequence int64) (next uint64) {
 		a.abandon()
 		next = a.sent + 1
 	}
+	a.asked = next - 1
 	if a.known = r != nil; a.known {
 		a.mapID = r.mapID
 	}

@@ -283,8 +283,8 @@ const MapIDSize = 16
 // keyApplied is the first frame of the message that reports the progress of a client's
 // numbered updates. A server sends it on the snapshot connection: before the answer to
 // a session's first request, after updates that were repeated, each time that it has
-// received as many bytes of updates as propertyOrder says, and, to clients that announce
-// propertyReplies, as soon as no more of their updates wait. Frames:
+// received as many bytes of updates as propertyOrder says, and when the client asks
+// (Question). Frames:
 //
 //	APPLIED
 //	map id      16 bytes: the identity of the map
@@ -301,6 +301,14 @@ const MapIDSize = 16
 // Numbers are big-endian. All updates up to the counter, except the skipped ones, have
 // been applied and published.
 const keyApplied = "APPLIED"
+
+// Question is the message with which a client asks for a reply, among its updates: that says
+// what has become of all those before it. So updates for which nothing waits cost the server
+// no reply each.
+var Question = zmtp.AppendFrame(nil, []byte("APPLIED?"), false) // not changed
+
+// IsQuestion reports whether a message is a question.
+func IsQuestion(m zmtp.WireMessage) bool { return string(m) == string(Question) }
 
 // Reply is the content of that message.
 type Reply struct {

@@ -1,5 +1,7 @@
 package submit
 
+import "clustermap/internal/buf"
+
 // run sends the staged updates, until close.
 func (w *Writer) run() {
 	defer close(w.ended)
@@ -32,13 +34,23 @@ func (w *Writer) unsent() bool {
 	return w.turn != nil && w.turn.sent.bytes < len(w.turn.bytes)
 }
 
+// asks reports whether to ask the server what has become of the updates up to last: because
+// something waits for that, or because more than a stage of them is kept, and nothing
+// follows for now. mu must be held.
+func (w *Writer) asks(last uint64) bool {
+	if w.echoes != nil || w.server == nil {
+		return false // it does not acknowledge
+	}
+	return w.account.Asks(last) || w.bytes > w.size && last == w.stage.last() && w.account.Unasked(last)
+}
+
 // next waits until there are updates to send and a session to send them with. It returns
 // nil once the writer is closed and one of the two is missing.
 func (w *Writer) next() *Server {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for {
-		if s := w.server; w.unsent() && s != nil && s.Uplink != nil {
+		if s := w.server; s != nil && s.Uplink != nil && (w.unsent() || w.asks(w.account.Sent())) {
 			return s
 		}
 		if w.closed {
@@ -60,8 +72,7 @@ func (w *Writer) next() *Server {
 func (w *Writer) push(waits bool) {
 	defer w.mu.Unlock()
 	s := w.server
-	first, last := w.account.Open()
-	if !(waits && first == last) && !w.alone.Over() || w.closed || s == nil || !s.Ours || s.Uplink == nil || !s.Uplink.Known() || len(w.turn.bytes)-w.turn.sent.bytes > aloneBytes {
+	if !(waits && w.account.Waits() == 1) && !w.alone.Over() || w.closed || s == nil || !s.Ours || s.Uplink == nil || !s.Uplink.Known() || len(w.turn.bytes)-w.turn.sent.bytes > aloneBytes {
 		w.wakeRun()
 		return
 	}
@@ -73,7 +84,7 @@ func (w *Writer) push(waits bool) {
 	}
 	w.mu.Lock()
 	w.asleep = true
-	if err != nil || w.closed || w.unsent() {
+	if err != nil || w.closed || w.unsent() || w.asks(w.account.Sent()) {
 		w.wakeRun() // run sends the updates staged since, and handles the error
 	}
 }
@@ -84,14 +95,23 @@ func (w *Writer) send(s *Server, wait bool) error {
 	w.mu.Lock()
 	w.advance()
 	part := w.turn
-	if w.server != s || part == nil {
+	if w.server != s {
 		w.mu.Unlock()
-		return nil // the session has ended, or the stages were discarded
+		return nil // the session has ended
 	}
-	w.cut(part)
-	w.number(part, s.Ours)
-	bytes, messages, last := part.bytes[part.sent.bytes:], part.messages-part.sent.messages, part.last()
-	if messages == 0 {
+	var bytes []byte
+	var chunk *buf.Chunk
+	messages, last := 0, w.account.Sent()
+	if part != nil { // otherwise the stages are freed
+		w.cut(part)
+		w.number(part, s.Ours)
+		bytes, chunk = part.bytes[part.sent.bytes:], part.chunk
+		if messages = part.messages - part.sent.messages; messages > 0 {
+			last = part.last()
+		}
+	}
+	ask := w.asks(last)
+	if messages == 0 && !ask {
 		w.reclaim()
 		w.signalRoom()
 		w.mu.Unlock()
@@ -100,7 +120,7 @@ func (w *Writer) send(s *Server, wait bool) error {
 	w.sending = true
 	w.mu.Unlock()
 
-	err := s.Uplink.Send(wait, bytes, messages, part.chunk)
+	err := s.Uplink.Send(wait, bytes, messages, chunk, ask)
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,9 +132,14 @@ func (w *Writer) send(s *Server, wait bool) error {
 	if err != nil {
 		return err
 	}
-	part.sent.bytes += len(bytes)
-	part.sent.messages += messages
-	w.account.Send(last)
+	if messages > 0 {
+		part.sent.bytes += len(bytes)
+		part.sent.messages += messages
+		w.account.Send(last)
+	}
+	if ask {
+		w.account.Ask(last)
+	}
 	w.reclaim()
 	w.signalRoom()
 	return nil

@@ -54,9 +54,10 @@ type Uplink interface {
 	Ready() error
 	Known() bool
 
-	// Send queues updates, which lie in chunk. If wait is true, it waits for room until GiveUp;
-	// otherwise an update comes alone. After an error nothing was sent.
-	Send(wait bool, wire []byte, messages int, chunk *buf.Chunk) error
+	// Send queues updates, which lie in chunk, and behind them with ask a question. If wait is
+	// true, it waits for room until GiveUp; otherwise an update comes alone. After an error
+	// nothing was sent.
+	Send(wait bool, wire []byte, messages int, chunk *buf.Chunk, ask bool) error
 
 	// GiveUp ends the waits of Ready and Send, present and future.
 	GiveUp()
@@ -231,7 +232,11 @@ func (w *Writer) Fail(reason error) {
 func (w *Writer) Flush() (*ledger.Wait, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.account.Flush(closed.CHP)
+	wait, err := w.account.Flush(closed.CHP)
+	if wait != nil {
+		w.wakeRun() // to ask
+	}
+	return wait, err
 }
 
 // GiveUp ends a wait of Put. An update that was not sent yet is never sent.

@@ -2,6 +2,7 @@ package submit
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ type fakeServer struct {
 	known  bool
 	tried  int // calls of Send that did not wait
 	sent   []kvmsg.Record
+	asked  []int // how many were sent before each question
 	failed error
 	over   chan struct{}
 }
@@ -34,12 +36,15 @@ func (f *fakeServer) GiveUp()               {}
 
 func (f *fakeServer) Leave(done <-chan struct{}) { <-done }
 
-func (f *fakeServer) Send(wait bool, wire []byte, messages int, _ *buf.Chunk) error {
+func (f *fakeServer) Send(wait bool, wire []byte, messages int, _ *buf.Chunk, ask bool) error {
 	if !wait {
 		f.tried++
 	}
 	for rest := kvmsg.Record(append([]byte(nil), wire...)); len(rest) > 0; rest = rest[rest.Size():] {
 		f.sent = append(f.sent, rest[:rest.Size()])
+	}
+	if ask {
+		f.asked = append(f.asked, len(f.sent))
 	}
 	return nil
 }
@@ -125,8 +130,7 @@ func TestUpdateThatComesAlone(t *testing.T) {
 	})
 }
 
-// TestUpdateThatIsWaitedForIsSentByItsCaller: however soon it comes, unless others are on their
-// way.
+// TestUpdateThatIsWaitedForIsSentByItsCaller: however soon it comes, unless others wait, too.
 func TestUpdateThatIsWaitedForIsSentByItsCaller(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -153,13 +157,89 @@ func TestUpdateThatIsWaitedForIsSentByItsCaller(t *testing.T) {
 			settle()
 		}
 		put(nil, 3)
-		put(ledger.NewWait(), 3)
-		put(ledger.NewWait(), 3)
-		settle()
 		put(ledger.NewWait(), 4)
+		put(ledger.NewWait(), 4)
+		settle()
+		put(ledger.NewWait(), 5)
 		if len(f.sent) != 8 {
 			t.Errorf("%d were sent, want 8", len(f.sent))
 		}
 		w.Close()
 	})
+}
+
+// A writer asks the server for its progress when something waits for that, or to free memory,
+// and not for each update: a reply that nobody waits for takes both ends a system call, and the
+// publisher a processor from those who do.
+func TestWriterAsksOnlyForWhatIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, w := &fakeServer{known: true}, newWriter()
+		w.Begin(&Server{Session: f, Ours: true, Reply: &ledger.Reply{Runs: []ledger.Run{}}})
+		put := func(size int, wait *ledger.Wait) {
+			t.Helper()
+			if err := w.Put(t.Context(), []byte("/k"), make([]byte, size), nil, wait); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		asked := func(when string, at ...int) {
+			t.Helper()
+			synctest.Wait()
+			if !slices.Equal(f.asked, at) {
+				t.Errorf("%s: the writer asked behind updates %d, want %d", when, f.asked, at)
+			}
+		}
+		put(1, nil)
+		put(1, nil)
+		asked("nothing waits")
+		put(1, ledger.NewWait())
+		asked("an update is waited for", 3)
+		put(1, nil)
+		flush := func() {
+			t.Helper()
+			if wait, err := w.Flush(); wait == nil || err != nil {
+				t.Fatal(wait, err)
+			}
+		}
+		flush()
+		asked("a flush", 3, 4)
+		flush()
+		asked("another for the same", 3, 4)
+		_, last := w.account.Open()
+		w.Reply(f, &ledger.Reply{Known: true, Counter: last, Runs: []ledger.Run{{Last: last}}})
+		put(1, nil)
+		asked("after a reply", 3, 4)
+		put(stageSize, nil)
+		asked("more than a stage is kept", 3, 4, 6)
+		put(1, nil)
+		asked("its reply has not come yet", 3, 4, 6)
+		w.End()
+		w.Begin(&Server{Session: f, Uplink: f, Ours: true, Reply: &ledger.Reply{Known: true, Counter: 5, Runs: []ledger.Run{}}})
+		asked("a new session sends two again", 3, 4, 6, 9)
+		w.Close()
+	})
+}
+
+// A server that does not acknowledge is not asked: it would not understand.
+func TestOnlyServersThatAcknowledgeAreAsked(t *testing.T) {
+	t.Parallel()
+	for _, s := range []*Server{{}, {Ours: true}, {Ours: true, Reply: &ledger.Reply{}}} {
+		synctest.Test(t, func(t *testing.T) {
+			f, w := &fakeServer{known: true}, newWriter()
+			s.Session = f
+			w.Begin(s)
+			if err := w.Put(t.Context(), []byte("/k"), []byte("v"), nil, ledger.NewWait()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if len(f.sent) != 1 || len(f.asked) > 0 {
+				t.Errorf("%d sent, asked behind %d", len(f.sent), f.asked)
+			}
+			w.Close()
+		})
+	}
 }

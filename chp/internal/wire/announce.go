@@ -48,8 +48,7 @@ const (
 	propertyOrder = "X-CHP-Order"
 
 	// propertyReplies announces that a reply acknowledges the client's updates: it is to
-	// say where they are in the server's order, and to come as soon as no more updates of
-	// the client wait.
+	// say where they are in the server's order. The client asks for those that it needs.
 	propertyReplies = "X-CHP-Replies"
 )
 
