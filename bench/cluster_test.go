@@ -148,3 +148,11 @@ func (c *cluster) client(o chp.ClientOptions) *chp.Client {
 	}
 	return client
 }
+
+// processor returns how long the servers, while they run, ran on processors so far.
+func (c *cluster) processor() (sum time.Duration) {
+	for _, p := range c.servers {
+		sum += processorOf(p.cmd.Process.Pid)
+	}
+	return sum
+}

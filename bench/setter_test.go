@@ -20,6 +20,7 @@ func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	worker.Main(map[string]worker.Role{
 		"setter": worker.For(runSetter), "replica": worker.For(runJoiner), "other": worker.For(otherProcess.run), "fan": worker.For(runFan),
+		"crowd": worker.For(runCrowd),
 	})
 	os.Exit(m.Run())
 }

@@ -3,37 +3,40 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
-	"hash/maphash"
 	"os"
-	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"clustermap/chp"
-	"clustermap/internal/testenv"
 )
 
 var (
-	stormClients = flag.Int("storm.clients", 50, "replicas of BenchmarkStorm; each has two connections")
-	stormKeys    = flag.Int("storm.keys", 2000, "keys of BenchmarkStorm")
-	stormValue   = flag.Int("storm.value", 16, "bytes of a value of BenchmarkStorm")
-	stormEvery   = flag.Duration("storm.every", 10*time.Millisecond, "wait between two updates that go on meanwhile")
+	stormClients  = flag.Int("storm.clients", 50, "replicas of BenchmarkStorm; each has two connections")
+	stormIn       = flag.Int("storm.in", 4, "processes of the replicas of BenchmarkStorm")
+	stormFailover = flag.Bool("storm.failover", true, "whether BenchmarkStorm kills the active server then")
+	stormKeys     = flag.Int("storm.keys", 2000, "keys of BenchmarkStorm")
+	stormProfile  = flag.String("storm.profile", "", "files for CPU profiles of those processes, whose numbers are added, until all replicas have joined")
+	stormValue    = flag.Int("storm.value", 16, "bytes of a value of BenchmarkStorm")
+	stormEvery    = flag.Duration("storm.every", 10*time.Millisecond, "wait between two updates that go on meanwhile")
 )
 
 // BenchmarkStorm has many replicas join the map of a pair at once, and kills the active
 // server when they are there, so that all of them come to the other one. It measures the
 // time until each has everything that the server had published when it began. A client
-// goes on setting a key meanwhile. In the end all replicas must have the same content as
-// both servers. The servers and the client that sets are processes; the replicas are in
-// this one. With 100,000 keys each of them takes some 10 MB, and up to twice as much
-// while it takes a snapshot.
+// goes on setting a key meanwhile. cpu is the time on processors, of the servers and of the
+// replicas. In the end all replicas must have the same content as
+// both servers. The servers and the client that sets are processes, and the replicas are in
+// a few more. With 100,000 keys of 11 bytes and values of 32 each of them takes some 12 MB, and
+// twice as much while it changes to another server.
 //
-//	go test -run '^$' -bench Storm -benchtime 1x ./bench -storm.clients 1000 -storm.keys 100000
+//	go test -run '^$' -bench Storm -benchtime 1x ./bench -storm.clients 1000 -storm.keys 100000 -storm.value 32
 func BenchmarkStorm(b *testing.B) {
 	command := buildCommand(b)
 	for b.Loop() {
@@ -43,9 +46,6 @@ func BenchmarkStorm(b *testing.B) {
 }
 
 func storm(b *testing.B, command string) {
-	// The replicas' garbage would take as much memory as they do. The servers are other
-	// processes, with their own setting.
-	defer debug.SetGCPercent(debug.SetGCPercent(10))
 	pair := startPair(b, command)
 	defer func() {
 		for _, p := range pair.servers {
@@ -68,54 +68,46 @@ func storm(b *testing.B, command string) {
 	s := startSetterProcess(b, pair, *stormEvery)
 	before := [2]int64{pair.servers[0].peakMemory(), pair.servers[1].peakMemory()}
 
-	replicas := make([]*chp.Client, *stormClients)
-	defer closeAll(b, replicas)
+	replicas := startCrowds(b, pair.endpoints(), *stormClients, *stormIn, *stormProfile)
+	syncs := uint64(0)
 	phase := func(name string, server int, begin func()) {
 		b.Helper()
 		rest := pair.status()[server]
 		begun := time.Now()
+		used := [2]time.Duration{pair.processor(), replicas.processor()}
 		begin()
+		var all arrived
 		acks := s.count(func() {
-			for i, r := range replicas {
-				testenv.Eventually(b, fmt.Sprintf("%s: replica %d has the map", name, i), func() bool {
-					return r.State() == chp.StateActive && r.Server() == pair.servers[server].endpoint && r.Len() == *stormKeys+1 && r.Sequence() >= rest.Sequence
-				})
-			}
+			all = replicas.await(arrival{Server: pair.servers[server].endpoint, Keys: *stormKeys + 1, Sequence: rest.Sequence})
 		})
 		took := time.Since(begun)
+		used = [2]time.Duration{pair.processor() - used[0], replicas.processor() - used[1]}
 		st := pair.status()[server]
 		sent, encoded := st.SnapshotBytes-rest.SnapshotBytes, st.EncodedBytes-rest.EncodedBytes
 		peak := pair.servers[server].peakMemory()
 		const mib = 1 << 20
-		b.Logf("%s: %d replicas with %d keys after %v; %.1f MiB of snapshots sent, %.1f MiB encoded; the server's memory was %.1f MiB before, and at most %.1f MiB; %d updates meanwhile, the longest wait for one was %v",
-			name, len(replicas), *stormKeys+1, took.Round(time.Millisecond), float64(sent)/mib, float64(encoded)/mib,
-			float64(before[server])/mib, float64(peak)/mib, acks.n, acks.pause.Round(time.Millisecond))
+		b.Logf("%s: %d replicas with %d keys after %v, cpu %v and %v; %d snapshots, %.1f MiB of them sent, %.1f MiB encoded; the server's memory was %.1f MiB before, and at most %.1f MiB, that of the replicas %.1f MiB; %d updates meanwhile, the longest wait for one was %v",
+			name, *stormClients, *stormKeys+1, took.Round(time.Millisecond), used[0], used[1], all.Syncs-syncs, float64(sent)/mib, float64(encoded)/mib,
+			float64(before[server])/mib, float64(peak)/mib, float64(replicas.memory("VmHWM"))/mib, acks.n, acks.pause.Round(time.Millisecond))
+		syncs = all.Syncs
 		b.ReportMetric(took.Seconds(), name+"-s")
 		b.ReportMetric(float64(sent)/float64(encoded), name+"-sent/encoded")
 		b.ReportMetric(float64(peak)/mib, name+"-peak-MiB")
 		b.ReportMetric(float64(acks.n)/took.Seconds(), name+"-updates/s")
 		b.ReportMetric(acks.pause.Seconds()*1000, name+"-wait-ms")
 	}
-	phase("join", active, func() {
-		for i := range replicas {
-			r, err := chp.NewClient(chp.ClientOptions{Servers: pair.endpoints()})
-			if err != nil {
-				b.Fatal(err)
-			}
-			replicas[i] = r
-		}
-	})
-	phase("failover", 1-active, pair.servers[active].kill)
-	pair.servers[active].start()
-	drain(s, pair.inSync)
+	phase("join", active, func() {})
+	if *stormFailover {
+		phase("failover", 1-active, pair.servers[active].kill)
+		pair.servers[active].start()
+		drain(s, pair.inSync)
+		active = 1 - active
+	}
 	s.end(pair)
-	sequence := pair.status()[1-active].Sequence
+	sequence := pair.status()[active].Sequence
 	want := fingerprint(pair.client(chp.ClientOptions{}))
-	for i, r := range replicas {
-		testenv.Eventually(b, fmt.Sprintf("replica %d is at %d", i, sequence), func() bool { return r.Sequence() >= sequence })
-		if got := fingerprint(r); got != want {
-			b.Fatalf("replica %d differs: %+v, want %+v", i, got, want)
-		}
+	if got := replicas.await(arrival{Sequence: sequence, Content: true}).Content; len(got) != 1 || got[want] != *stormClients {
+		b.Fatalf("the replicas have %v, want %v", got, want)
 	}
 }
 
@@ -152,45 +144,15 @@ func (s *setter) count(f func()) acks {
 	return all
 }
 
-// content is a digest of the content of a replica.
-type content struct {
-	keys int
-	sum  uint64 // of a hash of each record
-}
-
-var contentSeed = maphash.MakeSeed()
-
-func fingerprint(c *chp.Client) (f content) {
-	c.Range(func(key, value []byte) bool {
-		f.keys++
-		f.sum += maphash.Bytes(contentSeed, key) ^ 31*maphash.Bytes(contentSeed, value)
-		return true
-	})
-	return f
-}
-
-// closeAll closes the replicas, side by side: each may have to wait for a moment.
-func closeAll(b *testing.B, replicas []*chp.Client) {
-	var closing sync.WaitGroup
-	for _, r := range replicas {
-		if r != nil {
-			closing.Go(func() {
-				if err := r.Close(); err != nil {
-					b.Error(err)
-				}
-			})
-		}
-	}
-	closing.Wait()
-}
-
 // peakMemory returns the most memory that the process has had resident, in bytes, and
 // 0 where the system does not tell.
 func (p *process) peakMemory() int64 { return p.memory("VmHWM") }
 
 // memory returns a line of the status of the process, in bytes.
-func (p *process) memory(line string) int64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+func (p *process) memory(line string) int64 { return memoryOf(p.cmd.Process.Pid, line) }
+
+func memoryOf(pid int, line string) int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
 	}
@@ -200,4 +162,19 @@ func (p *process) memory(line string) int64 {
 		return 0
 	}
 	return kib << 10
+}
+
+// processorOf returns how long a process ran on processors so far, in steps of 10 ms.
+func processorOf(pid int) time.Duration {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // from the third one on
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.Atoi(fields[11]) // a process that has ended has nothing there
+	system, _ := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * 10 * time.Millisecond
 }

@@ -267,6 +267,9 @@ func (w *Worker) Stop() {
 	_ = w.cmd.Wait() // it was killed, so there is always an error
 }
 
+// Pid returns the number of the process.
+func (w *Worker) Pid() int { return w.cmd.Process.Pid }
+
 // Processor returns the time that the worker, which has ended, ran on processors.
 func (w *Worker) Processor() time.Duration {
 	return w.cmd.ProcessState.UserTime() + w.cmd.ProcessState.SystemTime()
