@@ -2,7 +2,10 @@ package submit
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +14,7 @@ import (
 	"clustermap/chp/internal/subtree"
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/testenv"
 )
 
 // fakeServer is a session and an uplink that notes what is sent.
@@ -238,6 +242,75 @@ func TestOnlyServersThatAcknowledgeAreAsked(t *testing.T) {
 			synctest.Wait()
 			if len(f.sent) != 1 || len(f.asked) > 0 {
 				t.Errorf("%d sent, asked behind %d", len(f.sent), f.asked)
+			}
+			w.Close()
+		})
+	}
+}
+
+// Whatever comes between, every wait ends once the server has answered what it was asked: no
+// question is missing. Sessions end with any part of what was sent accepted, replies are lost
+// with them.
+func TestEveryWaitIsAskedFor(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(testenv.Rounds(3000)) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 0))
+			var log strings.Builder
+			w := newWriter()
+			accepted := uint64(0)
+			var f *fakeServer
+			answered := 0
+			begin := func() {
+				f, answered = &fakeServer{known: true}, 0
+				w.Begin(&Server{Session: f, Uplink: f, Ours: true, Reply: &ledger.Reply{Known: true, Counter: accepted, Runs: []ledger.Run{}}})
+				synctest.Wait()
+			}
+			arrived := func(n int) { // the first n updates of the session
+				if n > 0 {
+					accepted = max(accepted, uint64(f.sent[n-1].Seq()))
+				}
+			}
+			answer := func() {
+				arrived(f.asked[answered])
+				answered++
+				w.Reply(f, &ledger.Reply{Known: true, Counter: accepted, Runs: []ledger.Run{{Last: accepted}}})
+				synctest.Wait()
+			}
+			begin()
+			w.mu.Lock()
+			_ = w.open()
+			w.mu.Unlock()
+			for range 1 + r.IntN(12) {
+				op := r.IntN(5)
+				fmt.Fprintf(&log, " %d", op)
+				switch {
+				case op < 2:
+					var wait *ledger.Wait
+					if op == 1 {
+						wait = ledger.NewWait()
+					}
+					testenv.Must(t, w.Put(t.Context(), []byte("/k"), make([]byte, 1<<r.IntN(16)), nil, wait))
+				case op == 2:
+					_, err := w.Flush()
+					testenv.Must(t, err)
+				case op == 3 && answered < len(f.asked):
+					answer()
+				case op == 4:
+					w.End()
+					arrived(r.IntN(len(f.sent) + 1))
+					begin()
+				}
+				if r.IntN(2) == 0 {
+					synctest.Wait()
+				}
+			}
+			synctest.Wait()
+			for answered < len(f.asked) {
+				answer()
+			}
+			if n := w.account.Waits(); n > 0 {
+				t.Errorf("seed %d, after%s: %d waits for which the server was not asked", seed, &log, n)
 			}
 			w.Close()
 		})
