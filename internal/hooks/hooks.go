@@ -27,6 +27,13 @@ func Frames(m zmtp.WireMessage) [][]byte { return engine.Own(m, nil) }
 // that it has received over inproc.
 type Owner = queue.Owner
 
+// Stage is a pooled buffer, and the Owner of its Bytes: what is appended to them can be sent
+// without a copy. Who has got it calls Release when it does not need the bytes itself any more.
+type Stage = queue.Stage
+
+// NewStage returns an empty stage.
+func NewStage() *Stage { return queue.NewStage() }
+
 // Kind returns the type of a socket.
 var Kind func(socket any) zmtp.SocketType
 

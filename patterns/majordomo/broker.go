@@ -79,7 +79,7 @@ type conn struct {
 	lanes  list.List[lane] // its waiting requests
 	last   *lane           // the lane of its last waiting request, if that still exists
 
-	stage    []byte // messages to be sent at the end of this drain, in wire form
+	stage    *hooks.Stage // messages to be sent in this drain, in wire form; nil without any
 	messages int
 
 	service *service // of its last request; may be retired
@@ -232,7 +232,7 @@ func (b *Broker) purge() {
 			continue
 		}
 		if w.lastSent <= idle {
-			w.conn.stage = appendWorkerHeader(b.out.open(w.conn), w.version, heartbeat, false)
+			w.conn.stage.Bytes = appendWorkerHeader(b.out.open(w.conn), w.version, heartbeat, false)
 		}
 	}
 }
@@ -317,7 +317,7 @@ func (b *Broker) invalid(c *conn) {
 
 // dismiss sends DISCONNECT to a worker, and nothing more after that.
 func (b *Broker) dismiss(c *conn, v Version) {
-	c.stage = appendWorkerHeader(b.out.open(c), v, disconnect, false)
+	c.stage.Bytes = appendWorkerHeader(b.out.open(c), v, disconnect, false)
 	c.dismissed = true
 }
 
@@ -340,7 +340,7 @@ func (b *Broker) handleCommand(c *conn, p *packet) {
 		if why == "" {
 			if w = b.register(c, p); w != nil {
 				if c.ours {
-					c.stage = appendWorkerHeader(b.out.open(c), w.version, heartbeat, false)
+					c.stage.Bytes = appendWorkerHeader(b.out.open(c), w.version, heartbeat, false)
 				}
 				b.dispatch(w.service)
 				return

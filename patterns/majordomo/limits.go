@@ -51,11 +51,16 @@ const (
 	maxDrainBytes = 4 << 20
 )
 
-// Bounds on the stages that are kept for reuse: bytes of one, and how many.
+// A stage that is fullStage bytes long is sent before the end of the drain, while it is in the
+// processor's cache still. It is sent without a copy if that fills 1/lendPart of its memory,
+// which a peer that does not read holds on to.
 const (
-	maxStage       = 256 << 10
-	maxSpareStages = 256
+	fullStage = 256 << 10
+	lendPart  = 4
 )
+
+// maxScratch is the largest buffer for an answer that is kept for the next.
+const maxScratch = 256 << 10
 
 // Bounds on the memory that is kept for reuse.
 const (

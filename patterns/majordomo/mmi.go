@@ -36,7 +36,7 @@ func (b *Broker) answer(c *conn, p *packet) {
 	case serviceList:
 		b.scratch = b.appendServices(b.scratch[:0])
 		b.out.respond(c, p, b.scratch)
-		if cap(b.scratch) > maxStage {
+		if cap(b.scratch) > maxScratch {
 			b.scratch = nil
 		}
 	default:

@@ -177,7 +177,7 @@ func (b *Broker) give(j *job, w *worker) {
 	j.service.given++
 	dst := append(b.out.open(w.conn), w.head...)
 	dst = appendAddress(dst, j.client.peer.Identity())
-	w.conn.stage = append(dst, j.body()...)
+	w.conn.stage.Bytes = append(dst, j.body()...)
 	w.place()
 }
 
