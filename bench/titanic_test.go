@@ -12,10 +12,10 @@ import (
 	"clustermap/patterns/titanic"
 )
 
-// titanicRate stores n requests of 200 bytes by the given number of clients at once, each
+// titanicRate stores n requests of a size by the given number of clients at once, each
 // of which waits for its acknowledgement, and returns the rate in requests a second and
 // the number of flushes. With batch 1, each has a flush of its own.
-func titanicRate(b *testing.B, clients, batch, n int) (rate float64, flushes uint64) {
+func titanicRate(b *testing.B, clients, size, batch, n int) (rate float64, flushes uint64) {
 	b.Helper()
 	ctx := context.Background()
 	broker, err := majordomo.NewBroker(majordomo.BrokerOptions{})
@@ -37,7 +37,7 @@ func titanicRate(b *testing.B, clients, batch, n int) (rate float64, flushes uin
 		b.Fatal(err)
 	}
 	defer client.Close()
-	body := make([]byte, 200)
+	body := make([]byte, size)
 	submit := func() {
 		if _, err := client.Submit(ctx, "nobody's", body); err != nil {
 			b.Error(err)
@@ -65,23 +65,28 @@ func titanicRate(b *testing.B, clients, batch, n int) (rate float64, flushes uin
 //
 //	CLUSTERMAP_BENCH_DIR=/a/real/disk go test -run '^$' -bench Titanic -benchtime 10x ./bench
 func BenchmarkTitanic(b *testing.B) {
-	for _, clients := range []int{1, 32, 256} {
-		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
-			n := 20 * clients
-			var group, single float64
-			var flushes uint64
-			for b.Loop() {
-				rate, f := titanicRate(b, clients, 0, 4*n)
-				group += rate
-				flushes += f
-				rate, _ = titanicRate(b, clients, 1, n)
-				single += rate
+	for _, size := range []int{200, 64 << 10} {
+		for _, clients := range []int{1, 32, 256} {
+			if size*clients > 4<<20 {
+				continue // they would not fit below MaxBytes
 			}
-			b.ReportMetric(group/float64(b.N), "requests/s")
-			b.ReportMetric(single/float64(b.N), "requests/s-flush-each")
-			b.ReportMetric(group/single, "ratio")
-			b.ReportMetric(float64(b.N)*float64(4*n)/float64(flushes), "requests/flush")
-			b.ReportMetric(0, "ns/op")
-		})
+			b.Run(fmt.Sprintf("size=%d/clients=%d", size, clients), func(b *testing.B) {
+				n := 20 * clients
+				var group, single float64
+				var flushes uint64
+				for b.Loop() {
+					rate, f := titanicRate(b, clients, size, 0, 4*n)
+					group += rate
+					flushes += f
+					rate, _ = titanicRate(b, clients, size, 1, n)
+					single += rate
+				}
+				b.ReportMetric(group/float64(b.N), "requests/s")
+				b.ReportMetric(single/float64(b.N), "requests/s-flush-each")
+				b.ReportMetric(group/single, "ratio")
+				b.ReportMetric(float64(b.N)*float64(4*n)/float64(flushes), "requests/flush")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
 	}
 }

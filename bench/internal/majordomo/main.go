@@ -61,19 +61,22 @@ func Main(others map[string]Side) {
 		workers = flag.String("workers", "1,10,100", "numbers of workers")
 		clients = flag.Int("clients", 4, "connections of clients")
 		window  = flag.Int("window", 250, "requests of each client that are on their way; a broker on libzmq loses replies from 1,000 on")
-		size    = flag.Int("size", 64, "bytes of a body")
+		sizes   = flag.String("size", "64", "bytes of a body, at least 8; several numbers with commas between")
 		warm    = flag.Duration("warm", time.Second, "time before each measurement")
 		length  = flag.Duration("time", 3*time.Second, "time of each measurement")
 		asJSON  = flag.Bool("json", false, "print JSON instead of a table")
 	)
 	flag.Parse()
-	s := spec{Clients: *clients, Window: *window, Size: *size, Warm: *warm, Time: *length}
-	worker.Run("majordomo", func(ctx context.Context) error { return compare(ctx, names, *workers, *rounds, s, *asJSON) })
+	s := spec{Clients: *clients, Window: *window, Warm: *warm, Time: *length}
+	worker.Run("majordomo", func(ctx context.Context) error {
+		return compare(ctx, names, *sizes, *workers, *rounds, s, *asJSON)
+	})
 }
 
-// Result holds the figures of one broker with a number of workers, of each round; ours
-// comes first.
+// Result holds the figures of one broker with bodies of a size and a number of workers, of
+// each round; ours comes first.
 type Result struct {
+	Size      int       `json:"size"` // of a body, in bytes
 	Workers   int       `json:"workers"`
 	Broker    string    `json:"broker"`
 	Rates     []float64 `json:"rates"`        // requests a second
@@ -81,40 +84,32 @@ type Result struct {
 }
 
 // compare measures all sides in turn and prints a table, or JSON.
-func compare(ctx context.Context, names []string, workers string, rounds int, s spec, asJSON bool) error {
+func compare(ctx context.Context, names []string, sizes, workers string, rounds int, s spec, asJSON bool) error {
+	bodies, err := numbers(sizes, 8)
+	if err != nil {
+		return err
+	}
+	counts, err := numbers(workers, 1)
+	if err != nil {
+		return err
+	}
 	var results []Result
 	if !asJSON {
-		fmt.Printf("%d clients with %d requests each on their way, bodies of %d bytes; median of %d\n", s.Clients, s.Window, s.Size, rounds)
-		fmt.Printf("%-8s %-12s %12s %16s %8s\n", "workers", "broker", "requests/s", "processor us", "ratio")
+		fmt.Printf("%d clients with %d requests each on their way, median of %d\n", s.Clients, s.Window, rounds)
+		fmt.Printf("%-8s %-8s %-12s %12s %16s %8s\n", "bytes", "workers", "broker", "requests/s", "processor us", "ratio")
 	}
-	for text := range strings.SplitSeq(workers, ",") {
-		n, err := strconv.Atoi(text)
-		if err != nil || n <= 0 {
-			return fmt.Errorf("%q is no number of workers", text)
-		}
-		s.Workers = n
-		sides := make([]Result, len(names))
-		for range rounds {
-			for i, name := range names {
-				f, err := one(ctx, name, s)
-				if err == nil && f.Requests == 0 {
-					err = errors.New("no request was answered in time")
-				}
-				if err != nil {
-					return fmt.Errorf("%s, %d workers: %w", name, n, err)
-				}
-				// The broker's process also ran while it was warm.
-				share := f.Elapsed.Seconds() / (f.Elapsed + s.Warm).Seconds()
-				r := &sides[i]
-				r.Workers, r.Broker = n, name
-				r.Rates = append(r.Rates, float64(f.Requests)/f.Elapsed.Seconds())
-				r.Processor = append(r.Processor, float64(f.Processor.Microseconds())*share/float64(f.Requests))
+	for _, s.Size = range bodies {
+		for _, s.Workers = range counts {
+			sides, err := inTurn(ctx, names, rounds, s)
+			if err != nil {
+				return err
 			}
-		}
-		results = append(results, sides...)
-		if !asJSON {
+			results = append(results, sides...)
+			if asJSON {
+				continue
+			}
 			for _, r := range sides {
-				fmt.Printf("%-8d %-12s %12.0f %16.2f %8.1f\n", n, r.Broker, figures.Median(r.Rates), figures.Median(r.Processor), figures.Median(sides[0].Rates)/figures.Median(r.Rates))
+				fmt.Printf("%-8d %-8d %-12s %12.0f %16.2f %8.2f\n", r.Size, r.Workers, r.Broker, figures.Median(r.Rates), figures.Median(r.Processor), figures.Median(figures.Ratios(sides[0].Rates, r.Rates)))
 			}
 		}
 	}
@@ -122,6 +117,45 @@ func compare(ctx context.Context, names []string, workers string, rounds int, s 
 		return json.NewEncoder(os.Stdout).Encode(results)
 	}
 	return nil
+}
+
+// numbers returns the numbers of a list with commas.
+func numbers(list string, least int) (all []int, err error) {
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < least {
+			return nil, fmt.Errorf("%q is no number of at least %d", text, least)
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+// inTurn measures all sides in turn, in every second round in the other order.
+func inTurn(ctx context.Context, names []string, rounds int, s spec) ([]Result, error) {
+	sides := make([]Result, len(names))
+	for round := range rounds {
+		for turn := range names {
+			i := turn
+			if round%2 == 1 {
+				i = len(names) - 1 - turn
+			}
+			f, err := one(ctx, names[i], s)
+			if err == nil && f.Requests == 0 {
+				err = errors.New("no request was answered in time")
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s, %d workers, bodies of %d bytes: %w", names[i], s.Workers, s.Size, err)
+			}
+			// The broker's process also ran while it was warm.
+			share := f.Elapsed.Seconds() / (f.Elapsed + s.Warm).Seconds()
+			r := &sides[i]
+			r.Size, r.Workers, r.Broker = s.Size, s.Workers, names[i]
+			r.Rates = append(r.Rates, float64(f.Requests)/f.Elapsed.Seconds())
+			r.Processor = append(r.Processor, float64(f.Processor.Microseconds())*share/float64(f.Requests))
+		}
+	}
+	return sides, nil
 }
 
 // one measures one side once.

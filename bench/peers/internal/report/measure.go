@@ -84,7 +84,7 @@ func (m *Measuring) steps() []step {
 	subtreeUpdates := "2000000"
 	many := []string{"-keys.many", "1000000", "-keys.updates", updates, "-keys.slow", "10000"}
 	join := []string{"-join.keys", "1000000", "-join.passes", "100"}
-	brokers := []string{"--json", "--rounds", rounds}
+	brokers := []string{"--json", "--rounds", rounds, "--size", "64,4096,65536"}
 	if m.Quick {
 		keys, updates, deliveries = "1000,10000", "20000", "100000"
 		subtreeUpdates = "10000"

@@ -37,7 +37,7 @@ func example(t *testing.T) string {
 		"kv-rate.json":              `{"cases":[{"system":"chp","mode":"rate","rates":[4e6,5e6]},{"system":"etcd","mode":"rate","rates":[1e4,2e4],"ratios":[400,250]},{"system":"nats","mode":"rate","error":"it is not installed","missing":true}]}`,
 		"kv-latency.json":           `{"cases":[{"system":"chp","mode":"latency","offered":1000,"p50_us":[20],"p99_us":[40],"p99.9_us":[99]}]}`,
 		"chp-bench.json":            `{"rounds":[{"chp":{"updates_per_second":4e6},"baseline":{"updates_per_second":8e6}},{"chp":{"updates_per_second":5e6},"data":{"updates_per_second":2e6},"baseline":{"updates_per_second":9e6}}]}`,
-		"majordomo.json":            `[{"workers":10,"broker":"clustermap","rates":[6e5,8e5],"processor_us":[1.5,2.5]},{"workers":10,"broker":"libzmq","rates":[1e5,2e5],"processor_us":[9]}]`,
+		"majordomo.json":            `[{"size":64,"workers":10,"broker":"clustermap","rates":[6e5,8e5],"processor_us":[1.5,2.5]},{"size":64,"workers":10,"broker":"libzmq","rates":[1e5,2e5],"processor_us":[9]}]`,
 		"go-map.txt": "goos: linux\npkg: clustermap/bench/peers\n" +
 			"BenchmarkMap/keys=10000/peer=xsync.Map/op=get/goroutines=1-2 100 75 ns/op 50 ours-ns 25 peer-ns 0.5 ratio\n" +
 			"BenchmarkMap/keys=10000/peer=xsync.Map/op=get/goroutines=1-2 100 75 ns/op 52 ours-ns 26 peer-ns 0.5 ratio\n" +
@@ -147,8 +147,8 @@ func TestPrint(t *testing.T) {
 		`one server with a log on disk +2 M/s`,
 		`etcd +15 k/s +10 k–20 k +325 +250–400`,
 		`chp +1 k/s +20 +40 +99`,
-		`10 +clustermap +700 k/s +600 k–800 k +2\n`,
-		`10 +libzmq +150 k/s +100 k–200 k +9 +5 +4–6`,
+		`64 B, 10 +clustermap +700 k/s +600 k–800 k +2\n`,
+		`64 B, 10 +libzmq +150 k/s +100 k–200 k +9 +5 +4–6`,
 		`64 +40 M/s +30 M/s +1\.5`,
 		`REQ and REP, tcp +20 +25 +30 +35 +90`,
 		`RoundTrip dealer-router, inproc, 64 KiB, window: 100 +50 k`,

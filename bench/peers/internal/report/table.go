@@ -226,12 +226,12 @@ func (d *Data) systemLatencyRows() section {
 func (d *Data) brokerRows() section {
 	s := section{
 		title: "Majordomo brokers, requests; µs: processor time of each; ratio: ours/theirs",
-		head:  []string{"workers", "broker", "rate", "range", "µs", "ratio", "range"},
+		head:  []string{"body, workers", "broker", "rate", "range", "µs", "ratio", "range"},
 	}
 	var ours []float64
 	for _, c := range d.Brokers {
 		r := figures.Of(c.Rates)
-		row := []string{fmt.Sprint(c.Workers), c.Broker, si(r.Median) + "/s", si(r.Min) + "–" + si(r.Max), median(c.Processor, ""), "", ""}
+		row := []string{fmt.Sprintf("%s, %d", sizeName(float64(c.Size)), c.Workers), c.Broker, si(r.Median) + "/s", si(r.Min) + "–" + si(r.Max), median(c.Processor, ""), "", ""}
 		if c.Broker == "clustermap" {
 			ours = c.Rates
 		} else {
