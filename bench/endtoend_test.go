@@ -103,14 +103,14 @@ func processes(b *testing.B, o otherProcess) {
 	case "push-pull":
 		pull := opened(b, sockets.NewPull, sockets.Options{})
 		bind(pull)
-		pass(b, o.Size, o.start(b), pull)
+		pass(b, o.Size, o.start(b), receive, pull)
 	case "pub-sub":
 		sub := opened(b, sockets.NewSub, sockets.Options{})
 		if err := sub.Subscribe(""); err != nil {
 			b.Fatal(err)
 		}
 		bind(sub)
-		pass(b, o.Size, o.start(b), sub)
+		pass(b, o.Size, o.start(b), receive, sub)
 	case "req-rep":
 		req := opened(b, sockets.NewReq, sockets.Options{})
 		bind(req)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clustermap/sockets"
+	"clustermap/zmtp"
 )
 
 // transports are the endpoints to bind to. Each benchmark has a namespace of its own for
@@ -20,8 +21,35 @@ var transports = []struct{ name, endpoint string }{
 	{"inproc", "inproc://bench"},
 }
 
-// socketSizes are sizes of messages in bytes, at least 8.
-var socketSizes = []int{64, 1 << 10, 64 << 10}
+// socketSizes are sizes of messages in bytes, at least 8, and allSizes those of the pairs that
+// are compared with other libraries.
+var (
+	socketSizes = []int{64, 1 << 10, 64 << 10}
+	allSizes    = []int{16, 64, 256, 1 << 10, 4 << 10, 64 << 10, 1 << 20}
+)
+
+// secure returns the options of the side that binds and of the one that connects: with CURVE
+// or without, and with a namespace of their own for inproc.
+func secure(b *testing.B, curve bool) (bound, connected sockets.Options) {
+	b.Helper()
+	names := new(sockets.Inproc)
+	bound.Inproc, connected.Inproc = names, names
+	if !curve {
+		return bound, connected
+	}
+	server, client := zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair()
+	bound.Security = sockets.Security{CurveServer: true, CurveSecretKey: server.Secret, Authenticate: sockets.AllowKeys(client.Public)}
+	connected.Security = sockets.Security{CurveSecretKey: client.Secret, CurveServerKey: server.Public}
+	return bound, connected
+}
+
+// securities are names of what secure does on a transport.
+func securities(transport string) []string {
+	if transport == "inproc" {
+		return []string{"null"}
+	}
+	return []string{"null", "curve"}
+}
 
 // stream is the content of numbered messages of a size: 8 bytes of number, and then a
 // pattern.
@@ -83,6 +111,7 @@ type batcher interface {
 type receiver interface {
 	sockets.Socket
 	RecvBatch(ctx context.Context, b *sockets.Batch) error
+	Recv(ctx context.Context) (sockets.Message, error)
 }
 
 // closeAtEnd closes a socket when the benchmark ends.
@@ -157,7 +186,10 @@ func inBatches(to batcher, size int) sending {
 	}
 }
 
-// receive receives n messages and checks them.
+// receiving receives n messages and checks them.
+type receiving func(ctx context.Context, from receiver, size, n int) error
+
+// receive receives batches.
 func receive(ctx context.Context, from receiver, size, n int) error {
 	s := newStream(size)
 	var batch sockets.Batch
@@ -178,6 +210,23 @@ func receive(ctx context.Context, from receiver, size, n int) error {
 	}
 	if s.number > uint64(n) {
 		return fmt.Errorf("%d messages, want %d", s.number, n)
+	}
+	return nil
+}
+
+// receiveEach is receive with a call of Recv for each message.
+func receiveEach(ctx context.Context, from receiver, size, n int) error {
+	for s := newStream(size); s.number < uint64(n); {
+		m, err := from.Recv(ctx)
+		if err != nil {
+			return err
+		}
+		if len(m) != 1 {
+			return errors.New("a message of more than one frame")
+		}
+		if err := s.check(m[0]); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -210,7 +259,7 @@ func run(b *testing.B, send func(ctx context.Context) error, receivers int, rece
 
 // pass sends b.N messages, all of which each of the receivers receives, and reports how
 // many arrived a second, at all together.
-func pass(b *testing.B, size int, send sending, from ...receiver) {
+func pass(b *testing.B, size int, send sending, receive receiving, from ...receiver) {
 	b.Helper()
 	b.SetBytes(int64(size * len(from)))
 	run(b, func(ctx context.Context) error { return send(ctx, b.N) }, len(from),
@@ -249,7 +298,7 @@ func BenchmarkOneWay(b *testing.B) {
 						if call == "SendBatch" {
 							send = inBatches(all, size)
 						}
-						pass(b, size, send, from)
+						pass(b, size, send, receive, from)
 					})
 				}
 			}
@@ -280,8 +329,36 @@ func BenchmarkPubSub(b *testing.B) {
 					if err := pub.WaitSubscribers(b.Context(), "", subscribers); err != nil {
 						b.Fatal(err)
 					}
-					pass(b, size, oneByOne(pub, size), from...)
+					pass(b, size, oneByOne(pub, size), receive, from...)
 				})
+			}
+		}
+	}
+}
+
+// BenchmarkPushPull is BenchmarkOneWay at all sizes, by the calls of both sides and with CURVE:
+// the rows of the comparison with libzmq (bench/peers/cmd/compare), both ends in a process.
+func BenchmarkPushPull(b *testing.B) {
+	calls := []struct {
+		name    string
+		batches bool
+		receive receiving
+	}{{"Send,Recv", false, receiveEach}, {"Send,RecvBatch", false, receive}, {"SendBatch,RecvBatch", true, receive}}
+	for _, t := range transports {
+		for _, security := range securities(t.name) {
+			for _, size := range allSizes {
+				for _, call := range calls {
+					b.Run(fmt.Sprintf("transport=%s/security=%s/size=%d/calls=%s", t.name, security, size, call.name), func(b *testing.B) {
+						bound, connected := secure(b, security == "curve")
+						to, from := opened(b, sockets.NewPush, connected), opened(b, sockets.NewPull, bound)
+						join(b, t.endpoint, from, to)
+						send := oneByOne(to, size)
+						if call.batches {
+							send = inBatches(to, size)
+						}
+						pass(b, size, send, call.receive, from)
+					})
+				}
 			}
 		}
 	}
@@ -293,13 +370,21 @@ func BenchmarkPubSub(b *testing.B) {
 // the time from a request to its reply.
 func BenchmarkRoundTrip(b *testing.B) {
 	for _, t := range transports {
+		for _, security := range securities(t.name) {
+			for _, size := range allSizes {
+				name := fmt.Sprintf("pair=req-rep/transport=%s/size=%d/window=1", t.name, size)
+				if security == "curve" {
+					name += "/security=curve"
+				}
+				b.Run(name, func(b *testing.B) {
+					bound, connected := secure(b, security == "curve")
+					req, rep := opened(b, sockets.NewReq, connected), opened(b, sockets.NewRep, bound)
+					join(b, t.endpoint, rep, req)
+					ask(b, size, 1, req, func(ctx context.Context) error { return answer(ctx, rep) })
+				})
+			}
+		}
 		for _, size := range socketSizes {
-			b.Run(fmt.Sprintf("pair=req-rep/transport=%s/size=%d/window=1", t.name, size), func(b *testing.B) {
-				o := sockets.Options{Inproc: new(sockets.Inproc)}
-				req, rep := opened(b, sockets.NewReq, o), opened(b, sockets.NewRep, o)
-				join(b, t.endpoint, rep, req)
-				ask(b, size, 1, req, func(ctx context.Context) error { return answer(ctx, rep) })
-			})
 			for _, window := range []int{1, 100} {
 				b.Run(fmt.Sprintf("pair=dealer-router/transport=%s/size=%d/window=%d", t.name, size, window), func(b *testing.B) {
 					o := sockets.Options{Inproc: new(sockets.Inproc)}

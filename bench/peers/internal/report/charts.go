@@ -321,7 +321,7 @@ var percentileUnits = []string{"p50-ns", "p90-ns", "p99-ns", "p99.9-ns", "max-ns
 // latencies returns the results that have percentiles and one message in flight at a
 // time, by a name for each.
 func (d *Data) latencies() (names []string, results []*goResult) {
-	for _, g := range d.goResults("RoundTrip", map[string]string{"pair": "req-rep", "size": "64"}) {
+	for _, g := range d.goResults("RoundTrip", map[string]string{"pair": "req-rep", "size": "64", "security": ""}) {
 		names, results = append(names, "REQ and REP, "+g.keys["transport"]), append(results, g)
 	}
 	for _, g := range d.goResults("SetSync", nil) {

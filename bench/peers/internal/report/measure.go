@@ -106,7 +106,7 @@ func (m *Measuring) steps() []step {
 		{name: "majordomo", program: "./cmd/majordomo", args: brokers},
 		count(bench("map", ".", ".", "^BenchmarkMap$", "1s", "-map.keys", keys)),
 		count(bench("latency", mainModule, "./bench", "^Benchmark(RoundTrip|SetSync)$", "1s")),
-		count(bench("layers", mainModule, "./bench", "^Benchmark(Codec|OneWay|PubSub|Server|Processes)$", "1s")),
+		count(bench("layers", mainModule, "./bench", "^Benchmark(Codec|OneWay|PushPull|PubSub|Server|Processes)$", "1s")),
 		count(bench("endtoend", mainModule, "./bench", "^BenchmarkEndToEnd$", "3x")),
 		count(bench("fanout", mainModule, "./bench", "^BenchmarkFanOut$", "1x", "-fanout.deliveries", deliveries)),
 		count(bench("subtrees", mainModule, "./bench", "^BenchmarkSubtrees$", "1x", "-fanout.updates", subtreeUpdates)),

@@ -331,7 +331,7 @@ func (d *Data) rateRows() section {
 			continue
 		}
 		var parts []string
-		for _, key := range []string{"op", "pair", "transport", "size", "frames", "call", "subscribers", "window", "publishers", "replicas"} {
+		for _, key := range []string{"op", "pair", "transport", "size", "frames", "call", "calls", "security", "subscribers", "window", "publishers", "replicas"} {
 			switch value := g.keys[key]; {
 			case value == "":
 			case key == "size":
