@@ -156,3 +156,65 @@ func TestAllocRecv(t *testing.T) {
 		t.Errorf("Recv allocates %v times", n)
 	}
 }
+
+// TestAllocRecvRun: of messages that have come together, many share two allocations.
+func TestAllocRecvRun(t *testing.T) {
+	ctx := testContext(t)
+	for _, c := range []struct {
+		body string
+		most float64 // allocations for a hundred messages
+	}{{"x", 4}, {string(make([]byte, 256)), 10}, {string(make([]byte, 1024)), 40}} {
+		router := bind(t, NewRouter, Options{})
+		dealer := open(t, NewDealer, Options{})
+		must(t, dealer.Connect(router.LastEndpoint()))
+		f := func() {
+			for range 100 {
+				must(t, dealer.Send(ctx, []byte(c.body)))
+			}
+			for range 100 {
+				m, err := router.Recv(ctx)
+				must(t, err)
+				if len(m) != 2 || len(m[1]) != len(c.body) {
+					t.Fatalf("%q", m)
+				}
+			}
+		}
+		// They need not all come together.
+		if n := testenv.Allocs(20, 200, f); n > 2*c.most {
+			t.Errorf("a hundred messages of %d bytes cost %v allocations, want %v", len(c.body), n, c.most)
+		}
+	}
+}
+
+// TestAllocRecvInto: RecvInto allocates nothing when the message has been as large before.
+func TestAllocRecvInto(t *testing.T) {
+	ctx := testContext(t)
+	router := bind(t, NewRouter, Options{})
+	dealer := open(t, NewDealer, Options{})
+	must(t, dealer.Connect(router.LastEndpoint()))
+	large := make([]byte, 100_000)
+	var m Message
+	noAllocs(t, "Router.RecvInto", func() {
+		for range 10 {
+			must(t, dealer.Send(ctx, payload...))
+			must(t, dealer.Send(ctx, large))
+			must(t, dealer.Send(ctx, []byte("x")))
+		}
+		for range 30 {
+			must(t, router.RecvInto(ctx, &m))
+		}
+	})
+	rep := bind(t, NewRep, Options{})
+	req := open(t, NewReq, Options{})
+	must(t, req.Connect(rep.LastEndpoint()))
+	var asked, answer Message
+	noAllocs(t, "Req.RecvInto and Rep.RecvInto", func() {
+		must(t, req.Send(ctx, payload...))
+		must(t, rep.RecvInto(ctx, &asked))
+		must(t, rep.Send(ctx, asked...))
+		must(t, req.RecvInto(ctx, &answer))
+	})
+	if len(answer) != len(payload) {
+		t.Errorf("%q", answer)
+	}
+}

@@ -31,6 +31,38 @@ func ExamplePush() {
 	// Output: [job 42] <nil>
 }
 
+// RecvInto reuses the memory of a message.
+func ExamplePull_RecvInto() {
+	ctx := context.Background()
+	pull, err := sockets.NewPull(sockets.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer pull.Close()
+	_ = pull.Bind(ctx, "tcp://127.0.0.1:*")
+	push, err := sockets.NewPush(sockets.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer push.Close()
+	_ = push.Connect(pull.LastEndpoint())
+	for i := range 3 {
+		_ = push.Send(ctx, []byte("job"), fmt.Append(nil, i))
+	}
+
+	var m sockets.Message
+	for range 3 {
+		if err := pull.RecvInto(ctx, &m); err != nil {
+			panic(err)
+		}
+		fmt.Printf("%s\n", m)
+	}
+	// Output:
+	// [job 0]
+	// [job 1]
+	// [job 2]
+}
+
 // If a peer does not exist, Close waits for one second, and CloseContext at most
 // until its context is done.
 func ExamplePush_CloseContext() {

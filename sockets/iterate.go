@@ -49,7 +49,7 @@ func (r *receiving) Messages(ctx context.Context) iter.Seq2[Message, error] {
 				return
 			}
 			m = m[:0]
-			if addressed(&r.core) {
+			if r.core.Addressed() {
 				m = append(m, b.Peer().Identity())
 			}
 			m = b.Message(next).AppendFrames(m)

@@ -159,7 +159,7 @@ func (p *parcel) receive(ctx context.Context, from Socket) error {
 		return err
 	}
 	p.lead = nil
-	if addressed(from.engine()) {
+	if from.engine().Addressed() {
 		p.lead = p.batch.Peer().Identity()
 	}
 	return nil

@@ -3,6 +3,7 @@ package sockets
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"clustermap/internal/sockettest"
@@ -137,5 +138,48 @@ func TestPeerPropertyOld(t *testing.T) {
 		if kind != c.want || known != (c.want != "") || id != "old" || address != "127.0.0.1" {
 			t.Errorf("%s: %q %v, %q, %q", c.version, kind, known, id, address)
 		}
+	}
+}
+
+// TestRecvInto: a message replaces any other one, in its memory, and an error none.
+func TestRecvInto(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	dealer := bind(t, NewDealer, Options{})
+	other := open(t, NewDealer, Options{})
+	must(t, other.Connect(dealer.LastEndpoint()))
+	var m Message
+	for _, frames := range [][]string{
+		{"a", "b"}, {"longer than that"}, {"", "x", ""}, {string(make([]byte, 50_000)), "end"}, {"1", "2", "3", "4"}, {""}, {"y"},
+	} {
+		var sent [][]byte
+		for _, f := range frames {
+			sent = append(sent, []byte(f))
+		}
+		must(t, other.Send(ctx, sent...))
+		must(t, dealer.RecvInto(ctx, &m))
+		if !slices.Equal(sockettest.Texts(m), frames) {
+			t.Errorf("%.100q, want %.100q", m, frames)
+		}
+		for _, f := range m {
+			if f == nil {
+				t.Error("a frame is nil")
+			}
+		}
+	}
+	first := &m[0][0]
+	must(t, other.Send(ctx, []byte("z")))
+	must(t, dealer.RecvInto(ctx, &m))
+	if &m[0][0] != first {
+		t.Error("the memory is another one")
+	}
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := dealer.RecvInto(over, &m); !errors.Is(err, context.Canceled) || len(m) != 1 || string(m[0]) != "z" {
+		t.Errorf("%v, %q", err, m)
+	}
+	must(t, dealer.Close())
+	if err := dealer.RecvInto(ctx, &m); !errors.Is(err, ErrClosed) || len(m) != 1 {
+		t.Errorf("%v, %q", err, m)
 	}
 }

@@ -7,17 +7,49 @@ import (
 	"clustermap/zmtp"
 )
 
-// Take takes the next message for the application out of the inbox, and waits for
-// it. The first skip bytes of the message are not the application's.
-//
-// A REQ or REP chooses the message. It does so without waiting, because it holds a
-// mutex that others need meanwhile.
-func (s *Socket) Take(ctx context.Context) (m queue.Single, skip int, err error) {
-	l := s.recvLimit()
+// Recv takes the next message for the application out of the inbox, and waits for it. The
+// message is a copy in the frames of own and their memory; if own has no room for a
+// frame, in new memory.
+func (s *Socket) Recv(ctx context.Context, own [][]byte) ([][]byte, *Peer, error) {
+	var m queue.Single
+	var copied [][]byte
+	var skip int
+	var err error
 	if s.pattern.Choose == nil {
-		m, err = s.In.Take(ctx, &l)
-		return m, 0, err
+		l := s.recvLimit()
+		m, copied, err = s.In.Take(ctx, &l, own)
+	} else {
+		m, skip, err = s.choose(ctx)
 	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if m.Chunk != nil {
+		wire, lead := m.Wire()[skip:], []byte(nil)
+		if s.Addressed() {
+			lead = leadOf(m.From)
+		}
+		if cap(own) > 0 {
+			copied = queue.Refill(own, wire, lead)
+		} else {
+			copied = Own(wire, lead)
+		}
+		m.Chunk.Release()
+	}
+	return copied, PeerOf(m.From), nil
+}
+
+// Addressed reports whether received messages begin with the identity of the peer, which is
+// what leadOf returns.
+func (s *Socket) Addressed() bool { return s.kind == zmtp.TypeRouter || s.kind == zmtp.TypeStream }
+
+func leadOf(c *queue.Conn) []byte { return PeerOf(c).identity }
+
+// choose waits for the message that a REQ or REP chooses. The first skip bytes of the message
+// are not the application's. It chooses without waiting, because it holds a mutex that
+// others need meanwhile.
+func (s *Socket) choose(ctx context.Context) (m queue.Single, skip int, err error) {
+	l := s.recvLimit()
 	for {
 		m, skip, err = s.pattern.Choose()
 		if err != queue.ErrWouldBlock {
@@ -37,7 +69,7 @@ func (s *Socket) TakeBatch(ctx context.Context, b *Batch) error {
 		l := s.recvLimit()
 		return s.In.TakeBatch(ctx, &l, &b.q)
 	}
-	m, skip, err := s.Take(ctx)
+	m, skip, err := s.choose(ctx)
 	if err == nil {
 		m.Span.Start += uint32(skip)
 		b.q.Chunk, b.q.Spans, b.q.From = m.Chunk, append(b.q.Spans, m.Span), m.From

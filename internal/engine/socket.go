@@ -90,7 +90,11 @@ func (s *Socket) Init(kind zmtp.SocketType, o *Config, p *Pattern) {
 	s.admission.Init(o.admission(), &s.Tuning.Tuning)
 	s.incomplete.Init(o.MaxIncompleteBytes, &s.Tuning.Tuning)
 	s.total.set(o.SendTotalBytes)
-	s.In.Init(o.Recv, o.RecvTotalBytes, o.Conflate)
+	var lead func(*queue.Conn) []byte
+	if s.Addressed() {
+		lead = leadOf
+	}
+	s.In.Init(o.Recv, o.RecvTotalBytes, o.Conflate, lead)
 	s.endpoints = endpoints{listeners: map[string]*listener{}, dialers: map[string][]*dialer{}}
 	s.pipes = map[*Pipe]struct{}{}
 }

@@ -20,7 +20,7 @@ func TestInboxAhead(t *testing.T) {
 		}
 	}
 	queued := func() (messages int, left bool) {
-		in.mu.Lock()
+		in.lock()
 		defer in.mu.Unlock()
 		return q.size.Messages, q.slow
 	}
@@ -54,7 +54,7 @@ func TestInboxAhead(t *testing.T) {
 		push(1)
 	}()
 	eventually(t, "the reader waits", func() bool {
-		in.mu.Lock()
+		in.lock()
 		defer in.mu.Unlock()
 		return q.room.Waiters() > 0
 	})

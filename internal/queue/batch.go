@@ -68,7 +68,7 @@ func (f *spans) put(s []buf.Span) {
 
 // Spare returns an empty span slice for a reader to fill.
 func (in *Inbox) Spare() []buf.Span {
-	in.mu.Lock()
+	in.lock()
 	s := in.spare.get()
 	in.mu.Unlock()
 	return s
@@ -76,7 +76,7 @@ func (in *Inbox) Spare() []buf.Span {
 
 // Recycle takes back one that was not put.
 func (in *Inbox) Recycle(s []buf.Span) {
-	in.mu.Lock()
+	in.lock()
 	in.spare.put(s)
 	in.mu.Unlock()
 }

@@ -82,7 +82,7 @@ type clients map[string]*Client
 // Join says which client a queue belongs to, before the queue is used. A queue that does
 // not join is a client of its own.
 func (in *Inbox) Join(q *Inqueue, key string) {
-	in.mu.Lock()
+	in.lock()
 	defer in.mu.Unlock()
 	c := in.clients[key]
 	if c == nil {
@@ -124,7 +124,7 @@ type total struct {
 // admit waits until all queues together take a batch that costs so much. It returns
 // false if done or gone was closed first, or the queue cut. mu must be held, and is
 // released meanwhile.
-func (t *total) admit(q *Inqueue, cost int, mu *sync.Mutex, gone, done <-chan struct{}) bool {
+func (t *total) admit(q *Inqueue, cost int, mu sync.Locker, gone, done <-chan struct{}) bool {
 	if t.used < t.most && t.held.count == 0 {
 		return true
 	}

@@ -94,7 +94,7 @@ func TestQueuesOfAllPeersHaveOneTotal(t *testing.T) {
 		if s := in.Status(); s.Clients != 2 {
 			t.Errorf("%+v", s)
 		}
-		in.mu.Lock()
+		in.lock()
 		late := in.clients["late"]
 		if late.held.queues.Len() != 0 || late.ready.queues.Len() != 1 {
 			t.Errorf("the newcomer still waits: %d", late.held.queues.Len())
@@ -189,7 +189,7 @@ func TestReaderThatWasLetInDropsForACutQueue(t *testing.T) {
 		second := put("second")
 		put("third")
 
-		in.mu.Lock()
+		in.lock()
 		first := in.unlist()
 		b := first.pop()
 		first.size, in.total.used = HWM{}, 0

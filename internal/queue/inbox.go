@@ -15,13 +15,17 @@ import (
 // Put is the one way in: connections put whole batches. Take and TakeBatch are
 // the ways out: Take takes one message of the queue at the front and sends that
 // queue to the back; TakeBatch takes its first batch. settle counts every message that
-// leaves a queue.
+// leaves a queue, or for several calls of Take all of theirs at once; see run.
 type Inbox struct {
 	limits   HWM           // of each queue
 	conflate bool          // keep the last message of each peer only
 	grace    time.Duration // aheadGrace, except in tests
 
-	mu    sync.Mutex
+	lead func(*Conn) []byte // see Init
+
+	mu    sync.Mutex    // locked by lock and Take only
+	run   run           // of Take
+	shelf shelf         // where Take copies to
 	ready turns         // queues with messages
 	some  Gate          // receivers wait here while ready is empty
 	over  bool          // closed
@@ -89,9 +93,10 @@ type inbatch struct {
 }
 
 // Init sets the high-water mark of each queue, and the total of their bytes. With conflate
-// a queue keeps the last message only.
-func (in *Inbox) Init(limits HWM, total int, conflate bool) {
-	in.limits, in.total.most, in.conflate, in.grace = limits, total, conflate, aheadGrace
+// a queue keeps the last message only. Messages that Take copies begin with a frame from lead,
+// if it is not nil; it is called with mu held.
+func (in *Inbox) Init(limits HWM, total int, conflate bool, lead func(*Conn) []byte) {
+	in.limits, in.total.most, in.conflate, in.grace, in.lead = limits, total, conflate, aheadGrace, lead
 	in.done = make(chan struct{})
 }
 
@@ -105,7 +110,7 @@ func (q *Inqueue) Init(fresh bool) {
 
 // SetLimits changes the high-water mark of each queue, and the total of their bytes.
 func (in *Inbox) SetLimits(limits HWM, total int) {
-	in.mu.Lock()
+	in.lock()
 	defer in.mu.Unlock()
 	in.limits, in.total.most = limits, total
 	for i := range in.ready.lanes.Len() { // a queue whose readers wait has messages
@@ -120,7 +125,7 @@ func (in *Inbox) SetLimits(limits HWM, total int) {
 
 // Report changes the number of messages given to Connect.
 func (in *Inbox) Report(q *Inqueue, report int) {
-	in.mu.Lock()
+	in.lock()
 	defer in.mu.Unlock()
 	q.report = report
 }
@@ -138,11 +143,11 @@ func (in *Inbox) Report(q *Inqueue, report int) {
 //
 // It reports whether a receive call was waiting.
 func (in *Inbox) Put(q *Inqueue, b *Batch, gone <-chan struct{}) (awaited bool) {
-	in.mu.Lock()
+	in.lock()
 	if in.conflate && len(b.Spans) > 0 {
 		in.replace(q, b)
 	}
-	for len(b.Spans) > 0 && q.state != inCut && (gone == nil || in.await(q, gone) && in.total.admit(q, b.Cost, &in.mu, gone, in.done)) {
+	for len(b.Spans) > 0 && q.state != inCut && (gone == nil || in.await(q, gone) && in.total.admit(q, b.Cost, (*locker)(in), gone, in.done)) {
 		item := inbatch{Batch: *b}
 		if room := in.limits.Messages - q.size.Messages; gone == nil || len(b.Spans) <= room {
 			*b = Batch{}
@@ -201,7 +206,7 @@ func (in *Inbox) await(q *Inqueue, gone <-chan struct{}) bool {
 			}
 			return true
 		}
-		err := gate.Sleep(&in.mu, gone, in.done, over)
+		err := gate.Sleep((*locker)(in), gone, in.done, over)
 		if over != nil {
 			q.grace.Stop()
 		}
@@ -223,7 +228,7 @@ func (in *Inbox) await(q *Inqueue, gone <-chan struct{}) bool {
 // Settled waits until q takes more, as Put does. It returns false if the inbox or gone was
 // closed first, or the queue cut.
 func (in *Inbox) Settled(q *Inqueue, gone <-chan struct{}) bool {
-	in.mu.Lock()
+	in.lock()
 	defer in.mu.Unlock()
 	return in.await(q, gone)
 }
@@ -248,7 +253,7 @@ type InboxStatus struct {
 
 // Status returns the state.
 func (in *Inbox) Status() InboxStatus {
-	in.mu.Lock()
+	in.lock()
 	defer in.mu.Unlock()
 	s := InboxStatus{
 		Ready: in.ready.count, Bytes: in.total.used, Held: in.total.held.count, Clients: len(in.clients),
@@ -263,7 +268,7 @@ func (in *Inbox) Status() InboxStatus {
 // Look returns the size of the queued messages, whether the queue has reached its
 // high-water mark, and how many readers wait for room.
 func (in *Inbox) Look(q *Inqueue) (size HWM, full bool, waiting int) {
-	in.mu.Lock()
+	in.lock()
 	defer in.mu.Unlock()
 	return q.size, in.full(q), q.room.Waiters()
 }
@@ -323,7 +328,7 @@ func (in *Inbox) next(ctx context.Context, l *Limit) (*Inqueue, error) {
 		if in.loan != nil && (ctx == NoWait || l.none()) && in.borrow(ctx) {
 			continue
 		}
-		if err := in.some.Wait(ctx, &in.mu, in.done, l); err != nil {
+		if err := in.some.Wait(ctx, (*locker)(in), in.done, l); err != nil {
 			return nil, err
 		}
 	}
@@ -332,7 +337,7 @@ func (in *Inbox) next(ctx context.Context, l *Limit) (*Inqueue, error) {
 // Wait waits until there is a message, and takes none. When it returns, another
 // receiver may have taken it.
 func (in *Inbox) Wait(ctx context.Context, l *Limit) error {
-	in.mu.Lock()
+	in.lock()
 	_, err := in.next(ctx, l)
 	if err == nil {
 		in.some.Wake() // the token, if it was one, is for the receiver that takes the message
@@ -344,53 +349,59 @@ func (in *Inbox) Wait(ctx context.Context, l *Limit) error {
 // Waiting reports whether there are messages. It fetches the messages of a link, of which
 // none may be for the application.
 func (in *Inbox) Waiting() bool {
-	in.mu.Lock()
+	in.lock()
 	defer in.mu.Unlock()
 	_, err := in.front()
 	return err == nil
 }
 
-// Take takes one message, and waits for it.
-func (in *Inbox) Take(ctx context.Context, l *Limit) (Single, error) {
-	in.mu.Lock()
-	q, err := in.next(ctx, l)
-	return in.takeOne(q, err)
-}
-
 // TakeQueued takes one message that has been queued already, or returns
 // ErrWouldBlock.
 func (in *Inbox) TakeQueued() (Single, error) {
-	in.mu.Lock()
+	in.lock()
 	q, err := in.front()
-	return in.takeOne(q, err)
+	m, _, err := in.takeOne(q, err, false, nil)
+	return m, err
 }
 
-// takeOne takes the first message of the queue at the front. mu must be held, and
-// is released.
-func (in *Inbox) takeOne(q *Inqueue, err error) (Single, error) {
+// takeOne takes the first message of the queue at the front. If copies, it is Take. mu must be
+// held, and is released.
+func (in *Inbox) takeOne(q *Inqueue, err error, copies bool, own [][]byte) (m Single, copied [][]byte, _ error) {
 	if err != nil {
 		in.mu.Unlock()
-		return Single{}, err
+		return m, nil, err
 	}
 	item := q.batches.At(0)
-	m := Single{item.Chunk, item.Spans[item.next], item.From}
-	cost := item.Cost / (len(item.Spans) - item.next)
+	m = Single{item.Chunk, item.Spans[item.next], item.From}
+	cost := item.costOf(1)
 	item.Cost -= cost
 	item.next++
-	if item.next == len(item.Spans) {
+	copies = copies && m.Span.End-m.Span.Start < LargeMessage
+	if copies {
+		copied = in.copy(own, m.Wire(), m.From, q.size.Messages+in.ready.count-2)
+	}
+	last := item.next == len(item.Spans)
+	switch {
+	case last:
 		in.spare.put(item.Spans)
 		q.batches.Pop() // its reference on chunk is now ours
-	} else {
+	case !copies:
 		m.Chunk.Retain()
 	}
-	in.taken(q, HWM{Messages: 1, Bytes: cost})
-	return m, nil
+	in.taken(q, HWM{Messages: 1, Bytes: cost}, copies && !last)
+	if copies {
+		if last {
+			m.Chunk.Release()
+		}
+		m.Chunk = nil
+	}
+	return m, copied, nil
 }
 
 // TakeBatch exchanges b, which must be empty, for the next queued batch, and waits
 // for that.
 func (in *Inbox) TakeBatch(ctx context.Context, l *Limit, b *Batch) error {
-	in.mu.Lock()
+	in.lock()
 	q, err := in.next(ctx, l)
 	if err != nil {
 		in.mu.Unlock()
@@ -398,7 +409,7 @@ func (in *Inbox) TakeBatch(ctx context.Context, l *Limit, b *Batch) error {
 	}
 	in.spare.put(b.Spans)
 	*b = q.pop()
-	in.taken(q, HWM{Messages: len(b.Spans), Bytes: b.Cost})
+	in.taken(q, HWM{Messages: len(b.Spans), Bytes: b.Cost}, false)
 	return nil
 }
 
@@ -412,8 +423,8 @@ func (q *Inqueue) pop() Batch {
 }
 
 // taken moves the queue at the front, from which n was taken, to the back of the
-// ring or out of it, and unlocks.
-func (in *Inbox) taken(q *Inqueue, n HWM) {
+// ring or out of it, and unlocks. Before that it begins a run of the queue, if runs.
+func (in *Inbox) taken(q *Inqueue, n HWM, runs bool) {
 	if q.batches.Len() > 0 {
 		in.ready.next()
 	} else {
@@ -424,6 +435,9 @@ func (in *Inbox) taken(q *Inqueue, n HWM) {
 		in.some.Wake()
 	}
 	in.signal()
+	if runs {
+		in.beginRun(q)
+	}
 	in.mu.Unlock()
 	told.tell()
 }
@@ -447,8 +461,7 @@ func (in *Inbox) settle(q *Inqueue, n HWM) (told receipt) {
 	if q.slow && q.size.Bytes < aheadBytes/2 {
 		q.slow = false
 	}
-	if q.room.Waiters() > 0 &&
-		(q.size.Messages < q.until.Messages && q.size.Bytes < q.until.Bytes || q.size.Messages == 0) {
+	if q.room.Waiters() > 0 && q.roomy() {
 		q.room.Wake()
 	}
 	if q.link != nil {
@@ -487,14 +500,14 @@ func (r *receipt) tell() {
 // Connect has a link fill q on demand. The link gets a receipt when report messages were
 // taken, and when q is empty.
 func (in *Inbox) Connect(q *Inqueue, link Link, report int) {
-	in.mu.Lock()
+	in.lock()
 	defer in.mu.Unlock()
 	q.link, q.report = link, report
 }
 
 // Disconnect is the end of Connect: only fetched messages can still be taken.
 func (in *Inbox) Disconnect(q *Inqueue) {
-	in.mu.Lock()
+	in.lock()
 	defer in.mu.Unlock()
 	q.link = nil
 	if q.batches.Len() == 0 {
@@ -504,7 +517,7 @@ func (in *Inbox) Disconnect(q *Inqueue) {
 
 // Offer tells the receivers that q's link has messages to fetch.
 func (in *Inbox) Offer(q *Inqueue) {
-	in.mu.Lock()
+	in.lock()
 	in.list(q)
 	in.mu.Unlock()
 }
@@ -519,7 +532,7 @@ func (in *Inbox) fetch() {
 	if link != nil {
 		link.Fetch()
 	}
-	in.mu.Lock()
+	in.lock()
 }
 
 // empty drops the messages in q. mu must be held, and is released meanwhile: the Release
@@ -531,14 +544,14 @@ func (in *Inbox) empty(q *Inqueue) {
 		in.mu.Unlock()
 		b.drop()
 		told.tell()
-		in.mu.Lock()
+		in.lock()
 		in.spare.put(b.Spans)
 	}
 }
 
 // Discard drops everything that has come so far.
 func (in *Inbox) Discard() {
-	in.mu.Lock()
+	in.lock()
 	defer in.mu.Unlock()
 	// Once to drop the fetched messages, once to fetch the others, and once to drop
 	// those. Messages that still come have come later.
@@ -555,7 +568,7 @@ func (in *Inbox) Discard() {
 
 // Cut drops the messages in q, and makes Put drop later ones.
 func (in *Inbox) Cut(q *Inqueue) {
-	in.mu.Lock()
+	in.lock()
 	defer in.mu.Unlock()
 	q.state = inCut
 	q.room.Wake()
@@ -565,7 +578,7 @@ func (in *Inbox) Cut(q *Inqueue) {
 
 // Close ends all waiting, now and later.
 func (in *Inbox) Close() {
-	in.mu.Lock()
+	in.lock()
 	defer in.mu.Unlock()
 	in.over = true
 	close(in.done)

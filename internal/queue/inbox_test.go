@@ -36,7 +36,7 @@ func numbers(from, to int) []string {
 
 func newInbox(limits HWM) *Inbox {
 	in := &Inbox{}
-	in.Init(limits, Unbounded, false)
+	in.Init(limits, Unbounded, false, nil)
 	return in
 }
 
@@ -51,13 +51,11 @@ var alive = make(chan struct{})
 
 // takeText takes one message, and returns its first frame.
 func takeText(ctx context.Context, in *Inbox) (string, error) {
-	m, err := in.Take(ctx, nil)
+	_, m, err := in.Take(ctx, nil, nil)
 	if err != nil {
 		return "", err
 	}
-	defer m.Chunk.Release()
-	body, _ := m.Wire().Next()
-	return string(body), nil
+	return string(m[0]), nil
 }
 
 // takeBatch takes a batch in place of the one that b has.
@@ -130,7 +128,7 @@ func TestInboxHWM(t *testing.T) {
 		close(queued)
 	}()
 	pending := func() int {
-		in.mu.Lock()
+		in.lock()
 		defer in.mu.Unlock()
 		if q.room.Waiters() == 0 {
 			return -1
@@ -181,7 +179,7 @@ func TestInboxHWMBytes(t *testing.T) {
 	<-put(99)
 	<-put(1000)
 	third := put(1)
-	eventually(t, "the third waits", func() bool { in.mu.Lock(); defer in.mu.Unlock(); return q.room.Waiters() > 0 })
+	eventually(t, "the third waits", func() bool { in.lock(); defer in.mu.Unlock(); return q.room.Waiters() > 0 })
 	var b Batch
 	must(t, takeBatch(ctx, in, &b))
 	must(t, takeBatch(ctx, in, &b))
@@ -404,7 +402,7 @@ func TestNewcomersOfCutQueue(t *testing.T) {
 	var cut, other Inqueue
 	cut.Init(true)
 	other.Init(true)
-	in.mu.Lock()
+	in.lock()
 	in.leftovers.bytes = 1000
 	in.mu.Unlock()
 	done := make(chan bool, 2)
@@ -412,7 +410,7 @@ func TestNewcomersOfCutQueue(t *testing.T) {
 	wait := func(q *Inqueue, waiters int) {
 		go func() { done <- in.Settled(q, gone) }()
 		eventually(t, "readers wait", func() bool {
-			in.mu.Lock()
+			in.lock()
 			defer in.mu.Unlock()
 			return in.leftovers.newcomers.Waiters() == waiters
 		})
@@ -420,7 +418,7 @@ func TestNewcomersOfCutQueue(t *testing.T) {
 	wait(&cut, 1)
 	in.Cut(&cut)
 	wait(&other, 2)
-	in.mu.Lock()
+	in.lock()
 	in.leftovers.bytes = 0
 	in.leftovers.newcomers.Wake()
 	in.mu.Unlock()

@@ -9,7 +9,7 @@ package queue
 
 // Leave records that the peer of a queue has gone for good.
 func (in *Inbox) Leave(q *Inqueue) {
-	in.mu.Lock()
+	in.lock()
 	defer in.mu.Unlock()
 	q.left = true
 	if q.size.Messages > 0 {

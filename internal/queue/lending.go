@@ -78,7 +78,7 @@ func (in *Inbox) Lend(l *Lending, gone <-chan struct{}) error {
 }
 
 func (in *Inbox) offerLoan(l *Lending) bool {
-	in.mu.Lock()
+	in.lock()
 	defer in.mu.Unlock()
 	if in.sources != 1 || in.over || in.watch.readable != nil || in.watch.on.Load() {
 		return false
@@ -93,7 +93,7 @@ func (in *Inbox) offerLoan(l *Lending) bool {
 // lapse ends a loan at the end of its term, or of the connection, unless it is
 // taken. If it was used during the term, lapse begins another one instead.
 func (in *Inbox) lapse(l *Lending, ending bool) bool {
-	in.mu.Lock()
+	in.lock()
 	defer in.mu.Unlock()
 	switch {
 	case in.loan != l: // given back, as the channel says
@@ -133,7 +133,7 @@ func (in *Inbox) borrow(ctx context.Context) bool {
 	l.taken = true
 	in.mu.Unlock()
 	found, again, err := l.from.Receive(ctx)
-	in.mu.Lock()
+	in.lock()
 	l.taken = false
 	l.used = l.used || found
 	if again && !l.recalled && !l.lapsed {
@@ -148,7 +148,7 @@ func (in *Inbox) borrow(ctx context.Context) bool {
 // Poll reads once, without waiting, the bytes that have come while the connection was
 // lent and no call read it. It reports whether there was a message.
 func (in *Inbox) Poll() bool {
-	in.mu.Lock()
+	in.lock()
 	defer in.mu.Unlock()
 	return in.borrow(NoWait)
 }
@@ -156,7 +156,7 @@ func (in *Inbox) Poll() bool {
 // Peers counts the connected peers, of which there are n more. A new one ends the
 // loan.
 func (in *Inbox) Peers(n int) {
-	in.mu.Lock()
+	in.lock()
 	defer in.mu.Unlock()
 	in.sources += n
 	if n > 0 {

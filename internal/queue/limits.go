@@ -74,3 +74,19 @@ const (
 
 // maxDirect is the most bytes that a sender writes itself.
 const maxDirect = 16 << 10
+
+const (
+	// LargeMessage is the size in wire form from which Take does not copy a message.
+	LargeMessage = 8 << 10
+	// shelfPins bounds the memory that a message keeps beside its own.
+	shelfPins = 8 << 10
+	// shelfRoom is the most that is made for several small messages with their frames. The
+	// runtime makes five to seven pieces of 6 KiB or a little more in one step, but a piece of
+	// 8 KiB in a step of its own, and what it does for each step costs more than the copies.
+	// It also rounds sizes up, by less than 1 KiB.
+	shelfRoom = 6784
+	// maxShelved is the largest message that shares memory with another one.
+	maxShelved = 7 << 10
+	// frameCost is the memory of a frame beside its bytes.
+	frameCost = 24
+)

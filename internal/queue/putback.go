@@ -12,7 +12,7 @@ func (in *Inbox) PutBack(q *Inqueue, b *Batch) {
 		b.Release()
 		return
 	}
-	in.mu.Lock()
+	in.lock()
 	if in.over || q.state == inCut || in.conflate && q.batches.Len() > 0 {
 		in.mu.Unlock()
 		b.drop()

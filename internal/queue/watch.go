@@ -49,7 +49,7 @@ func (in *Inbox) arrived() {
 // rises whenever there are no messages left, and others with each change that Tell was
 // called for. Both must be read before the state of the socket.
 func (in *Inbox) Marks() (dry, others uint64) {
-	in.mu.Lock()
+	in.lock()
 	defer in.mu.Unlock()
 	return in.watch.dry, in.watch.others.Load()
 }
@@ -69,7 +69,7 @@ func (in *Inbox) Watch(token chan<- struct{}) {
 	w.tokens = append(w.tokens, token)
 	w.on.Store(true)
 	w.mu.Unlock()
-	in.mu.Lock()
+	in.lock()
 	in.recall() // the application no longer waits in receive calls
 	in.mu.Unlock()
 }
@@ -88,7 +88,7 @@ func (in *Inbox) Unwatch(token chan<- struct{}) {
 // Readable returns a channel that holds a value while there are messages, and is closed
 // when the inbox is.
 func (in *Inbox) Readable() <-chan struct{} {
-	in.mu.Lock()
+	in.lock()
 	defer in.mu.Unlock()
 	if in.watch.readable == nil {
 		in.watch.readable = make(chan struct{}, 1)
