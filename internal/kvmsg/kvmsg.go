@@ -151,6 +151,17 @@ func SpansOf(wire []byte, spans []buf.Span) ([]buf.Span, bool) {
 	return spans, true
 }
 
+// SpanAt returns the span of the record at an offset, which is known to be one, and hashes
+// its key.
+func SpanAt(wire []byte, at uint32) buf.Span {
+	m := wire[at:]
+	if keyEnd, value, end := scanUsual(m); end > 0 {
+		return buf.Span{Start: at, End: at + uint32(end), Tag: HashKey(m[2:keyEnd]) | flagsOf(0, end-value)}
+	}
+	p, _ := scanFirst(m)
+	return buf.Span{Start: at, End: at + uint32(p.end), Tag: HashKey(m[2:p.keyEnd]) | flagsOf(p.propsEnd-p.props, p.end-p.value)}
+}
+
 // IsCanonical reports whether the frames of m are one whole message in canonical form.
 func IsCanonical(m []byte) bool {
 	_, ok := scan(m)

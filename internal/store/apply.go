@@ -141,6 +141,35 @@ func (s *Map) Merge(wire []byte, spans []buf.Span) {
 	s.merging = false
 }
 
+// MergeAppended is Merge for the pieces of calls of Append: the second half of it. The
+// number of records is known, so the index grows at once.
+func (s *Map) MergeAppended(pieces []Piece) {
+	if len(pieces) == 0 {
+		return
+	}
+	records := 0
+	for _, p := range pieces {
+		records += p.Records
+	}
+	s.expect(records, &s.log)
+	var part [applyBatch]buf.Span
+	s.merging = !mutate.MergeStale
+	for _, p := range pieces {
+		for at, left := p.off, p.Records; left > 0; {
+			n := min(left, applyBatch)
+			for i := range part[:n] {
+				part[i] = kvmsg.SpanAt(p.Segment.buf, at)
+				at = part[i].End
+			}
+			s.link(p.Segment, 0, part[:n], 0)
+			left -= n
+		}
+		s.log.linked(p)
+	}
+	s.merging = false
+	s.publish()
+}
+
 // link points the index to records that have been copied to seg. It also sets their
 // sequences, from seq on, unless seq is 0.
 //

@@ -130,14 +130,38 @@ func (x *index) remove(i int, pos uint64, l *log) {
 	}
 }
 
-// rebuild gives a shard a new table for n keys, at most half full and without dead
-// slots. Readers may continue in the old one, which does not change. They entered
-// before any record is unlinked from the new one, so the grace period waits for them.
+// expect replaces the tables that are too small for n more keys, which are spread evenly:
+// so they need not grow several times, each time with all keys hashed again. Writer only.
+func (x *index) expect(n int, l *log) {
+	for i := range x.counts {
+		n += int(x.counts[i].used)
+	}
+	size := minTable / 2
+	for size < 2*(n/len(x.tables)) {
+		size *= 2
+	}
+	if size < minTable {
+		return // there may be fewer keys than tables
+	}
+	for i := range x.tables {
+		if t := x.tables[i].Load(); t == nil || len(t.slots) < size {
+			x.replace(i, size, l)
+		}
+	}
+}
+
+// rebuild gives a shard a new table for n keys, at most half full.
 func (x *index) rebuild(i, n int, l *log) *table {
 	size := minTable
 	for size < 3*n {
 		size *= 2
 	}
+	return x.replace(i, size, l)
+}
+
+// replace gives a shard a new table of a size, without dead slots. Readers may continue in the old one, which does not change. They entered
+// before any record is unlinked from the new one, so the grace period waits for them.
+func (x *index) replace(i, size int, l *log) *table {
 	t := &table{slots: make([]atomic.Uint64, size)}
 	hintTable(t.slots, l.bytes)
 	mask := uint64(size - 1)

@@ -178,6 +178,93 @@ func TestRecordsThatAreAboutToBeReplacedAreNotMoved(t *testing.T) {
 	}
 }
 
+// TestMergeAppendedGivesWhatMergeGives: records of any order and size, with deletions and
+// others merged in between, give the same map, whether they are merged at once or appended
+// and merged later, and no table of the index is replaced twice.
+func TestMergeAppendedGivesWhatMergeGives(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(12) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		atOnce, later := New(Options{MinSegment: 4096}), New(Options{MinSegment: 4096})
+		keys := 1 + rng.IntN(20_000)
+		model, since := map[string]string{}, map[string]int64{}
+		var pieces []Piece
+		for range 200 {
+			var b batch
+			for range rng.IntN(200) {
+				key, value := fmt.Sprint("/", rng.IntN(keys)), make([]byte, 1+rng.IntN(100))
+				if rng.IntN(200) == 0 {
+					value = make([]byte, rng.IntN(64<<10))
+				}
+				if since[key] < 0 {
+					continue // deleted: what comes afterwards is set, whatever its sequence
+				}
+				seq := 1 + rng.Int64N(1<<40)
+				b.add(t, key, nil, nil, value)
+				last := b.spans[len(b.spans)-1]
+				kvmsg.Record(b.wire[last.Start:]).SetSeq(seq)
+				switch {
+				case len(value) == 0:
+					b.wire, b.spans = b.wire[:last.Start], b.spans[:len(b.spans)-1]
+				case seq > since[key]:
+					model[key], since[key] = string(value), seq
+				}
+			}
+			atOnce.Merge(b.wire, b.spans)
+			if rng.IntN(4) == 0 {
+				later.Merge(b.wire, b.spans)
+			} else {
+				pieces = later.Append(b.wire, b.spans, 0, pieces)
+			}
+			if rng.IntN(50) == 0 {
+				later.MergeAppended(pieces)
+				pieces = pieces[:0]
+				key := fmt.Sprint("/", rng.IntN(keys))
+				for _, s := range []*Map{atOnce, later} {
+					s.Put([]byte(key), 1<<41, nil, nil, nil)
+				}
+				delete(model, key)
+				since[key] = -1
+			}
+		}
+		later.MergeAppended(pieces)
+		for _, s := range []*Map{atOnce, later} {
+			s.check(t, model)
+		}
+		if later.UnlinkedBytes() != 0 {
+			t.Errorf("seed %d: %d bytes are not linked", seed, later.UnlinkedBytes())
+		}
+	}
+}
+
+// TestIndexGrowsAtOnce: when all records are there, no table of the index grows in steps.
+func TestIndexGrowsAtOnce(t *testing.T) {
+	t.Parallel()
+	atOnce, later := New(Options{}), New(Options{})
+	var pieces []Piece
+	for n := range 100 {
+		var b batch
+		for i := range 1000 {
+			b.add(t, fmt.Sprint("/", n, "/", i), nil, nil, []byte("v"))
+		}
+		atOnce.Merge(b.wire, b.spans)
+		pieces = later.Append(b.wire, b.spans, 0, pieces)
+	}
+	later.MergeAppended(pieces)
+	slots := func(s *Map) (n int) {
+		for i := range s.tables {
+			n += len(s.tables[i].Load().slots)
+		}
+		return n
+	}
+	if later.rebuilds > MaxShards+MaxShards/20 {
+		t.Errorf("%d tables were replaced", later.rebuilds)
+	}
+	if a, b := slots(atOnce), slots(later); a != b {
+		t.Errorf("the index has %d slots, and %d if it grows in steps", b, a)
+	}
+}
+
 // BenchmarkAppendLink compares Apply with Append and Link, in turn and with 256 batches in
 // between, which is colder.
 func BenchmarkAppendLink(b *testing.B) {
@@ -211,6 +298,40 @@ func BenchmarkAppendLink(b *testing.B) {
 					i++
 				}
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(i*size), "ns/update")
+			})
+		}
+	}
+}
+
+// BenchmarkLoad fills a new store with records that arrive 1,000 at a time: each batch
+// merged, or all when the last one has come.
+func BenchmarkLoad(b *testing.B) {
+	for _, keys := range []int{100_000, 1_000_000} {
+		var all []batch
+		for n := range keys {
+			if n%1000 == 0 {
+				all = append(all, batch{})
+			}
+			all[len(all)-1].add(b, fmt.Sprintf("/%08d", n), nil, nil, make([]byte, 32))
+		}
+		for _, link := range []string{"batch", "end"} {
+			b.Run(fmt.Sprintf("keys=%d/link=%s", keys, link), func(b *testing.B) {
+				for b.Loop() {
+					s := New(Options{})
+					var pieces []Piece
+					for i := range all {
+						if x := &all[i]; link == "batch" {
+							s.Merge(x.wire, x.spans)
+						} else {
+							pieces = s.Append(x.wire, x.spans, 0, pieces)
+						}
+					}
+					s.MergeAppended(pieces)
+					if s.Stats().Keys != keys {
+						b.Fatal(s.Stats())
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*keys), "ns/record")
 			})
 		}
 	}

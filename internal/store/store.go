@@ -254,6 +254,10 @@ type Stats struct {
 // LiveBytes returns the size of the live records in bytes.
 func (s *Map) LiveBytes() int { return s.log.live }
 
+// UnlinkedBytes returns the size of the records that Append has returned and that are not
+// linked yet, in bytes.
+func (s *Map) UnlinkedBytes() int { return s.log.unlinked }
+
 // LogBytes returns the size of the segments in use in bytes.
 func (s *Map) LogBytes() int { return s.log.bytes }
 

@@ -2,6 +2,7 @@ package follow
 
 import (
 	"errors"
+	"slices"
 	"sync"
 
 	"clustermap/internal/buf"
@@ -14,6 +15,9 @@ import (
 // interim holds the KVPUBs that arrive during a snapshot: the newest of each key,
 // including deletions. For a snapshot that is merged, it holds the KVSYNCs too. It also
 // records the deadlines of what it holds. apply and sync may be called concurrently.
+//
+// The KVSYNCs are only appended to the log of the store until settle: when all have come, the
+// index need not grow step by step.
 type interim struct {
 	deadlines    *timer.Deadlines // locked after mu
 	mu           sync.Mutex
@@ -21,6 +25,8 @@ type interim struct {
 	deleted      map[string]int64 // keys whose newest KVPUB deletes them, with its sequence
 	deletedBytes int              // memory of deleted
 	pieces       []store.Piece    // scratch of mergeInto
+	waiting      []store.Piece    // KVSYNCs that the index does not have yet
+	beside       int              // bytes of KVPUBs since waiting was empty
 }
 
 // errDeletions makes a join start again.
@@ -35,6 +41,9 @@ func newInterim(s *store.Map, d *timer.Deadlines) *interim {
 func (t *interim) apply(wire []byte, spans []buf.Span) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.beside += buf.Extent(spans); deletesAny(spans) || t.beside > t.store.UnlinkedBytes()/waitingShare {
+		t.link()
+	}
 	for _, span := range spans {
 		deletes := span.Tag&kvmsg.TagDelete != 0
 		if !deletes && len(t.deleted) == 0 {
@@ -49,7 +58,30 @@ func (t *interim) apply(wire []byte, spans []buf.Span) int {
 	}
 	t.deadlines.Apply(wire, spans, 0, timer.Now())
 	t.store.Merge(wire, spans)
-	return t.store.LiveBytes()
+	return t.bytes()
+}
+
+func deletesAny(spans []buf.Span) bool {
+	return slices.ContainsFunc(spans, func(s buf.Span) bool { return s.Tag&kvmsg.TagDelete != 0 })
+}
+
+// bytes returns the size of the store. mu must be held.
+func (t *interim) bytes() int { return t.store.LiveBytes() + t.store.UnlinkedBytes() }
+
+// settle puts all KVSYNCs into the index.
+func (t *interim) settle() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.link()
+}
+
+// link is settle. mu must be held. A KVPUB that deletes a key must find it, and while KVSYNCs
+// wait no memory is freed of KVPUBs that others have replaced, so neither waits for the
+// end of the snapshot.
+func (t *interim) link() {
+	t.store.MergeAppended(t.waiting)
+	clear(t.waiting)
+	t.waiting, t.beside = t.waiting[:0], 0
 }
 
 // sync adds a batch of KVSYNCs in canonical form, which have sequences of KVPUBs, and
@@ -72,8 +104,8 @@ func (t *interim) sync(wire []byte, spans []buf.Span) int {
 		spans = kept
 	}
 	t.deadlines.Apply(wire, spans, 0, timer.Now())
-	t.store.Merge(wire, spans)
-	return t.store.LiveBytes()
+	t.waiting = t.store.Append(wire, spans, 0, t.waiting)
+	return t.bytes()
 }
 
 // forget removes a deletion. mu must be held.
@@ -85,6 +117,7 @@ func (t *interim) forget(key []byte) {
 }
 
 // knows reports whether an update of a key is held, be it a deletion.
+// KVSYNCs must be settled.
 func (t *interim) knows(key []byte) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -71,6 +71,7 @@ func (s *session) join() error {
 	}
 
 	s.watchdog.expect(0, 0) // from here on the client's own work takes the time
+	during.settle()
 	s.joined.Store(true)
 	if !s.ours {
 		s.unneeded.Store(true)

@@ -57,6 +57,33 @@ func TestJoinDeletedDuringSnapshot(t *testing.T) {
 	}
 }
 
+// TestUpdatesDuringJoinNeedBoundedMemory: while the records of a snapshot wait for the index,
+// updates that others replace do not add up.
+func TestUpdatesDuringJoinNeedBoundedMemory(t *testing.T) {
+	t.Parallel()
+	s := store.New(store.Options{})
+	during := newInterim(s, nil)
+	value := strings.Repeat("v", 100)
+	size := 0
+	for i := range 2000 { // a slow snapshot beside fast updates
+		wire, spans := wireBatch(t, pub{fmt.Sprint("/synced/", i), 1, value})
+		during.sync(wire, spans)
+		var updates []pub
+		for n := range int64(100) {
+			updates = append(updates, pub{fmt.Sprint("/", n), 2 + 100*int64(i) + n, value})
+		}
+		wire, spans = wireBatch(t, updates...)
+		size = during.apply(wire, spans)
+	}
+	if log := s.LogBytes(); log > 2<<20 {
+		t.Errorf("the log has %d bytes for %d of a map", log, size)
+	}
+	during.settle()
+	if s.Len() != 2100 {
+		t.Errorf("%d keys", s.Len())
+	}
+}
+
 // TestJoinForgetsDeadlines: a key that is deleted during the snapshot leaves no deadline,
 // whether its KVSYNC comes before or after the KVPUB that deletes it.
 func TestJoinForgetsDeadlines(t *testing.T) {
@@ -91,6 +118,7 @@ func TestJoinForgetsDeadlines(t *testing.T) {
 			if !first {
 				deletion()
 			}
+			during.settle()
 			if !merged {
 				during.mergeInto(snapshot, func([]byte, int64) bool { return false })
 			}
@@ -258,7 +286,7 @@ func TestJoinAgainstModel(t *testing.T) {
 			}
 		}
 		must(t, s.join(cuts))
-		if merged {
+		if during.settle(); merged {
 			snapshot = during.store
 		} else {
 			during.mergeInto(snapshot, s.covered)

@@ -27,6 +27,10 @@ const (
 	deletionsPerKey = 128
 )
 
+// waitingShare is the part of the bytes of KVSYNCs that wait for the index that KVPUBs may
+// have beside them.
+const waitingShare = 4
+
 // mergeBatch is the number of records that mergeInto applies at a time.
 const mergeBatch = 256
 
