@@ -303,8 +303,9 @@ func TestCurveAnnounced(t *testing.T) {
 	}
 }
 
+// TestCurveCodecAllocs: frames of any size are encoded and decoded without an allocation.
 func TestCurveCodecAllocs(t *testing.T) {
-	for _, size := range []int{0, 64, 1024, 64 << 10} {
+	for _, size := range []int{0, 64, 1024, 64 << 10, 2 << 20} {
 		client, server := codecPair(Limits{})
 		frames := AppendPing(AppendMessage(nil, pattern(size), pattern(size)), 0, nil)
 		wire := make([]byte, 0, client.MaxEncoded(len(frames), 3))
