@@ -77,8 +77,9 @@ type Status struct {
 	MapBytes    int64 `json:"map_bytes"`
 
 	// SnapshotBytes is the number of bytes of snapshots that the server has sent since
-	// it started. EncodedBytes is the number of bytes that it has encoded for them:
-	// clients that join together share the same bytes.
+	// it started. EncodedBytes is the number of bytes that it has encoded for them: clients
+	// that join together share the same bytes, and those of this module are sent most of
+	// them as they are in the map.
 	SnapshotBytes int64 `json:"snapshot_bytes"`
 	EncodedBytes  int64 `json:"encoded_bytes"`
 

@@ -93,6 +93,12 @@ func (c *Cut) From(at Position, f func(r kvmsg.Record, at Position) bool) {
 // Segment returns the segment of a position.
 func (c *Cut) Segment(at Position) *Segment { return c.pins[at>>32].seg }
 
+// Piece returns the record of size bytes at a position as a piece.
+func (c *Cut) Piece(at Position, size int) Piece {
+	off := uint32(at)
+	return Piece{Segment: c.Segment(at), off: off, end: off + uint32(size), Records: 1}
+}
+
 // Record returns the record at a position.
 func (c *Cut) Record(at Position) kvmsg.Record {
 	r := c.Segment(at).record(uint32(at))

@@ -72,29 +72,19 @@ func (c *chain) records(ctx context.Context, from place, f func(r kvmsg.Record, 
 	}
 }
 
-// encode encodes the messages from p.at on into p, about size bytes of them. It waits
-// for memory as joiner.await does.
-func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size int) error {
-	var first kvmsg.Record
-	var from place
-	var in store.Position
-	p.next = atKTHXBAI
-	c.records(ctx, p.at, func(r kvmsg.Record, at place, pos store.Position) bool {
-		first, from, in = r, at, pos
-		return false
-	})
-	if err := ctx.Err(); err != nil {
-		return err
-	}
+// encode encodes the messages from p.at on into p, about size bytes of them, or lends p up
+// to run bytes of the log, if it has as many in one run. It waits for memory as joiner.await
+// does.
+func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size, run int) error {
 	lendFrom := lendRecord
 	if size <= buf.Small {
 		lendFrom = lendShort
 	}
-	deadlines := c.cut.Deadlines
-	if c.want.Full && len(first) >= lendFrom && deadlines.Remaining(first) == 0 {
-		p.wire, p.messages, p.lent = first, 1, c.cut.Segment(in)
-		p.lent.Retain()
-		p.next = from + 1
+	first, from := c.lend(ctx, p, lendFrom, run)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if p.lent != nil {
 		return nil
 	}
 	if c.listed && p.at == 0 {
@@ -112,7 +102,7 @@ func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size int) erro
 			}
 			var left time.Duration
 			if c.want.Full {
-				left = deadlines.Remaining(r)
+				left = c.cut.Deadlines.Remaining(r)
 			}
 			out = c.want.AppendRecord(out, r, left)
 			p.messages++
@@ -130,6 +120,38 @@ func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size int) erro
 	p.wire = out
 	c.snapshots.Counted.EncodedBytes.Add(int64(len(out)))
 	return nil
+}
+
+// lend lends p the records from p.at on, as long as they follow each other in the log and are
+// sent as they are there, if they have at least least bytes together and not many more than
+// most. In any case it returns the first record, or nil if there is none, and its place, and
+// sets p.next to where p ends if it is lent, and otherwise to the end of the chain.
+func (c *chain) lend(ctx context.Context, p *parcel, least, most int) (first kvmsg.Record, from place) {
+	var run store.Piece
+	p.next = atKTHXBAI
+	c.records(ctx, p.at, func(r kvmsg.Record, at place, pos store.Position) bool {
+		if first == nil {
+			first, from = r, at
+		}
+		if !c.want.Full || c.cut.Deadlines.Remaining(r) != 0 || run.Records > 0 && run.Size()+len(r) > most {
+			return false
+		}
+		next := c.cut.Piece(pos, len(r))
+		if run.Records == 0 {
+			run = next
+		} else if !run.Join(next) {
+			return false
+		}
+		p.next = at + 1
+		return true
+	})
+	if run.Size() < least {
+		p.next = atKTHXBAI
+		return first, from
+	}
+	p.wire, p.messages, p.lent = run.Wire(), run.Records, run.Segment
+	p.lent.Retain()
+	return first, from
 }
 
 // acquire returns the parcel at a place, and encodes it if necessary. The caller gets
@@ -164,9 +186,9 @@ func (c *chain) make(ctx context.Context, j *joiner, at place) (*parcel, error) 
 	n := c.snapshots
 	p := &parcel{chain: c, at: at, uses: 1, cached: true, done: make(chan struct{})}
 	c.parcels[at] = p
-	size := parcelSize(j.limit())
+	size, run := parcelSize(j.limit()), parcelSize(j.window)
 	n.mu.Unlock()
-	err := c.encode(ctx, j, p, size)
+	err := c.encode(ctx, j, p, size, run)
 	n.mu.Lock()
 	close(p.done)
 	if err != nil {

@@ -15,7 +15,8 @@
 //     newcomers, in ever smaller parcels, down to one of 4 KiB per client. With the default it
 //     takes about ten thousand such clients, each with bytes of its own, before a newcomer has
 //     to wait, and then only until they are disconnected. Clients of this module are sent large
-//     records directly from the log, which needs no parcel.
+//     records, and runs of others that follow each other, directly from the log, which
+//     needs no memory.
 //   - Pins: segments that only cuts still hold, and their liveness maps, may be as large as
 //     twice the log and Options.Memory. Beyond that the cut that was not read for the longest
 //     time is dropped, and its clients are disconnected.

@@ -30,6 +30,7 @@ type joiner struct {
 	trimmed bool      // evicted is closed
 	flying  int       // bytes lent to the connection
 	window  int       // bound on flying
+	lent    bool      // the last parcel was of the log and needed no memory
 	moved   time.Time // when a parcel was last written, or the first of several was lent
 }
 
@@ -138,6 +139,7 @@ func (j *joiner) lend(ctx context.Context, p *parcel) error {
 		j.moved = l.begun
 	}
 	j.flying += l.size
+	j.lent = p.lent != nil
 	n.mu.Unlock()
 	defer l.Release()
 	// The socket waits only if it has copied many small parcels.
@@ -171,13 +173,17 @@ func (j *joiner) landed(l *loan) {
 	wake.Signal(j.wake)
 }
 
-// awaitRoom waits until the window has room for a parcel. It always has while nothing
-// is in flight.
+// awaitRoom waits until the window has room for a parcel, or the client's share of the
+// memory if that is less and parcels need it. There always is room while nothing is in
+// flight.
 func (j *joiner) awaitRoom(ctx context.Context) error {
 	n := j.snapshots
 	for {
 		n.mu.Lock()
-		limit := j.limit()
+		limit := j.window
+		if !j.lent {
+			limit = j.limit()
+		}
 		room := j.flying == 0 || j.flying+parcelSize(limit) <= limit
 		n.mu.Unlock()
 		if room {

@@ -22,9 +22,9 @@ const (
 	windowSlow = time.Second
 )
 
-// A record of at least lendRecord bytes is sent straight from the log instead of
+// A run of records of at least lendRecord bytes is sent straight from the log instead of
 // being copied to a parcel; while memory is short, one of at least lendShort bytes.
-// The socket would copy smaller ones.
+// The socket would copy shorter ones.
 const (
 	lendRecord = 16 << 10
 	lendShort  = buf.Small
