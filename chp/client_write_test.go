@@ -384,3 +384,17 @@ func TestUpdatesThatNobodyWaitsForGetNoReply(t *testing.T) {
 	must(t, c.Flush(ctx))
 	eventually(t, "the reply for Flush is counted", func() bool { return replies() == before+1 })
 }
+
+// An update that needs all of the SendQueue waits only until those before it are acknowledged,
+// although nothing else waits for these.
+func TestLargeUpdateAfterSmallOne(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	server := startServer(t, ServerOptions{})
+	c := startClient(t, server, ClientOptions{})
+	for range 3 {
+		must(t, c.Set(ctx, "small", []byte("x")))
+		must(t, c.Set(ctx, "large", make([]byte, DefaultSendQueue+1)))
+	}
+	must(t, c.Flush(ctx))
+}

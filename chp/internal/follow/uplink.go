@@ -184,7 +184,8 @@ func (u *uplink) Send(wait bool, bytes []byte, messages int, chunk *buf.Chunk, a
 		hooks.Alone(u.pub)
 	}
 	var owner hooks.Owner = chunk
-	if len(bytes) < submit.Lent {
+	// A question that cannot wait for room is queued together with the updates, or neither is.
+	if len(bytes) < submit.Lent || !wait && ask {
 		owner = nil // the socket copies them
 		if ask {
 			u.asking = append(append(u.asking[:0], bytes...), ledger.Question...)

@@ -151,6 +151,7 @@ func (w *Writer) waitRoom(ctx context.Context) error {
 		w.room = make(chan struct{})
 	}
 	room := w.room
+	w.wakeRun() // to ask
 	w.mu.Unlock()
 	select {
 	case <-room:

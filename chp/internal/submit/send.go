@@ -35,13 +35,14 @@ func (w *Writer) unsent() bool {
 }
 
 // asks reports whether to ask the server what has become of the updates up to last: because
-// something waits for that, or because more than a stage of them is kept, and nothing
-// follows for now. mu must be held.
+// something waits for that, or because nothing follows for now, and more than a stage of them
+// is kept or an update waits for their room. mu must be held.
 func (w *Writer) asks(last uint64) bool {
 	if w.echoes != nil || w.server == nil {
 		return false // it does not acknowledge
 	}
-	return w.account.Asks(last) || w.bytes > w.size && last == w.stage.last() && w.account.Unasked(last)
+	heavy := w.bytes > w.size || w.room != nil && w.stage != nil
+	return w.account.Asks(last) || heavy && last == w.stage.last() && w.account.Unasked(last)
 }
 
 // next waits until there are updates to send and a session to send them with. It returns

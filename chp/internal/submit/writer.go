@@ -316,6 +316,9 @@ func (w *Writer) Reply(from Session, r *ledger.Reply) {
 	}
 	w.awaited.Store(w.account.Waiting())
 	w.reclaim()
+	if w.asks(w.account.Sent()) {
+		w.wakeRun() // what was sent since the question is kept too
+	}
 }
 
 // Refused handles the refusal of an update during a session.

@@ -225,6 +225,51 @@ func TestWriterAsksOnlyForWhatIsWaitedFor(t *testing.T) {
 	})
 }
 
+// A writer asks for the room that an update needs, although nothing waits for those that are
+// kept; and for those that were sent between a question and its reply, when this has come.
+func TestWriterAsksForRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, w := &fakeServer{known: true}, newWriter()
+		w.Begin(&Server{Session: f, Ours: true, Reply: &ledger.Reply{Runs: []ledger.Run{}}})
+		put := func(size int) {
+			go func() {
+				if err := w.Put(t.Context(), []byte("/k"), make([]byte, size), nil, nil); err != nil {
+					t.Error(err)
+				}
+			}()
+			synctest.Wait()
+		}
+		reply := func(n uint64) {
+			w.Reply(f, &ledger.Reply{Known: true, Counter: n, Runs: []ledger.Run{{Last: n}}})
+			synctest.Wait()
+		}
+		asked := func(when string, at ...int) {
+			t.Helper()
+			if !slices.Equal(f.asked, at) {
+				t.Errorf("%s: the writer asked behind updates %d, want %d", when, f.asked, at)
+			}
+		}
+		put(1)
+		asked("nothing waits")
+		put(w.opts.SendQueue)
+		asked("an update waits for all room", 1)
+		reply(1)
+		asked("it was sent, and keeps much", 1, 2)
+		reply(2)
+		put(stageSize)
+		put(stageSize)
+		asked("two are sent before a reply", 1, 2, 3)
+		reply(3)
+		asked("the second one keeps much", 1, 2, 3, 4)
+		reply(4)
+		if bytes, _ := w.Pending(); bytes > 0 {
+			t.Errorf("%d bytes are kept", bytes)
+		}
+		w.Close()
+	})
+}
+
 // A server that does not acknowledge is not asked: it would not understand.
 func TestOnlyServersThatAcknowledgeAreAsked(t *testing.T) {
 	t.Parallel()
