@@ -3,7 +3,8 @@
 // A [Chunk] is reference counted: the reader that fills it holds one
 // reference, and every batch of messages in it holds one more. When the last
 // reference is released, the bytes return to the pool; with the build tag
-// "invariants" they are overwritten first.
+// "invariants" they are overwritten first. The bytes of an exact chunk can also be given
+// away, and return to the pool when they are garbage.
 package buf
 
 import (
@@ -13,12 +14,16 @@ import (
 	"clustermap/internal/invariants"
 )
 
-// classes are the pooled sizes in ascending order. From Small each is twice the
+// classes are the pooled sizes in ascending order. From Small each is about twice the
 // previous one, so that a chunk of more than half of Small uses at least half of its
 // memory.
 var classes = [...]int{
-	512, Small, 8 << 10, 16 << 10, 32 << 10, 64 << 10, Large, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20,
+	512, Small, 8 << 10, 16 << 10, 32 << 10, 64 << 10, Large, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20,
+	Largest,
 }
+
+// exact is the class of chunks from Exact.
+const exact = -2
 
 var pools [len(classes)]sync.Pool
 
@@ -27,13 +32,17 @@ var pools [len(classes)]sync.Pool
 type Chunk struct {
 	data  []byte
 	refs  atomic.Int32
-	class int8 // index into pools, or -1 if not pooled
+	class int8 // index into pools, exact, or -1 if not pooled
 
 	lender Lender // the owner of the bytes; see Wrap
+
+	// Of an exact chunk.
+	size    int         // of data
+	revived func(*byte) // revive, made once
 }
 
 // Get returns a chunk of at least size bytes, with one reference for the caller. Its
-// bytes are not zeroed. Chunks larger than 4 MiB are not pooled.
+// bytes are not zeroed. Chunks larger than Largest are not pooled.
 func Get(size int) *Chunk {
 	for i, n := range classes {
 		if size > n {
@@ -82,7 +91,10 @@ func (c *Chunk) Release() {
 		return
 	}
 	invariants.Poison(c.data)
-	if c.class >= 0 {
+	switch {
+	case c.class >= 0:
 		pools[c.class].Put(c)
+	case c.class == exact:
+		exactPool(c.size).Put(c)
 	}
 }

@@ -10,4 +10,16 @@ const (
 	// Small is the size that messages of a quiet connection are copied into,
 	// so that a queue of a few bytes does not keep a Large chunk.
 	Small = 4 << 10
+
+	// Largest is the size of the largest pooled chunk: a message of 16 MiB with its
+	// headers, and what is read beyond it.
+	Largest = 16<<20 + Large
+
+	// page is the unit in which Go allocates large objects.
+	page = 8 << 10
+
+	// mostGiven bounds the bytes that a garbage collection turns into exact chunks, for
+	// all sockets together: several times what is allocated between two collections of a small
+	// program, which is 4 MiB, so that most messages find a chunk.
+	mostGiven = 32 << 20
 )

@@ -39,6 +39,12 @@ const (
 	// copied, so that a queue does not occupy more than stayPart times the
 	// memory of its messages: the chunk of a quiet connection holds one batch.
 	stayPart = 8
+	// giveFrom is the size of the smallest message for which reading it into a chunk of its
+	// own costs less than to copy it out of a chunk with others.
+	giveFrom = 32 << 10
+	// maxSkipped is the largest envelope that is kept with a message because they are in one
+	// chunk.
+	maxSkipped = 1 << 10
 	// spanCost is the memory of a span.
 	spanCost = 16
 	// PingUnit is the unit of a PING's ttl.

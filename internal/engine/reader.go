@@ -18,7 +18,11 @@ import (
 // the next read continues after it. If the chunk has no room left for the
 // message, it is moved to a new chunk. Chunks are larger for larger messages,
 // so that several messages of the recent size fit. A message larger than that
-// gets a buffer that doubles as its bytes arrive, independently of the announced size.
+// gets a buffer that doubles as its bytes arrive, independently of the announced size, and
+// when an eighth of it has arrived one that it fits in.
+//
+// If the application receives its large messages one by one, each of them is read into a
+// chunk of its own, which becomes the application's; see givesAway.
 type reader struct {
 	pipe *Pipe
 	peer *Peer
@@ -121,6 +125,17 @@ func (r *reader) room(least int) []byte {
 	}
 	data, pending := r.chunk.Data(), r.pending()
 	need := max(r.decoder.Need(), pending+least)
+	if r.exact && need <= len(data) {
+		return data[r.fill:need]
+	}
+	if pending > keepTail && need <= idlePart*pending && r.givesAway(need) {
+		if need > r.ordinary() {
+			r.reserve(bounds.PartFrames, need)
+		}
+		r.moveTo(buf.Exact(need))
+		r.exact = true
+		return r.chunk.Data()[r.fill:need]
+	}
 	if r.start+need > len(data) || len(data)-r.fill < minRead {
 		size := r.ordinary()
 		if r.usual > size/chunkShare && size == buf.Large {
@@ -129,7 +144,11 @@ func (r *reader) room(least int) []byte {
 		ordinary := size
 		if need+minRead > size {
 			// What is needed or usual, but never the size that was only announced.
-			size = max(min(need+readAhead, max(size, r.doubled(least), r.usual+readAhead)), pending+least)
+			grown := r.doubled(least)
+			if need <= idlePart*pending {
+				grown = need + readAhead // all of it, instead of copies at each step
+			}
+			size = max(min(need+readAhead, max(size, grown, r.usual+readAhead)), pending+least)
 		}
 		switch {
 		case size <= len(data) && r.fill+least <= len(data) && r.start == 0:
@@ -144,7 +163,22 @@ func (r *reader) room(least int) []byte {
 		}
 		data = r.chunk.Data()
 	}
-	return data[r.fill:min(len(data), max(r.start+need+readAhead, r.fill+buf.Large))]
+	most := max(need+readAhead, pending+buf.Large)
+	if r.givesAway(max(need, r.usual)) {
+		// The most that a message needs for a chunk of its own, which is copied there.
+		most = max(max(need, r.usual)/idlePart, keepTail) + 1
+		if most < pending+least {
+			most = pending + minRead
+		}
+	}
+	return data[r.fill:min(len(data), r.start+most)]
+}
+
+// givesAway says that a message of the given size, of which enough has arrived, is read into
+// a chunk of its own, which the application gets: because it has taken the last such message
+// by itself.
+func (r *reader) givesAway(size int) bool {
+	return size >= giveFrom && r.codec == nil && !r.traits.Raw && r.pipe.socket.gives.Load()
 }
 
 // Received decodes the complete messages and passes them on.
@@ -278,7 +312,11 @@ func (r *reader) hand() error {
 		return nil
 	}
 	b.q.Chunk = r.chunk
-	b.q.Chunk.Retain()
+	if r.exact && r.pending() == 0 {
+		r.chunk, r.start, r.fill = nil, 0, 0 // the batch has our reference
+	} else {
+		b.q.Chunk.Retain()
+	}
 	b.q.From = &r.peer.conduit
 	wanted, err := r.pipe.socket.pattern.Messages(r.pipe, r.peer, b)
 	if wanted {
@@ -424,6 +462,7 @@ type window struct {
 	start, fill int    // bytes of chunk that were not used yet
 	tail        []byte // those bytes, while the connection is idle and has no chunk
 	charged     bool   // a queued batch counts for the chunk
+	exact       bool   // the chunk is for the message at its start alone
 }
 
 // pending returns the number of bytes that were not used, and unused the bytes.
@@ -433,14 +472,16 @@ func (w *window) unused() []byte { return w.chunk.Data()[w.start:w.fill] }
 
 // use continues in a chunk, to the start of which it copies the pending bytes.
 func (w *window) use(chunk *buf.Chunk, pending []byte) {
-	w.chunk, w.charged = chunk, false
+	w.chunk, w.charged, w.exact = chunk, false, false
 	w.start, w.fill = 0, copy(chunk.Data(), pending)
 }
 
 // move continues in a new chunk of at least size bytes.
-func (w *window) move(size int) {
+func (w *window) move(size int) { w.moveTo(buf.Get(size)) }
+
+func (w *window) moveTo(chunk *buf.Chunk) {
 	old := w.chunk
-	w.use(buf.Get(size), w.unused())
+	w.use(chunk, w.unused())
 	old.Release()
 }
 

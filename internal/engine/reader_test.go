@@ -426,3 +426,117 @@ func TestReaderUsualSize(t *testing.T) {
 		t.Errorf("%d bytes have arrived, and the chunk has %d", len(begun), got)
 	}
 }
+
+// TestReaderGives: large messages for an application that receives one by one are read into
+// chunks of their own, without a copy and with little memory beside them, however they are
+// cut into reads and whatever is between them.
+func TestReaderGives(t *testing.T) {
+	testenv.Alone(t)
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(7, 7))
+	r := newRecorder(t, Config{Send: unbounded})
+	r.prefix = "n"
+	rd := r.reader()
+	r.gives.Store(true)
+	const most = 3000 // bytes of a read
+	next, given := 0, 0
+	for i := range 400 {
+		number := fmt.Sprint("n", i)
+		sizes := []int{giveFrom, giveFrom + rng.IntN(100), 1 << 16, 8192*(5+rng.IntN(20)) - 9 - rng.IntN(3), 20_000, 1 << 20, rng.IntN(giveFrom), rng.IntN(100)}
+		body := bytes.Repeat([]byte{byte(i)}, sizes[rng.IntN(len(sizes))])
+		frames := []string{number, string(body)}
+		large := false // it gets a chunk of its own
+		if rng.IntN(5) == 0 {
+			frames = append(frames, string(body), "end")
+		} else if len(body) >= giveFrom {
+			large = true
+		}
+		data := wire(frames...)
+		for range rng.IntN(3) {
+			data = append(data, wire("other", strings.Repeat("o", rng.IntN(1<<rng.IntN(17))))...)
+		}
+		if rng.IntN(4) == 0 {
+			data = zmtp.AppendPing(data, 0, nil)
+		}
+		must(t, rd.feed(data, 1+rng.IntN(most), func() bool { return rng.IntN(20) == 0 }))
+		for r.In.Waiting() {
+			m, err := r.In.TakeQueued()
+			must(t, err)
+			was, whole := m.Wire(), len(m.Chunk.Data())
+			last := &was[len(was)-1]
+			got := r.Own(&m, 0, nil)
+			if len(got) != len(frames) || string(got[0]) != number || !bytes.Equal(got[1], body) || string(got[len(got)-1]) != frames[len(frames)-1] {
+				t.Fatalf("message %d is %d frames, the first %q", next, len(got), got[0])
+			}
+			if len(got) == 2 && len(got[1]) > 0 && last == &got[1][len(got[1])-1] {
+				given++
+				if beside := whole - len(was); beside >= 8<<10 {
+					t.Errorf("a message of %d bytes keeps %d beside it", len(body), beside)
+				}
+			} else if large {
+				t.Errorf("message %d of %d bytes was copied", next, len(body))
+			}
+			next++
+		}
+	}
+	rd.end()
+	if next != 400 || given < 100 {
+		t.Errorf("%d messages came, %d of them without a copy", next, given)
+	}
+}
+
+// TestReaderGivesWhatHasArrived: before an eighth of it has arrived, a message gets no chunk of its
+// size, even if the one before it was as large.
+func TestReaderGivesWhatHasArrived(t *testing.T) {
+	testenv.Alone(t)
+	t.Parallel()
+	const size = 16 << 20
+	r := newRecorder(t, Config{Recv: unbounded})
+	r.gives.Store(true)
+	rd := r.reader()
+	data := wire(string(make([]byte, size)))
+	always := func() bool { return false }
+	for range 2 {
+		for _, arrived := range []int{9, 1000, 100_000, size/idlePart - 1<<17} {
+			must(t, rd.feed(data[:arrived], 1<<16, always))
+			if n := len(rd.chunk.Data()); n > max(buf.Large, 8<<20) {
+				t.Errorf("%d bytes have arrived, and the chunk has %d", arrived, n)
+			}
+			rd.Idle()
+			if rd.chunk != nil && len(rd.chunk.Data()) > idlePart*arrived {
+				t.Errorf("%d bytes have arrived, and the waiting connection holds %d", arrived, len(rd.chunk.Data()))
+			}
+			must(t, rd.feed(data[arrived:], 1<<20, always))
+		}
+	}
+	rd.end()
+}
+
+// TestGivesToPlainCalls: only an application that takes large messages singly gets them in chunks of their
+// own; for batches, chunks hold several and are used again.
+func TestGivesToPlainCalls(t *testing.T) {
+	testenv.Alone(t)
+	t.Parallel()
+	r := newRecorder(t, Config{Send: unbounded})
+	r.prefix = "n"
+	rd := r.reader()
+	data := wire("n", string(make([]byte, 100_000)))
+	for _, c := range []struct {
+		plain, want bool
+	}{{false, false}, {true, true}, {true, true}, {false, false}, {false, false}, {true, true}} {
+		must(t, rd.feed(data, 10_000, func() bool { return false }))
+		if c.plain {
+			m, err := r.In.TakeQueued()
+			must(t, err)
+			r.Own(&m, 0, nil)
+		} else {
+			var b Batch
+			must(t, r.TakeBatch(testContext(t), &b))
+			b.Release()
+		}
+		if r.gives.Load() != c.want {
+			t.Errorf("%+v: the next message gets a chunk of its own: %t", c, !c.want)
+		}
+	}
+	rd.end()
+}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 
 	"clustermap/internal/queue"
@@ -25,16 +26,17 @@ func (s *Socket) Recv(ctx context.Context, own [][]byte) ([][]byte, *Peer, error
 		return nil, nil, err
 	}
 	if m.Chunk != nil {
-		wire, lead := m.Wire()[skip:], []byte(nil)
+		var lead []byte
 		if s.Addressed() {
 			lead = leadOf(m.From)
 		}
 		if cap(own) > 0 {
-			copied = queue.Refill(own, wire, lead)
+			copied = queue.Refill(own, m.Wire()[skip:], lead)
+			m.Chunk.Release()
+			s.wants(false, int(m.Span.End-m.Span.Start))
 		} else {
-			copied = Own(wire, lead)
+			copied = s.Own(&m, skip, lead)
 		}
-		m.Chunk.Release()
 	}
 	return copied, PeerOf(m.From), nil
 }
@@ -67,7 +69,11 @@ func (s *Socket) TakeBatch(ctx context.Context, b *Batch) error {
 	b.Release()
 	if s.pattern.Choose == nil {
 		l := s.recvLimit()
-		return s.In.TakeBatch(ctx, &l, &b.q)
+		err := s.In.TakeBatch(ctx, &l, &b.q)
+		if len(b.q.Spans) == 1 {
+			s.wants(false, b.bytes())
+		}
+		return err
 	}
 	m, skip, err := s.choose(ctx)
 	if err == nil {
@@ -92,6 +98,34 @@ func (s *Socket) PutBack(b *Batch, from int) {
 	b.q.Cost = b.q.Cost / len(spans) * (len(spans) - from)
 	b.q.Spans = spans[:copy(spans, spans[from:])]
 	s.In.PutBack(q, &b.q)
+}
+
+// Own makes a message that Take has returned the application's, without its first skip bytes,
+// and releases it. lead, if not nil, becomes an extra first frame. A large message is not
+// copied if the reader has expected that.
+func (s *Socket) Own(m *queue.Single, skip int, lead []byte) [][]byte {
+	wire := m.Wire()[skip:]
+	if len(wire) >= giveFrom && skip <= maxSkipped {
+		if m.Chunk.Give() != nil {
+			frames := make([][]byte, 0, wire.Len()+1)
+			if lead != nil {
+				frames = append(frames, bytes.Clone(lead))
+			}
+			return wire.AppendFrames(frames)
+		}
+		s.wants(true, len(wire))
+	}
+	frames := Own(wire, lead)
+	m.Chunk.Release()
+	return frames
+}
+
+// wants says whether the application wants the memory of messages of a size: it has just
+// received one.
+func (s *Socket) wants(memory bool, size int) {
+	if size >= giveFrom && s.gives.Load() != memory {
+		s.gives.Store(memory)
+	}
 }
 
 // Own copies a wire message into memory of its own: two allocations however

@@ -47,7 +47,8 @@ type Socket struct {
 
 	places atomic.Uint64 // the last Pipe.Place assigned
 
-	In queue.Inbox // what was received
+	In    queue.Inbox // what was received
+	gives atomic.Bool // the application takes large messages one by one; see reader.givesAway
 
 	wg sync.WaitGroup // listeners, dialers and connections
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"clustermap/internal/wake"
+	"clustermap/zmtp"
 )
 
 // drainState is the state of the drain, which takes the queued messages out of an outbox:
@@ -336,20 +337,72 @@ func (o *Outbox) writeDirect() bool {
 	if idle := o.direct.Idle; idle != nil && !idle.Over() {
 		return false
 	}
-	bytes := q.stage.Bytes
-	n := o.direct.Write(bytes)
+	sent := HWM{q.Messages, len(q.stage.Bytes)}
+	n := o.direct.Write(q.stage.Bytes)
 	if n == 0 {
 		return false
 	}
-	sent := HWM{q.Messages, len(bytes)}
-	if n < len(bytes) {
-		// A message that has begun counts as taken: if the connection breaks, the message
-		// is lost (RFC 37, 1.3). The writer counts it.
-		o.head.add(bytes[n:], q.Messages)
-		o.wake()
+	if n < sent.Bytes {
+		o.leave(n, sent.Messages, nil)
 		sent.Messages = 0
 	}
 	o.conn.sent(sent)
 	q.Drop()
 	return true
+}
+
+// writeLarge writes a message of which most is in its last frame, as writeDirect does, but
+// before the message is queued, in pieces that stay in the processor's cache, and only where senders
+// always write. It reports false if nothing was written. mu must be held.
+//
+// It does not write the caller's slice itself: all slices passed to Send would be on
+// the heap then, those of a few bytes too.
+func (o *Outbox) writeLarge(lead []byte, frames [][]byte) bool {
+	last := len(frames) - 1
+	body := frames[last]
+	if len(body) <= maxDirect || len(body) > maxLarge || o.drain <= working || o.direct.Write == nil ||
+		o.direct.Idle != nil || o.conflate || o.follows.log != nil || !o.isEmpty() {
+		return false
+	}
+	q := &o.queue
+	st, _ := q.begin(directPiece, false)
+	st.Bytes = append(st.Bytes, lead...)
+	for _, f := range frames[:last] {
+		st.Bytes = zmtp.AppendFrame(st.Bytes, f, true)
+	}
+	st.Bytes = zmtp.AppendHeader(st.Bytes, 0, len(body))
+	sent := HWM{1, len(st.Bytes) + len(body)}
+	for first := true; ; first = false {
+		n := min(max(directPiece-len(st.Bytes), 0), len(body))
+		st.Bytes, body = append(st.Bytes, body[:n]...), body[n:]
+		n = o.direct.Write(st.Bytes)
+		if first && n == 0 {
+			q.Drop()
+			return false
+		}
+		if n < len(st.Bytes) {
+			o.leave(n, 1, body)
+			sent.Messages = 0
+			break
+		}
+		if len(body) == 0 {
+			break
+		}
+		st.Bytes = st.Bytes[:0]
+	}
+	o.conn.sent(sent)
+	q.Drop()
+	return true
+}
+
+// leave leaves to the writer the bytes of the stage behind the first n, and behind them body. A
+// message that has begun counts as taken: if the connection breaks, it is lost (RFC 37, 1.3).
+// The writer counts it.
+func (o *Outbox) leave(n, messages int, body []byte) {
+	rest := o.queue.stage.Bytes[n:]
+	st := newStage(len(rest) + len(body))
+	st.Bytes = append(append(st.Bytes, rest...), body...)
+	o.head.takeOver(st, messages)
+	st.Pool()
+	o.wake()
 }

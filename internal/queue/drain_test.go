@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"clustermap/internal/wake"
 	"clustermap/zmtp"
 )
 
@@ -268,6 +269,71 @@ func TestDirect(t *testing.T) {
 	rest := append(part[3:], zmtp.AppendPong(nil, []byte("context"))...)
 	if !bytes.Equal(got, append(rest, wire("next", "")...)) || l.messages() != 2 || o.Status().Head > 0 {
 		t.Errorf("%q and %d messages are taken, want %q and 2", got, l.messages(), rest)
+	}
+}
+
+// TestDirectLarge: a sender writes a large request or reply itself, in pieces. What the kernel does
+// not take precedes all messages queued since; a message of which it takes nothing is queued.
+func TestDirectLarge(t *testing.T) {
+	t.Parallel()
+	body := bytes.Repeat([]byte("body "), directPiece/2)
+	frames := [][]byte{[]byte("first"), {}, body}
+	whole := append(wire("lead"), zmtp.AppendMessage(nil, frames...)...)
+	whole[0] |= zmtp.FlagMore
+	lead := whole[:len(wire("lead"))]
+	start := len(whole) - len(body)
+	for _, most := range []int{len(whole), len(whole) - 1, directPiece + 1, directPiece, directPiece - 1, start + 1, start, start - 1, 1, 0} {
+		o := newOutbox(HWM{Messages: Unbounded, Bytes: Unbounded})
+		conn, starts := new(Conn), 0
+		var written []byte
+		o.Attach(conn)
+		o.Launch(func() { starts++ }, Direct{Write: func(b []byte) int {
+			if len(b) > directPiece {
+				t.Errorf("a piece of %d bytes", len(b))
+			}
+			n := min(len(b), most-len(written))
+			written = append(written, b[:n]...)
+			return n
+		}}, false)
+		if v := o.Offer(nil, lead, frames); v != Accepted {
+			t.Fatal(v)
+		}
+		messages := conn.MessagesOut.Load()
+		if messages > 0 != (most == len(whole)) || starts > 0 == (most == len(whole)) {
+			t.Errorf("%d bytes: %d messages were counted, and %d writers started", most, messages, starts)
+		}
+		clear(body) // the sender's again
+		o.put("next", "")
+		got, _ := takenFrom(t, o)
+		copy(body, bytes.Repeat([]byte("body "), directPiece/2))
+		if got = append(written, got...); !bytes.Equal(got, append(whole[:len(whole):len(whole)], wire("next", "")...)) {
+			t.Errorf("%d bytes: %d come out, want %d", most, len(got), len(whole))
+		}
+	}
+}
+
+// TestDirectLargeIsForIdleConnections: the sender of a large message leaves it to a writer that is at work, behind queued
+// messages, and if it may have more to send at once.
+func TestDirectLargeIsForIdleConnections(t *testing.T) {
+	t.Parallel()
+	large := string(make([]byte, maxDirect+1))
+	for name, c := range map[string]struct {
+		idle   *wake.Idle
+		before func(o *Outbox)
+		frame  string
+	}{
+		"at work":   {nil, func(o *Outbox) { o.Pong(nil) }, large},
+		"queued":    {nil, func(o *Outbox) { o.put("queued") }, large},
+		"publisher": {new(wake.Idle), func(*Outbox) {}, large},
+		"huge":      {nil, func(*Outbox) {}, string(make([]byte, maxLarge+1))},
+	} {
+		o := newOutbox(HWM{Messages: Unbounded, Bytes: Unbounded})
+		o.Launch(func() {}, Direct{Idle: c.idle, Write: func(b []byte) int {
+			t.Errorf("%s: %d bytes were written", name, len(b))
+			return 0
+		}}, false)
+		c.before(o)
+		o.put("first", c.frame)
 	}
 }
 

@@ -19,6 +19,12 @@ func (h *head) add(frames []byte, messages int) {
 	h.kept = len(h.bytes)
 }
 
+// takeOver exchanges the bytes of an empty head for those of a stage.
+func (h *head) takeOver(s *Stage, messages int) {
+	h.bytes, s.Bytes = s.Bytes, h.bytes[:0]
+	h.messages, h.kept = messages, len(h.bytes)
+}
+
 // pong appends the answer to a PING. When there is no room, the answers before it
 // are dropped: the newest one is enough.
 func (h *head) pong(context []byte) {
@@ -31,6 +37,7 @@ func (h *head) pong(context []byte) {
 // clear empties the head.
 func (h *head) clear() {
 	if cap(h.bytes) > keepHead {
+		(&Stage{Bytes: h.bytes}).Pool()
 		h.bytes = nil
 	}
 	h.bytes, h.messages, h.kept = h.bytes[:0], 0, 0

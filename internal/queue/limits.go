@@ -1,14 +1,21 @@
 package queue
 
-import "time"
+import (
+	"time"
+
+	"clustermap/internal/buf"
+)
 
 const (
 	// FullStage is how far a stage is filled, unless one message is larger: as
 	// much as one write is good for, and little enough to be in the cache still
 	// when it is written.
 	FullStage = 512 << 10
+	// largeStage is the size from which a stage is used again only for messages as large:
+	// more than comes of filling it in small steps.
+	largeStage = 2 * FullStage
 	// keepStage is the largest stage that goes back to the pool.
-	keepStage = 4 << 20
+	keepStage = buf.Largest
 )
 
 const (
@@ -72,8 +79,13 @@ const (
 	maxGathers = 8
 )
 
-// maxDirect is the most bytes that a sender writes itself.
-const maxDirect = 16 << 10
+// maxDirect is the most bytes that a sender writes itself. If the last frame of a request or
+// a reply is larger, but not above maxLarge, it writes that in pieces.
+const (
+	maxDirect   = 16 << 10
+	maxLarge    = 16 << 20
+	directPiece = 128 << 10
+)
 
 const (
 	// LargeMessage is the size in wire form from which Take does not copy a message.

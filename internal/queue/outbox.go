@@ -209,7 +209,7 @@ func (o *Outbox) allow() {
 func (o *Outbox) Offer(to *Conn, lead []byte, frames [][]byte) Verdict {
 	o.mu.Lock()
 	v := o.admit(to)
-	if v == Accepted {
+	if v == Accepted && !o.writeLarge(lead, frames) {
 		st, before := o.queue.begin(len(lead)+len(frames[0]), o.conflate)
 		st.Bytes = append(st.Bytes, lead...)
 		st.Bytes = zmtp.AppendMessage(st.Bytes, frames...)

@@ -15,10 +15,21 @@ type Stage struct {
 	refs  atomic.Int32
 }
 
-var stages = sync.Pool{New: func() any { return new(Stage) }}
+// stages are unused ones: large ones apart, so that few bytes do not occupy them.
+var stages, largeStages = newStages(), newStages()
 
-func NewStage() *Stage {
-	s := stages.Get().(*Stage)
+func newStages() *sync.Pool { return &sync.Pool{New: func() any { return new(Stage) }} }
+
+// NewStage returns an empty stage.
+func NewStage() *Stage { return newStage(0) }
+
+// newStage returns an empty stage for the given number of bytes and more.
+func newStage(bytes int) *Stage {
+	pool := stages
+	if bytes > largeStage {
+		pool = largeStages
+	}
+	s := pool.Get().(*Stage)
 	s.refs.Store(1)
 	return s
 }
@@ -37,8 +48,13 @@ func (s *Stage) Release() {
 
 // Pool returns the stage to the pool.
 func (s *Stage) Pool() {
-	if cap(s.Bytes) <= keepStage {
-		s.Bytes = s.Bytes[:0]
-		stages.Put(s)
+	pool := stages
+	switch size := cap(s.Bytes); {
+	case size > keepStage:
+		return
+	case size > largeStage:
+		pool = largeStages
 	}
+	s.Bytes = s.Bytes[:0]
+	pool.Put(s)
 }

@@ -81,7 +81,7 @@ func (q *Wire) begin(bytes int, same bool) (*Stage, int) {
 		q.endStage()
 	}
 	if q.stage == nil {
-		q.stage = NewStage()
+		q.stage = newStage(bytes)
 	}
 	if s := q.stage; q.lent >= FullStage && cap(s.Bytes) < FullStage {
 		// The queue is long enough that this stage is likely to become full, too: it
