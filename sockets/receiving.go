@@ -35,8 +35,15 @@ func (r *receiving) TryRecv() (Message, error) { return r.Recv(queue.NoWait) }
 //		fmt.Printf("%s\n", m[0])
 //	}
 //
-// The caller owns m before and after; frames behind its length, up to its capacity, are
-// overwritten too. If RecvInto returns an error, m has not changed.
+// The caller owns m before and after, and copies what it wants to keep of the previous message
+// first. RecvInto may overwrite the bytes of every frame up to its capacity, also of those
+// between the length and the capacity of m. So they must not share memory with each other or
+// with anything that is in use, and must not be those of a [Batch] or of Messages, which are
+// the socket's. Frames from Recv and RecvInto do not, unless the caller makes others of them.
+// m keeps the memory of the largest frames that it has had.
+//
+// If m has no capacity, as the zero Message, it gets new memory like that of Recv. If RecvInto
+// returns an error, m has not changed.
 func (r *receiving) RecvInto(ctx context.Context, m *Message) error {
 	got, _, err := r.recv(ctx, *m)
 	if err == nil {

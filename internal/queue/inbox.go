@@ -289,6 +289,9 @@ func (in *Inbox) list(q *Inqueue) {
 func (in *Inbox) unlist() *Inqueue {
 	q := in.ready.pop()
 	q.listed = false
+	if in.ready.count == 0 && in.shelf.bytes != nil {
+		in.shelf = shelf{} // an idle socket keeps none
+	}
 	return q
 }
 

@@ -48,6 +48,27 @@ func TestShelf(t *testing.T) {
 	}
 }
 
+// TestIdleInboxKeepsNoShelf: the memory that was made for messages which turn out to be smaller
+// goes with the last of them.
+func TestIdleInboxKeepsNoShelf(t *testing.T) {
+	t.Parallel()
+	for _, first := range []int{1000, 4096, 7000} {
+		in, q := newInbox(HWM{Messages: 100, Bytes: 1 << 20}), newInqueue()
+		b := batchOf(nil, string(make([]byte, first)), "small", "small")
+		in.Put(q, &b, alive)
+		for left := 2; left >= 0; left-- {
+			_, m, err := in.Take(NoWait, nil, nil)
+			must(t, err)
+			if len(m) != 1 {
+				t.Fatalf("%q", m)
+			}
+			if kept := len(in.shelf.bytes); left == 0 && kept > 0 {
+				t.Errorf("after a message of %d bytes and small ones %d bytes are kept", first, kept)
+			}
+		}
+	}
+}
+
 // TestShelfPins: a message that is kept alone keeps at most 8 KiB beside itself, of whatever
 // sizes those are with which it shares memory.
 func TestShelfPins(t *testing.T) {
