@@ -49,7 +49,8 @@
 //     network. Get takes no lock.
 //   - Set, Delete and Apply make updates, and wait only while there is no room for more.
 //   - SetSync and DeleteSync make an update and wait until it is published (on a client:
-//     until the replica has it). Flush waits for all updates that were made before.
+//     until the replica has it). Flush waits for all updates that were made before (on a
+//     client: to keys of its subtrees).
 //   - Watch reports the present keys and then every change, in order. Event.Cause tells a
 //     deletion from the end of a time to live: CauseDeleted, CauseExpired.
 //

@@ -80,11 +80,11 @@ func (c *Client) DeleteSync(ctx context.Context, key string) (seq int64, err err
 	return c.updateSync(ctx, key, nil, nil)
 }
 
-// Flush waits until all updates that the client has sent so far are published, and the
-// replica has those of its subtrees. Like SetSync it continues across broken
-// connections. If some updates failed, it returns their errors, which are those of
-// SetSync, joined. Each error is reported once: not again by a later Flush, and not if
-// SetSync has returned it.
+// Flush waits until all updates that the client has sent so far, to keys of its subtrees,
+// are published and the replica has them; it waits for no others, and reports nothing of
+// them. Like SetSync it continues across broken connections. If some updates failed, it
+// returns their errors, which are those of SetSync, joined. Each error is reported once:
+// not again by a later Flush, and not if SetSync has returned it.
 func (c *Client) Flush(ctx context.Context) error {
 	w, err := c.writer.Flush()
 	if w == nil {

@@ -11,8 +11,9 @@
 //
 //   - A reply acknowledges: it says up to where all is published, and where the client's last
 //     updates are in the server's order, in runs of consecutive sequences. What it reports is
-//     settled when the replica has come to that sequence. A client asks for a reply when something waits for
-//     its updates (Asks); in a stream the server replies after each quarter of its SendQueue.
+//     settled when the replica has come to that sequence. A client asks for a reply when
+//     something waits for its updates (Asks) or for their memory; in a stream the server
+//     replies after each quarter of its SendQueue.
 //   - Other implementations, and servers that send no runs, do not acknowledge. There a client
 //     finds its updates among the KVPUBs by their UUIDs. One that was applied late, after the
 //     reply and before the snapshot, is settled by a later reply and two HUGZ.

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -294,8 +295,9 @@ func TestOnlyServersThatAcknowledgeAreAsked(t *testing.T) {
 }
 
 // Whatever comes between, every wait ends once the server has answered what it was asked: no
-// question is missing. Sessions end with any part of what was sent accepted, replies are lost
-// with them.
+// question is missing. So do the waits of Put for room, and no more than a stage is kept then.
+// Sessions end with any part of what was sent accepted, replies are lost with them, waits are
+// given up, and some keys are outside of the client's subtrees.
 func TestEveryWaitIsAskedFor(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(testenv.Rounds(3000)) {
@@ -303,12 +305,16 @@ func TestEveryWaitIsAskedFor(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 0))
 			var log strings.Builder
 			w := newWriter()
+			w.size, w.opts.SendQueue, w.opts.Subtrees = 16<<10, 64<<10, subtree.New([]string{"/in/"})
+			w.opts.Wait = func(context.Context) error { time.Sleep(time.Second); return nil } // for the next session
+			var waits []*ledger.Wait
+			var putting atomic.Int64
 			accepted := uint64(0)
 			var f *fakeServer
 			answered := 0
 			begin := func() {
 				f, answered = &fakeServer{known: true}, 0
-				w.Begin(&Server{Session: f, Uplink: f, Ours: true, Reply: &ledger.Reply{Known: true, Counter: accepted, Runs: []ledger.Run{}}})
+				w.Begin(&Server{Session: f, Uplink: f, Ours: true, MaxValue: 1 << 20, Reply: &ledger.Reply{Known: true, Counter: accepted, Runs: []ledger.Run{}}})
 				synctest.Wait()
 			}
 			arrived := func(n int) { // the first n updates of the session
@@ -327,21 +333,36 @@ func TestEveryWaitIsAskedFor(t *testing.T) {
 			_ = w.open()
 			w.mu.Unlock()
 			for range 1 + r.IntN(12) {
-				op := r.IntN(5)
+				op := r.IntN(6)
 				fmt.Fprintf(&log, " %d", op)
 				switch {
 				case op < 2:
 					var wait *ledger.Wait
+					key := "/in/k"
 					if op == 1 {
 						wait = ledger.NewWait()
+						waits = append(waits, wait)
+					} else if r.IntN(3) == 0 {
+						key = "/out/k"
 					}
-					testenv.Must(t, w.Put(t.Context(), []byte("/k"), make([]byte, 1<<r.IntN(16)), nil, wait))
+					value := make([]byte, 1<<r.IntN(18))
+					putting.Add(1)
+					go func() {
+						defer putting.Add(-1)
+						if err := w.Put(t.Context(), []byte(key), value, nil, wait); err != nil {
+							t.Error(err)
+						}
+					}()
 				case op == 2:
 					_, err := w.Flush()
 					testenv.Must(t, err)
-				case op == 3 && answered < len(f.asked):
-					answer()
-				case op == 4:
+				case op == 3:
+					if synctest.Wait(); answered < len(f.asked) {
+						answer()
+					}
+				case op == 4 && len(waits) > 0:
+					w.GiveUp(waits[r.IntN(len(waits))])
+				case op == 5:
 					w.End()
 					arrived(r.IntN(len(f.sent) + 1))
 					begin()
@@ -350,9 +371,15 @@ func TestEveryWaitIsAskedFor(t *testing.T) {
 					synctest.Wait()
 				}
 			}
-			synctest.Wait()
-			for answered < len(f.asked) {
-				answer()
+			for range 2 { // also for those that have waited for a session
+				synctest.Wait()
+				for answered < len(f.asked) {
+					answer()
+				}
+				time.Sleep(time.Minute)
+			}
+			if bytes, _ := w.Pending(); bytes > w.size || putting.Load() > 0 {
+				t.Errorf("seed %d, after%s: %d bytes are kept, and %d updates wait for room", seed, &log, bytes, putting.Load())
 			}
 			if n := w.account.Waits(); n > 0 {
 				t.Errorf("seed %d, after%s: %d waits for which the server was not asked", seed, &log, n)
