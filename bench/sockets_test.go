@@ -112,6 +112,7 @@ type receiver interface {
 	sockets.Socket
 	RecvBatch(ctx context.Context, b *sockets.Batch) error
 	Recv(ctx context.Context) (sockets.Message, error)
+	RecvInto(ctx context.Context, m *sockets.Message) error
 }
 
 // closeAtEnd closes a socket when the benchmark ends.
@@ -219,6 +220,23 @@ func receiveEach(ctx context.Context, from receiver, size, n int) error {
 	for s := newStream(size); s.number < uint64(n); {
 		m, err := from.Recv(ctx)
 		if err != nil {
+			return err
+		}
+		if len(m) != 1 {
+			return errors.New("a message of more than one frame")
+		}
+		if err := s.check(m[0]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// receiveInto is receiveEach with RecvInto, which reuses the memory of one message.
+func receiveInto(ctx context.Context, from receiver, size, n int) error {
+	var m sockets.Message
+	for s := newStream(size); s.number < uint64(n); {
+		if err := from.RecvInto(ctx, &m); err != nil {
 			return err
 		}
 		if len(m) != 1 {
@@ -343,7 +361,7 @@ func BenchmarkPushPull(b *testing.B) {
 		name    string
 		batches bool
 		receive receiving
-	}{{"Send,Recv", false, receiveEach}, {"Send,RecvBatch", false, receive}, {"SendBatch,RecvBatch", true, receive}}
+	}{{"Send,Recv", false, receiveEach}, {"Send,RecvInto", false, receiveInto}, {"Send,RecvBatch", false, receive}, {"SendBatch,RecvBatch", true, receive}}
 	for _, t := range transports {
 		for _, security := range securities(t.name) {
 			for _, size := range allSizes {
