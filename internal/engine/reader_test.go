@@ -540,3 +540,26 @@ func TestGivesToPlainCalls(t *testing.T) {
 	}
 	rd.end()
 }
+
+// TestOwnCopiesLargeMessages: a large message that is not in a chunk of its own is copied to one:
+// the memory in which it came is not the application's.
+func TestOwnCopiesLargeMessages(t *testing.T) {
+	testenv.Alone(t)
+	t.Parallel()
+	r := newRecorder(t, Config{})
+	body := bytes.Repeat([]byte("x"), giveFrom)
+	for name, chunk := range map[string]*buf.Chunk{"pooled": buf.Get(1 << 20), "shared": buf.Exact(giveFrom + 9), "lent": buf.Wrap(wire(string(body)), nil)} {
+		n := copy(chunk.Data(), wire(string(body)))
+		chunk.Retain()
+		m := queue.Single{Chunk: chunk, Span: buf.Span{End: uint32(n)}}
+		got := r.Own(&m, 0, []byte("lead"))
+		clear(chunk.Data())
+		if !chunk.Unique() {
+			t.Errorf("%s: Own has not released its reference", name)
+		}
+		chunk.Release()
+		if len(got) != 2 || string(got[0]) != "lead" || !bytes.Equal(got[1], body) || cap(got[1]) != len(body) {
+			t.Errorf("%s: %d frames, or others", name, len(got))
+		}
+	}
+}

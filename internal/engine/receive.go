@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 
+	"clustermap/internal/buf"
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
@@ -102,22 +103,26 @@ func (s *Socket) PutBack(b *Batch, from int) {
 
 // Own makes a message that Take has returned the application's, without its first skip bytes,
 // and releases it. lead, if not nil, becomes an extra first frame. A large message is not
-// copied if the reader has expected that.
+// copied if the reader has expected that, and otherwise to an exact chunk.
 func (s *Socket) Own(m *queue.Single, skip int, lead []byte) [][]byte {
 	wire := m.Wire()[skip:]
-	if len(wire) >= giveFrom && skip <= maxSkipped {
-		if m.Chunk.Give() != nil {
-			frames := make([][]byte, 0, wire.Len()+1)
-			if lead != nil {
-				frames = append(frames, bytes.Clone(lead))
-			}
-			return wire.AppendFrames(frames)
-		}
-		s.wants(true, len(wire))
+	if len(wire) < giveFrom {
+		frames := Own(wire, lead)
+		m.Chunk.Release()
+		return frames
 	}
-	frames := Own(wire, lead)
-	m.Chunk.Release()
-	return frames
+	if skip > maxSkipped || m.Chunk.Give() == nil {
+		c := buf.Exact(len(wire))
+		n := copy(c.Data(), wire)
+		m.Chunk.Release()
+		wire = c.Give()[:n:n]
+		s.wants(true, n)
+	}
+	frames := make([][]byte, 0, wire.Len()+1)
+	if lead != nil {
+		frames = append(frames, bytes.Clone(lead))
+	}
+	return wire.AppendFrames(frames)
 }
 
 // wants says whether the application wants the memory of messages of a size: it has just
