@@ -188,8 +188,11 @@ func (u *uplink) Send(wait bool, bytes []byte, messages int, chunk *buf.Chunk, a
 	if len(bytes) < submit.Lent || !wait && ask {
 		owner = nil // the socket copies them
 		if ask {
-			u.asking = append(append(u.asking[:0], bytes...), ledger.Question...)
-			bytes, messages, ask = u.asking, messages+1, false
+			all := append(append(u.asking[:0], bytes...), ledger.Question...)
+			if len(bytes) < submit.Lent {
+				u.asking = all
+			}
+			bytes, messages, ask = all, messages+1, false
 		}
 	}
 	if err := u.pub.SendWire(ctx, bytes, messages, owner); err != nil {

@@ -30,15 +30,18 @@ func (o *oneSend) SendWire(_ context.Context, _ []byte, messages int, _ hooks.Ow
 // room for it, and it would be lost.
 func TestQuestionIsNotLost(t *testing.T) {
 	t.Parallel()
-	for _, size := range []int{0, 1, submit.Lent, 2 * submit.Lent} {
+	for _, size := range []int{0, 1, submit.Lent, 4 * submit.Lent} {
 		pub, err := sockets.NewPub(sockets.Options{})
 		testenv.Must(t, err)
 		defer pub.Close()
 		o := &oneSend{Pub: pub}
 		u := &uplink{pub: o}
-		chunk := buf.Get(2 * submit.Lent)
+		chunk := buf.Get(4 * submit.Lent)
 		testenv.Must(t, u.Send(false, chunk.Data()[:size], 3, chunk, true))
 		chunk.Release()
+		if n := cap(u.asking); n > 2*submit.Lent {
+			t.Errorf("with %d bytes: %d are kept", size, n)
+		}
 		if o.messages != 4 {
 			t.Errorf("with %d bytes: %d messages were sent, want 4", size, o.messages)
 		}
