@@ -117,8 +117,14 @@ func (s *side) do(op int, rng *rand.Rand) string {
 			s.in.Discard()
 		}
 	case 12:
-		if rng.IntN(20) == 0 {
-			return fmt.Sprint(len(s.in.Readable()))
+		if c := s.in.watch.readable; c == nil && rng.IntN(20) == 0 {
+			s.in.Readable()
+		} else if c != nil {
+			select {
+			case <-c:
+				return "a value"
+			default:
+			}
 		}
 	case 13:
 		if rng.IntN(100) == 0 && !s.in.over {
