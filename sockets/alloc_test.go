@@ -2,6 +2,7 @@ package sockets
 
 import (
 	"bytes"
+	"runtime"
 	"testing"
 
 	"clustermap/internal/buf"
@@ -216,5 +217,34 @@ func TestAllocRecvInto(t *testing.T) {
 	})
 	if len(answer) != len(payload) {
 		t.Errorf("%q", answer)
+	}
+}
+
+// TestAllocRecvLarge: the memory of large messages that the application has dropped serves
+// for those that follow.
+func TestAllocRecvLarge(t *testing.T) {
+	ctx := testContext(t)
+	pull := bind(t, NewPull, Options{})
+	push := open(t, NewPush, Options{})
+	must(t, push.Connect(pull.LastEndpoint()))
+	const size, rounds, messages = 64 << 10, 40, 50
+	body := make([]byte, size)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range rounds {
+		for range messages {
+			must(t, push.Send(ctx, body))
+			m, err := pull.Recv(ctx)
+			must(t, err)
+			if len(m) != 1 || len(m[0]) != size {
+				t.Fatalf("%d frames, the first of %d bytes", len(m), len(m[0]))
+			}
+		}
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&after)
+	// The race detector drops what goes into pools, at random.
+	if n := after.TotalAlloc - before.TotalAlloc; n > rounds*messages*size/2 && !testenv.RaceDetector {
+		t.Errorf("%d messages of 64 KiB cost %d bytes", rounds*messages, n)
 	}
 }
