@@ -17,6 +17,14 @@ const (
 // library is the library whose sockets a worker uses.
 type library string
 
+// call is the call with which our end receives. Empty it is RecvBatch, or Recv in REQ and REP.
+type call string
+
+const (
+	recv     call = "Recv"
+	recvInto call = "RecvInto" // into the memory of the caller, as zmq_recv
+)
+
 const (
 	ours      library = "ours"
 	libzmq    library = "libzmq"
@@ -37,7 +45,7 @@ type test struct {
 	peers     int  // subscribers
 	topic     bool // they subscribe to a topic, not to everything
 	curve     bool
-	plain     bool // our receiver calls Recv for each message, not RecvBatch
+	receive   call // of our receiver
 	// first is the library that sends or asks, second the one that receives or answers,
 	// in the column that is ours. The other column has the other library at both ends.
 	first, second library
@@ -77,8 +85,8 @@ func tests(them library) []test {
 		if t.curve {
 			parts = append(parts, "curve")
 		}
-		if t.plain {
-			parts = append(parts, "recv")
+		if t.receive != "" {
+			parts = append(parts, strings.ToLower(string(t.receive)))
 		}
 		t.name = strings.Join(parts, "/")
 		if t.first == "" {
@@ -94,9 +102,14 @@ func tests(them library) []test {
 			for _, size := range sizes {
 				t := test{pattern: pushPull, transport: transport, size: size, curve: curve}
 				add(t)
-				t.plain = true
+				t.receive = recv
 				add(t)
-				add(test{pattern: reqRep, transport: transport, size: size, curve: curve})
+				t.receive = recvInto
+				add(t)
+				t = test{pattern: reqRep, transport: transport, size: size, curve: curve}
+				add(t)
+				t.receive = recvInto
+				add(t)
 			}
 		}
 	}
@@ -110,8 +123,9 @@ func tests(them library) []test {
 		add(t, "ours-to-"+string(them))
 		t.first, t.second = them, ours
 		add(t, string(them)+"-to-ours")
-		t.plain = true
-		add(t, string(them)+"-to-ours")
+		for _, t.receive = range []call{recv, recvInto} {
+			add(t, string(them)+"-to-ours")
+		}
 		t = test{pattern: reqRep, transport: transTCP, size: size, first: ours, second: them}
 		add(t, "ours-to-"+string(them))
 		t.first, t.second = them, ours

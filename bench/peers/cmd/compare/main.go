@@ -8,8 +8,8 @@
 // round in the other order. Either end is a process of its own, but for inproc.
 // Only messages that have arrived count. libzmq is called in loops in C, message by
 // message; our sender calls Send for each message too (but see --batch), and our receiver
-// takes batches, with RecvBatch, or in the cases that end in recv single messages, with
-// Recv. REQ and REP send and receive single messages. All sockets have default options,
+// takes batches, with RecvBatch, or in the cases that end in recv or recvinto single messages,
+// with Recv or RecvInto. REQ and REP send and receive single messages. All sockets have default options,
 // except that publishers wait for their subscribers instead of dropping, and that libzmq's
 // queues have 16 messages where these are larger than 1 MiB.
 //
@@ -109,7 +109,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 // compare measures one case.
 func compare(ctx context.Context, t *test, them library, rounds int, how manner) results.Sockets {
 	r := results.Sockets{
-		Case: t.name, Pattern: string(t.pattern), Transport: t.transport, Size: t.size, Subscribers: t.peers, Topic: t.topic, Curve: t.curve, Recv: t.plain,
+		Case: t.name, Pattern: string(t.pattern), Transport: t.transport, Size: t.size, Subscribers: t.peers, Topic: t.topic, Curve: t.curve, Receive: string(t.receive),
 		First: string(t.first), Second: string(t.second), Peer: string(them), Batch: how.batch,
 		Unit: t.unit(),
 	}

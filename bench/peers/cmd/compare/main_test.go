@@ -88,7 +88,7 @@ func TestTable(t *testing.T) {
 	rows := []results.Sockets{
 		{Case: "a", Pattern: "req-rep", Peer: "libzmq", Unit: "us", Ours: 1.25, Theirs: 2.5, Ratio: 0.5, Min: 0.25, Max: 0.75},
 		{Case: "b", Pattern: "push-pull", Peer: "libzmq", Unit: "msg/s", Ours: 10, Theirs: 5, Ratio: 2, Min: 1, Max: 3},
-		{Case: "c", Peer: "libzmq", Recv: true, Error: "ours: CURVE"},
+		{Case: "c", Peer: "libzmq", Receive: "Recv", Error: "ours: CURVE"},
 	}
 	if err := table(&out, rows, libzmq); err != nil {
 		t.Fatal(err)

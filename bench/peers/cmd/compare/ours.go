@@ -27,6 +27,7 @@ type (
 	}
 	receiving interface {
 		Recv(ctx context.Context) (sockets.Message, error)
+		RecvInto(ctx context.Context, m *sockets.Message) error
 	}
 )
 
@@ -95,7 +96,7 @@ func (s *spec) secure(o *sockets.Security) (err error) {
 
 func loopOurs(ctx context.Context, s *spec, as role, sock socket) (*figure, error) {
 	message := s.message()
-	if from, ok := sock.(batchReceiving); ok && as == receiver && !s.Plain {
+	if from, ok := sock.(batchReceiving); ok && as == receiver && s.Receive == "" {
 		return receiveOurs(ctx, s, from)
 	}
 	c := calls[sockets.Message]{message: sockets.Message{message}}
@@ -107,6 +108,10 @@ func loopOurs(ctx context.Context, s *spec, as role, sock socket) (*figure, erro
 	}
 	if from, ok := sock.(receiving); ok {
 		c.receive = func() (sockets.Message, error) { return from.Recv(ctx) }
+		if s.Receive == recvInto {
+			var m sockets.Message
+			c.receive = func() (sockets.Message, error) { return m, from.RecvInto(ctx, &m) }
+		}
 	}
 	c.size = func(m sockets.Message) int {
 		if len(m) != 1 {

@@ -32,7 +32,7 @@ type spec struct {
 	Size     int
 	Peers    int
 	Topic    bool          // peers subscribe to a topic, not to everything
-	Plain    bool          // our receiver calls Recv for each message, not RecvBatch
+	Receive  call          // of our receiver
 	Batch    int           // how many messages our sender hands over at once; 0: one by one
 	Warm     time.Duration // how long is not counted yet
 	Time     time.Duration // how long is counted
@@ -67,7 +67,7 @@ type manner struct {
 
 // measure runs one pair of workers.
 func measure(ctx context.Context, t *test, first, second library, how manner) (figure, error) {
-	s := spec{Pattern: t.pattern, Size: t.size, Peers: t.peers, Topic: t.topic, Plain: t.plain, Batch: how.batch, Warm: how.warm, Time: how.time}
+	s := spec{Pattern: t.pattern, Size: t.size, Peers: t.peers, Topic: t.topic, Receive: t.receive, Batch: how.batch, Warm: how.warm, Time: how.time}
 	if t.curve {
 		var err error
 		if s.ServerPublic, s.ServerSecret, err = zmq.CurveKeys(); err != nil {

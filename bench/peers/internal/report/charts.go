@@ -101,6 +101,7 @@ func (d *Data) sockets(match func(*results.Sockets) bool, x func(*results.Socket
 // socketOrder is the order of series, so that each has its colour in all plots.
 var socketOrder = []string{
 	"clustermap: Send, Recv", "clustermap: Send, RecvBatch", "libzmq: zmq_send, zmq_recv", "clustermap: SendBatch, RecvBatch",
+	"clustermap: Send, RecvInto",
 }
 
 // bySize is a plot of throughput and one of latency for each transport, with CURVE and

@@ -24,7 +24,8 @@ func example(t *testing.T) string {
 			"go-bench":{"date":"2026-01-03T03:04:05Z","system":"darwin/arm64","cores":8,"go":"go1.26","incomplete":true}}`,
 		"sockets-libzmq.json": `[
 			{"case":"push-pull/tcp/64","pattern":"push-pull","transport":"tcp","size":64,"first":"ours","second":"ours","peer":"libzmq","unit":"msg/s","all_ours":[3e6,1e6,2e6],"all_theirs":[4e5,6e5,5e5],"ratios":[7.5,1.67,4]},
-			{"case":"push-pull/tcp/64/recv","pattern":"push-pull","transport":"tcp","size":64,"recv":true,"first":"ours","second":"ours","peer":"libzmq","unit":"msg/s","all_ours":[8e5],"all_theirs":[6e5],"ratios":[1.33]},
+			{"case":"push-pull/tcp/64/recv","pattern":"push-pull","transport":"tcp","size":64,"receive":"Recv","first":"ours","second":"ours","peer":"libzmq","unit":"msg/s","all_ours":[8e5],"all_theirs":[6e5],"ratios":[1.33]},
+			{"case":"push-pull/tcp/64/recvinto","pattern":"push-pull","transport":"tcp","size":64,"receive":"RecvInto","first":"ours","second":"ours","peer":"libzmq","unit":"msg/s","all_ours":[15e5],"all_theirs":[6e5],"ratios":[2.5]},
 			{"case":"push-pull/ipc/64/curve","pattern":"push-pull","transport":"ipc","size":64,"curve":true,"first":"ours","second":"ours","peer":"libzmq","unit":"msg/s","all_ours":[5e5],"all_theirs":[1e6],"ratios":[0.5]},
 			{"case":"push-pull/tcp/64/ours-to-libzmq","pattern":"push-pull","transport":"tcp","size":64,"first":"ours","second":"libzmq","peer":"libzmq","unit":"msg/s","all_ours":[5e5],"all_theirs":[4e5],"ratios":[1.25]},
 			{"case":"req-rep/tcp/64/libzmq-to-ours","pattern":"req-rep","transport":"tcp","size":64,"first":"libzmq","second":"ours","peer":"libzmq","unit":"us","all_ours":[30],"all_theirs":[40],"ratios":[0.75]},

@@ -2,7 +2,11 @@
 // cmd/report reads them.
 package results
 
-import "clustermap/internal/bench/figures"
+import (
+	"cmp"
+
+	"clustermap/internal/bench/figures"
+)
 
 // Sockets is the result of one case of cmd/compare.
 type Sockets struct {
@@ -13,11 +17,11 @@ type Sockets struct {
 	Subscribers int    `json:"subscribers,omitempty"` // of pub-sub
 	Topic       bool   `json:"topic,omitempty"`       // they subscribe to a topic
 	Curve       bool   `json:"curve,omitempty"`
-	Recv        bool   `json:"recv,omitempty"` // our receiver calls Recv, not RecvBatch
-	First       string `json:"first"`          // sends or asks, in our column
-	Second      string `json:"second"`         // receives or answers, in our column
-	Peer        string `json:"peer"`           // at both ends in the other column
-	Batch       int    `json:"batch"`          // messages for each call of SendBatch, 0: Send
+	Receive     string `json:"receive,omitempty"` // our receiver's call, if not RecvBatch, or Recv in REQ and REP
+	First       string `json:"first"`             // sends or asks, in our column
+	Second      string `json:"second"`            // receives or answers, in our column
+	Peer        string `json:"peer"`              // at both ends in the other column
+	Batch       int    `json:"batch"`             // messages for each call of SendBatch, 0: Send
 
 	Unit      string    `json:"unit"`
 	Ours      float64   `json:"ours"`   // median
@@ -43,7 +47,7 @@ var calls = map[string][2]string{
 func (s *Sockets) Calls() (ours, theirs string) {
 	them := calls[s.Peer]
 	theirs = them[0] + ", " + them[1]
-	send, receive := "Send", "Recv"
+	send, receive := "Send", cmp.Or(s.Receive, "Recv")
 	if s.Pattern == "req-rep" {
 		ours = send + ", " + receive
 		switch {
@@ -57,7 +61,7 @@ func (s *Sockets) Calls() (ours, theirs string) {
 	if s.Batch > 0 {
 		send = "SendBatch"
 	}
-	if !s.Recv {
+	if s.Receive == "" {
 		receive = "RecvBatch"
 	}
 	if s.First == s.Peer {
