@@ -125,8 +125,8 @@ func (r *reader) room(least int) []byte {
 	}
 	data, pending := r.chunk.Data(), r.pending()
 	need := max(r.decoder.Need(), pending+least)
-	if r.exact && need <= len(data) {
-		return data[r.fill:need]
+	if r.exact && r.start+need <= len(data) { // commands may stand before the message
+		return data[r.fill : r.start+need]
 	}
 	if pending > keepTail && need <= idlePart*pending && r.givesAway(need) {
 		if need > r.ordinary() {
