@@ -95,7 +95,11 @@ func startChild(t *testing.T, task, dir string) (*exec.Cmd, io.ReadCloser) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childVariable+"="+task+":"+dir)
-	cmd.Stderr = os.Stderr
+	errs, err := os.CreateTemp(t.TempDir(), "stderr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = errs
 	// Its input ends when this process does.
 	if _, err := cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -107,7 +111,13 @@ func startChild(t *testing.T, task, dir string) (*exec.Cmd, io.ReadCloser) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { cmd.Process.Kill() })
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		if said, err := os.ReadFile(errs.Name()); t.Failed() {
+			t.Logf("the child's errors: %s %v", said, err)
+		}
+		errs.Close()
+	})
 	return cmd, out
 }
 
