@@ -57,6 +57,46 @@ func TestOnlyNumberingClientsAreNumbered(t *testing.T) {
 	}
 }
 
+// A client asks for the replies that it needs, if it has announced that it does. One that has
+// not gets a reply to each batch.
+func TestRepliesAskedAndUnasked(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	server := startServer(t, ServerOptions{})
+	others := newPlainClient(t, server)
+	for announced, first := range map[string]uint64{"1": 1, "2": 2} {
+		metadata := map[string]string{
+			"X-CHP": "clustermap/1", "X-CHP-Client": wire.NewID(), "X-CHP-Generation": "1",
+			"X-CHP-Order": "0", "X-CHP-Replies": announced,
+		}
+		replies, err := sockets.NewDealer(sockets.Options{Metadata: metadata, Linger: sockets.LingerNone})
+		must(t, err)
+		defer replies.Close()
+		must(t, replies.Connect(server.Endpoints().Snapshot))
+		must(t, replies.Send(ctx, []byte("ICANHAZ?"), nil))
+		for joined := false; !joined; {
+			m, err := replies.Recv(ctx)
+			must(t, err)
+			joined = string(m[0]) == "KTHXBAI"
+		}
+		updates, err := sockets.NewPub(sockets.Options{Metadata: metadata, FullPolicy: sockets.PolicyBlock, WaitSubscriber: true, Linger: hang})
+		must(t, err)
+		defer updates.Close()
+		must(t, updates.Connect(server.Endpoints().Collector))
+		for n := uint64(1); n <= 2; n++ {
+			number := binary.BigEndian.AppendUint64(nil, n)
+			must(t, updates.Send(ctx, []byte("k"), number, make([]byte, kvmsg.UUIDSize), nil, number))
+			others.next() // so the next one is in another batch
+		}
+		must(t, updates.Send(ctx, []byte("APPLIED?")))
+		reply, err := replies.Recv(ctx)
+		must(t, err)
+		if len(reply) != 6 || string(reply[0]) != "APPLIED" || binary.BigEndian.Uint64(reply[2]) != first {
+			t.Errorf("announced %s: the first reply is %q, want one up to number %d", announced, reply, first)
+		}
+	}
+}
+
 func TestAllocExactSet(t *testing.T) {
 	ctx := testContext(t)
 	server := startServer(t, ServerOptions{HeartbeatInterval: hang})

@@ -174,6 +174,7 @@ func (c *Clients) collect(ctx context.Context, b *hooks.Batch, pace *order.Pacer
 		}
 		return true
 	}
+	asks = asks || from.unasked
 	// All waiting happens here, because nothing may wait under the sequencer's
 	// mutex.
 	if !pace.Wait(ctx, buf.Extent(b.Spans())) || c.o.Order.Room(ctx) != nil {

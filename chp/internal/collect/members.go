@@ -169,7 +169,8 @@ func (m *members) removeConnection(id string, generation uint64, peer *sockets.P
 func senderOf(p *sockets.Peer, client *member) sender {
 	s := sender{member: client}
 	s.ID, s.every, s.Numbered = wire.NumberingOf(p)
-	s.replies = wire.WantsReplies(p)
+	wanted, asked := wire.RepliesOf(p)
+	s.replies, s.unasked = wanted, wanted && !asked
 	return s
 }
 

@@ -15,6 +15,7 @@ type sender struct {
 	order.From
 	every   int     // report its progress after this many bytes of updates; 0 means never
 	replies bool    // replies acknowledge its updates
+	unasked bool    // it expects them without asking
 	member  *member // nil if it is no longer known
 }
 

@@ -48,12 +48,16 @@ const (
 	propertyOrder = "X-CHP-Order"
 
 	// propertyReplies announces that a reply acknowledges the client's updates: it is to
-	// say where they are in the server's order. The client asks for those that it needs.
+	// say where they are in the server's order. The client asks for those that it needs, if
+	// the value is repliesAsked; one with another value expects a reply to each batch.
 	propertyReplies = "X-CHP-Replies"
 )
 
 // product is our value of propertyCHP.
 const product = "clustermap/1"
+
+// repliesAsked is our value of propertyReplies.
+const repliesAsked = "2"
 
 // idSize is the number of digits of the identity of a client, and of a server.
 const idSize = 32
@@ -93,7 +97,7 @@ func (c Client) Properties() map[string]string {
 	m[propertyClient] = c.ID
 	m[propertyGeneration] = strconv.FormatUint(c.Generation, 10)
 	m[propertyOrder] = strconv.Itoa(c.Progress)
-	m[propertyReplies] = "1"
+	m[propertyReplies] = repliesAsked
 	return m
 }
 
@@ -119,8 +123,12 @@ func ClientOf(p *sockets.Peer) (id string, generation uint64, ok bool) {
 	return id, generation, err == nil
 }
 
-// WantsReplies reports whether a client has announced that replies acknowledge its updates.
-func WantsReplies(p *sockets.Peer) bool { return announces(p, propertyReplies) }
+// RepliesOf reports whether a client has announced that replies acknowledge its updates, and
+// whether it asks for those that it needs.
+func RepliesOf(p *sockets.Peer) (wanted, asked bool) {
+	text, wanted := p.Property(propertyReplies)
+	return wanted, text == repliesAsked
+}
 
 // NumberingOf returns the identity of a client that numbers its updates, and Client.Progress.
 func NumberingOf(p *sockets.Peer) (id [idSize / 2]byte, progress int, ok bool) {
