@@ -27,6 +27,7 @@ type Decoder struct {
 	off    int   // bytes of complete frames of a partial message: offset of the next header
 	frames int   // number of these frames
 	need   int   // result of Need, or 0 if nothing is known
+	last   bool  // need is the size of the whole message
 	moved  int64 // bytes moved for commands inside this message
 	inside int64 // bytes of these commands
 	max    bounds
@@ -98,7 +99,7 @@ func (d *Decoder) slow(b []byte, off, frames int) (Kind, int, error) {
 		d.max = Limits{}.bounds()
 	}
 	for {
-		d.off, d.frames, d.need = off, frames, 0
+		d.off, d.frames, d.need, d.last = off, frames, 0, false
 		if off >= len(b) {
 			d.need = off + shortHeader
 			return KindNeedMore, 0, nil
@@ -131,8 +132,8 @@ func (d *Decoder) slow(b []byte, off, frames int) (Kind, int, error) {
 			return KindNeedMore, 0, tooLarge("decode", "message above MaxMessage")
 		}
 		if end > len(b) {
-			d.need = end
-			if h.flags&FlagMore != 0 {
+			d.need, d.last = end, h.flags&FlagMore == 0
+			if !d.last {
 				d.need += shortHeader
 			}
 			return KindNeedMore, 0, nil
@@ -192,3 +193,8 @@ func (d *Decoder) Need() int {
 	}
 	return d.need
 }
+
+// Last reports whether Need returns the size of the whole message, because the header of
+// its last frame has been examined. Before that, a message grows with each frame: do not move
+// it to a buffer of the size that each of them needs.
+func (d *Decoder) Last() bool { return d.need > 0 && d.last }

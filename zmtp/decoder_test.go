@@ -19,7 +19,7 @@ type item struct {
 func decode(l Limits, stream []byte, ends ...int) (items []item, err error) {
 	d := NewDecoder(l)
 	var b []byte
-	start := 0
+	start, whole := 0, 0
 	for _, end := range append(ends, len(stream)) {
 		b = append(bytes.Clone(b), stream[start:end]...)
 		start = end
@@ -32,8 +32,15 @@ func decode(l Limits, stream []byte, ends ...int) (items []item, err error) {
 				if n != 0 || d.Need() <= len(b) {
 					panic("KindNeedMore without a need")
 				}
+				if d.Last() {
+					whole = d.Need()
+				}
 				break
 			}
+			if whole > 0 && (kind != KindMessage || n != whole) {
+				panic("Last, and then a message of another size")
+			}
+			whole = 0
 			items = append(items, item{kind, string(b[:n])})
 			b = b[n:]
 		}
@@ -190,16 +197,18 @@ func TestDecoderNeed(t *testing.T) {
 	for _, c := range []struct {
 		in   string
 		want int
+		last bool
 	}{
-		{"", 2},
-		{"\x00", 2},
-		{"\x02", 9},
-		{"\x00\x05", 7},
-		{"\x01\x05", 9}, // and the header of the next frame
-		{"\x01\x01a", 5},
-		{"\x01\x01a\x02", 12},
-		{"\x01\x01a\x04\x05", 10},
-		{"\x02\x00\x00\x00\x00\x00\x01\x00\x00", 65536 + 9},
+		{"", 2, false},
+		{"\x00", 2, false},
+		{"\x02", 9, false},
+		{"\x00\x05", 7, true},
+		{"\x01\x05", 9, false}, // and the header of the next frame
+		{"\x01\x01a", 5, false},
+		{"\x01\x01a\x02", 12, false},
+		{"\x01\x01a\x00\x05", 10, true},
+		{"\x01\x01a\x04\x05", 10, false},
+		{"\x02\x00\x00\x00\x00\x00\x01\x00\x00", 65536 + 9, true},
 	} {
 		var d Decoder
 		if kind, _, err := d.Next([]byte(c.in)); kind != KindNeedMore || err != nil {
@@ -207,6 +216,9 @@ func TestDecoderNeed(t *testing.T) {
 		}
 		if d.Need() != c.want {
 			t.Errorf("%x: need %d, want %d", c.in, d.Need(), c.want)
+		}
+		if d.Last() != c.last {
+			t.Errorf("%x: last %t", c.in, d.Last())
 		}
 	}
 	var d Decoder

@@ -41,10 +41,11 @@ func Exact(size int) *Chunk {
 func exactPool(size int) *sync.Pool { return &exacts[size/page%len(exacts)] }
 
 // Give returns the bytes of an exact chunk to which the caller has the only reference, which
-// it releases: they are the garbage collector's then. Of other chunks it returns nil, and
-// does nothing.
-func (c *Chunk) Give() []byte {
-	if c.class != exact || !c.Unique() {
+// it releases: they are the garbage collector's then. Of other chunks, and of one of which
+// a message of the given size leaves a page unused, which it would keep, Give returns
+// nil, and does nothing.
+func (c *Chunk) Give(size int) []byte {
+	if c.class != exact || c.size-size >= page || !c.Unique() {
 		return nil
 	}
 	data := c.data

@@ -124,11 +124,15 @@ func (r *reader) room(least int) []byte {
 		r.resume(size)
 	}
 	data, pending := r.chunk.Data(), r.pending()
-	need := max(r.decoder.Need(), pending+least)
+	need, last := max(r.decoder.Need(), pending+least), r.decoder.Last()
 	if r.exact && r.start+need <= len(data) { // commands may stand before the message
-		return data[r.fill : r.start+need]
+		if !last {
+			need = max(need, pending+minRead) // of small frames not one for each read
+		}
+		return data[r.fill:min(len(data), r.start+need)]
 	}
-	if pending > keepTail && need <= idlePart*pending && r.givesAway(need) {
+	// A message with more frames may need another chunk: what it has is copied only if it doubles.
+	if pending > keepTail && need <= idlePart*pending && (last || need >= 2*pending) && r.givesAway(need) {
 		if need > r.ordinary() {
 			r.reserve(bounds.PartFrames, need)
 		}
@@ -144,11 +148,14 @@ func (r *reader) room(least int) []byte {
 		ordinary := size
 		if need+minRead > size {
 			// What is needed or usual, but never the size that was only announced.
-			grown := r.doubled(least)
-			if need <= idlePart*pending {
-				grown = need + readAhead // all of it, instead of copies at each step
+			whole, grown := need+readAhead, r.doubled(least)
+			if !last {
+				whole = max(whole, grown) // there is another frame at least
 			}
-			size = max(min(need+readAhead, max(size, grown, r.usual+readAhead)), pending+least)
+			if need <= idlePart*pending {
+				grown = whole // all of it, instead of copies at each step
+			}
+			size = max(min(whole, max(size, grown, r.usual+readAhead)), pending+least)
 		}
 		switch {
 		case size <= len(data) && r.fill+least <= len(data) && r.start == 0:
@@ -165,10 +172,11 @@ func (r *reader) room(least int) []byte {
 	}
 	most := max(need+readAhead, pending+buf.Large)
 	if r.givesAway(max(need, r.usual)) {
-		// The most that a message needs for a chunk of its own, which is copied there.
+		// The most that a message needs for a chunk of its own, which is copied there. It has none
+		// yet if it has that much: not until a frame has come with which it is large.
 		most = max(max(need, r.usual)/idlePart, keepTail) + 1
 		if most < pending+least {
-			most = pending + minRead
+			most += need
 		}
 	}
 	return data[r.fill:min(len(data), r.start+most)]

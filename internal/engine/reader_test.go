@@ -518,6 +518,51 @@ func TestReaderGivesWhatHasArrived(t *testing.T) {
 	rd.end()
 }
 
+// TestReaderManyFrames: a message of many frames is read in large reads and copied to a larger chunk a
+// few times, as often as it has doubled, whatever the last one was.
+func TestReaderManyFrames(t *testing.T) {
+	testenv.Alone(t)
+	t.Parallel()
+	for _, c := range []struct {
+		frames, size int
+		before       int // size of the message before it
+		gives        bool
+	}{
+		{1000, 1000, 0, true},
+		{1000, 1000, giveFrom, true},
+		{30_000, 1000, giveFrom, true},
+		{30_000, 1000, 0, false},
+		{60_000, 20, 1 << 20, true},
+		{600, 60_000, giveFrom, true},
+		{600, 60_000, 0, false},
+		{30_000, 0, giveFrom, true},
+	} {
+		r := newRecorder(t, Config{})
+		r.gives.Store(c.gives)
+		rd := r.reader()
+		must(t, rd.feed(wire(string(make([]byte, c.before))), 1<<20, func() bool { return false }))
+		data := wire(slices.Repeat([]string{strings.Repeat("x", c.size)}, c.frames)...)
+		size := len(data)
+		reads, moves, copied, chunk := 0, 0, 0, rd.chunk
+		for len(data) > 0 {
+			pending := rd.pending()
+			n := copy(rd.Space(), data)
+			if rd.chunk != chunk {
+				chunk = rd.chunk
+				moves++
+				copied += pending
+			}
+			data = data[n:]
+			must(t, rd.Received(n))
+			reads++
+		}
+		rd.end()
+		if len(r.got) != 2 || copied > 4*size || reads > 20+size>>12+3*moves {
+			t.Errorf("%+v: %d messages in %d reads; %d of %d bytes were copied to %d chunks", c, len(r.got), reads, copied, size, moves)
+		}
+	}
+}
+
 // TestGivesToPlainCalls: only an application that takes large messages singly gets them in chunks of their
 // own; for batches, chunks hold several and are used again.
 func TestGivesToPlainCalls(t *testing.T) {

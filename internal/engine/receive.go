@@ -111,11 +111,11 @@ func (s *Socket) Own(m *queue.Single, skip int, lead []byte) [][]byte {
 		m.Chunk.Release()
 		return frames
 	}
-	if skip > maxSkipped || m.Chunk.Give() == nil {
+	if skip > maxSkipped || m.Chunk.Give(len(m.Wire())) == nil {
 		c := buf.Exact(len(wire))
 		n := copy(c.Data(), wire)
 		m.Chunk.Release()
-		wire = c.Give()[:n:n]
+		wire = c.Give(n)[:n:n]
 		s.wants(true, n)
 	}
 	frames := make([][]byte, 0, wire.Len()+1)
