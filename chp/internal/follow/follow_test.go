@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -262,7 +263,7 @@ func TestIntakeAllocatesNothing(t *testing.T) {
 func TestDeletionsAreCounted(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(6, 6))
-	during := newInterim(store.New(store.Options{}), nil)
+	during := newInterim(store.New(store.Options{}), nil, math.MaxInt64)
 	for i := range 2000 {
 		p := pub{fmt.Sprint("/k/", random.IntN(40)), int64(i + 1), ""}
 		if random.IntN(2) == 0 {

@@ -38,7 +38,7 @@ func (s *session) join() error {
 	if !merged {
 		into = store.New(store.Options{})
 	}
-	during := newInterim(into, &next.Deadlines)
+	during := newInterim(into, &next.Deadlines, s.opts.MaxMapBytes)
 	snapshot := during.sync
 	if !merged {
 		snapshot = func(wire []byte, spans []buf.Span) int {
