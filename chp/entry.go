@@ -37,6 +37,11 @@ type Entry struct {
 // nothing else from clients; other servers may pass lines on that are not of this form.
 // A name may occur several times; the first one counts, which Get returns. All returns an
 // iterator over the names and values of lines of that form.
+//
+// Names that begin with "x-" are the protocol's. User returns the properties that the sender
+// has chosen: all but those, and the ttl. It allocates only if there are others. Stamped
+// returns when the server accepted the update, by its clock, and who sent it, if that was
+// authenticated; ok is false unless the server has ServerOptions.Stamp.
 type Properties = kvmsg.Properties
 
 // Presence says whether a key is in the map, as far as a client knows: see

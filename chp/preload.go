@@ -30,7 +30,7 @@ func preload(st *state.State, o *ServerOptions) error {
 		if err != nil {
 			return err
 		}
-		props = kvmsg.AppendWithout(props[:0], e.Properties, "ttl")
+		props = kvmsg.AppendUser(props[:0], e.Properties)
 		tag := kvmsg.HashKey(e.Key)
 		if e.TTL > 0 {
 			props = kvmsg.AppendTTL(props, e.TTL)
@@ -63,7 +63,7 @@ func validEntry(e Entry, maxValue int) error {
 	case e.TTL < 0 || e.TTL > kvmsg.MaxTTL:
 		return kvmsg.ErrTTL
 	}
-	if err := kvmsg.CheckProperties(kvmsg.AppendWithout(nil, e.Properties, "ttl")); err != nil {
+	if err := kvmsg.CheckProperties(kvmsg.AppendUser(nil, e.Properties)); err != nil {
 		return err
 	}
 	return kvmsg.ValidKey(e.Key)

@@ -33,13 +33,15 @@ func WithTTL(d time.Duration) SetOption { return SetOption{ttl: d, kind: optionT
 // WithProperty adds a property to the update. All clients receive it
 // ([Event.Properties], [Entry.Properties]). The name must not be empty or contain "=" or a newline; the
 // value must not contain a newline. All properties of an update together have at most
-// 65535 bytes.
+// 65535 bytes. Names that begin with "x-" are the protocol's: servers do not keep those of a
+// stamp (see [Properties]).
 func WithProperty(name, value string) SetOption {
 	return SetOption{name: name, value: value, kind: optionProperty}
 }
 
 // WithProperties adds the properties of another update, such as an Event or an Entry that
-// is copied to another server, without its time to live: see [WithTTL].
+// is copied to another server, without its time to live (see [WithTTL]) and without those of
+// the protocol.
 func WithProperties(p Properties) SetOption { return SetOption{props: p, kind: optionProperties} }
 
 // appendOptions appends the options as properties, each "name=value" and a newline. It
@@ -52,7 +54,7 @@ func appendOptions(dst []byte, opts []SetOption) ([]byte, error) {
 	for _, o := range opts {
 		switch {
 		case o.kind == optionProperties:
-			dst = kvmsg.AppendWithout(dst, o.props, "ttl")
+			dst = kvmsg.AppendUser(dst, o.props)
 		case o.kind == optionProperty:
 			var err error
 			if dst, err = kvmsg.AppendProperty(dst, o.name, o.value); err != nil {

@@ -106,6 +106,10 @@ type ViewChange[T any] struct {
 	// made while the view was too far behind.
 	Cause    Cause
 	Sequence int64 // as in Event
+
+	// Properties are those of the update, as in Event: valid until OnChange returns. There
+	// are none for a key that is gone because of CauseResync.
+	Properties Properties
 }
 
 // DecodeError reports a value in a [View] that does not decode.
@@ -305,7 +309,7 @@ func (v *View[T]) apply(e Event) {
 	case OpDelete:
 		key := unsafe.String(unsafe.SliceData(e.Key), len(e.Key))
 		if it := v.table.find(maphash.String(v.table.seed, key), key); it != nil && it.present {
-			v.remove(it, e.Cause, e.Sequence)
+			v.remove(it, e)
 		}
 	case OpSynced:
 		v.scanned = true
@@ -340,12 +344,12 @@ func (v *View[T]) set(e Event) {
 		return
 	}
 	old := v.table.set(it, value)
-	v.changed(ViewChange[T]{Key: it.key, Old: old, New: value, Cause: e.Cause, Sequence: e.Sequence})
+	v.changed(ViewChange[T]{Key: it.key, Old: old, New: value, Cause: e.Cause, Sequence: e.Sequence, Properties: e.Properties})
 }
 
-func (v *View[T]) remove(it *viewItem[T], cause Cause, sequence int64) {
+func (v *View[T]) remove(it *viewItem[T], e Event) {
 	if old := v.table.remove(it); old != nil {
-		v.changed(ViewChange[T]{Key: it.key, Old: old, Cause: cause, Sequence: sequence})
+		v.changed(ViewChange[T]{Key: it.key, Old: old, Cause: e.Cause, Sequence: e.Sequence, Properties: e.Properties})
 	}
 }
 
@@ -353,7 +357,7 @@ func (v *View[T]) remove(it *viewItem[T], cause Cause, sequence int64) {
 func (v *View[T]) sweep(sequence int64) {
 	v.table.each(func(it *viewItem[T]) bool {
 		if it.present && it.round != v.round {
-			v.remove(it, CauseResync, sequence)
+			v.remove(it, Event{Cause: CauseResync, Sequence: sequence})
 		}
 		return v.ctx.Err() == nil
 	})

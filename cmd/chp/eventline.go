@@ -21,6 +21,7 @@ func appendEventJSON(dst []byte, e chp.Event) []byte {
 	if e.Op != chp.OpSynced && e.Cause != chp.CauseExpired { // the cause is such a property
 		dst = appendJSONProperties(dst, e.Properties)
 	}
+	dst = appendJSONStamp(dst, e.Properties)
 	dst = append(dst, ',')
 	if e.Op != chp.OpSynced {
 		dst = command.AppendJSONField(dst, "key", e.Key)

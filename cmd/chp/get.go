@@ -27,7 +27,8 @@ slash.
 
 With --json each key is an object on a line, with key, value, seq (the sequence
 number of its last update, a string), properties, an object with those of that update
-if there are any, and ttl, the remaining time to live in seconds, if the key expires;
+if there are any, and ttl, the remaining time to live in seconds, if the key expires.
+A server with --stamp adds time, when it accepted that update, and by, who sent it;
 bytes that are not UTF-8 are in key_base64 and value_base64. Properties that are not
 UTF-8, or of which a name occurs twice, are in properties_base64, as lines name=value.`,
 		Example: `  chp get /lamp/1

@@ -34,17 +34,14 @@ func appendJSONTTL(dst []byte, ttl time.Duration) []byte {
 }
 
 // appendJSONProperties appends ,"properties":{"name":"value",…} in the order of the
-// properties, without the ttl, which has a field of its own, or nothing if there are no
-// others. If a text is not UTF-8, or a name occurs twice, the properties are in
+// properties that are the user's: a ttl has a field of its own, as a stamp has (see
+// appendJSONStamp). It appends nothing if there are none. If a text is not UTF-8, or a name occurs twice, the properties are in
 // properties_base64, as the lines of RFC 12.
 func appendJSONProperties(dst []byte, props chp.Properties) []byte {
 	var lines []byte
 	var names [][]byte
 	object := true
-	for name, value := range props.All() {
-		if string(name) == "ttl" {
-			continue
-		}
+	for name, value := range props.User().All() {
 		lines = append(append(append(append(lines, name...), '='), value...), '\n')
 		object = object && utf8.Valid(name) && utf8.Valid(value) && len(names) < maxJSONProperties &&
 			!slices.ContainsFunc(names, func(n []byte) bool { return bytes.Equal(n, name) })
@@ -67,6 +64,21 @@ func appendJSONProperties(dst []byte, props chp.Properties) []byte {
 		separator = ','
 	}
 	return append(dst, '}')
+}
+
+// appendJSONStamp appends ,"time":"…","by":"…": when the server accepted an update, and who
+// has sent it. It appends nothing if the server does not keep that, and no author if none was
+// authenticated.
+func appendJSONStamp(dst []byte, props chp.Properties) []byte {
+	at, by, ok := props.Stamped()
+	if !ok {
+		return dst
+	}
+	dst = append(at.UTC().AppendFormat(append(dst, `,"time":"`...), time.RFC3339Nano), '"')
+	if by != "" {
+		dst = command.AppendJSONField(append(dst, ','), "by", []byte(by))
+	}
+	return dst
 }
 
 // maxJSONProperties is the largest number of properties in an object. Finding a name that

@@ -35,10 +35,13 @@ With -l each line has
   TTL       remaining time to live, or - if the key does not expire
   SEQUENCE  sequence number of the key's last update
   KEY       the key
+and behind it the properties of the key's last update, each as name=value, if there
+are any. A server with --stamp adds x-time, when it accepted the update, and x-by, who
+sent it.
 
 With --json each line is an object with key (key_base64 if it is not UTF-8), size,
-seq (a string), properties as chp get --json prints them, and ttl in seconds if the
-key expires.`,
+seq (a string), properties, time and by as chp get --json prints them, and ttl in
+seconds if the key expires.`,
 		Example: `  chp ls
   chp ls /lamp/ -l
   chp ls --json | jq -r .key`,
@@ -131,14 +134,29 @@ func appendKeyLong(dst []byte, e chp.Entry) []byte {
 	if e.TTL > 0 {
 		ttl = max(e.TTL, time.Second).Round(time.Second).String()
 	}
-	return appendKey(fmt.Appendf(dst, longLine, len(e.Value), ttl, e.Sequence), e)
+	dst = fmt.Appendf(dst, longLine, len(e.Value), ttl, e.Sequence)
+	dst = command.AppendPlain(dst, e.Key, false)
+	for name, value := range e.Properties.User().All() {
+		dst = appendProperty(dst, string(name), value)
+	}
+	if at, by, ok := e.Properties.Stamped(); ok {
+		dst = appendProperty(dst, "x-time", at.UTC().AppendFormat(nil, time.RFC3339Nano))
+		if by != "" {
+			dst = appendProperty(dst, "x-by", []byte(by))
+		}
+	}
+	return append(dst, '\n')
+}
+
+func appendProperty(dst []byte, name string, value []byte) []byte {
+	return command.AppendPlain(append(dst, "  "...), append([]byte(name+"="), value...), false)
 }
 
 func appendKeyJSON(dst []byte, e chp.Entry) []byte {
 	dst = command.AppendJSONField(append(dst, '{'), "key", e.Key)
 	dst = command.AppendJSONNumber(append(dst, ','), "size", int64(len(e.Value)))
 	dst = appendJSONSequence(append(dst, ','), "seq", e.Sequence)
-	dst = appendJSONProperties(dst, e.Properties)
+	dst = appendJSONStamp(appendJSONProperties(dst, e.Properties), e.Properties)
 	return append(appendJSONTTL(dst, e.TTL), '}', '\n')
 }
 
@@ -153,7 +171,7 @@ func appendEntryJSON(dst []byte, e chp.Entry) []byte {
 	dst = command.AppendJSONField(append(dst, '{'), "key", e.Key)
 	dst = command.AppendJSONField(append(dst, ','), "value", e.Value)
 	dst = appendJSONSequence(append(dst, ','), "seq", e.Sequence)
-	dst = appendJSONProperties(dst, e.Properties)
+	dst = appendJSONStamp(appendJSONProperties(dst, e.Properties), e.Properties)
 	return append(appendJSONTTL(dst, e.TTL), '}', '\n')
 }
 

@@ -19,6 +19,7 @@ func newSet() *cobra.Command {
 	var n connection
 	var ttl time.Duration
 	var asJSON bool
+	var properties []string
 	cmd := &cobra.Command{
 		Use:   "set KEY VALUE",
 		Short: "Set a key, and print the sequence number of the update",
@@ -26,19 +27,33 @@ func newSet() *cobra.Command {
 sequence number. If VALUE is -, the value is read from standard input, up to its
 end. An empty value would delete the key (RFC 12): use chp del for that.
 
+Properties go with the value to all clients: chp get --json, ls -l, watch --json and
+dump show those of a key's last update. The name has no equals sign, and does not begin
+with x-, which is the protocol's; neither name nor value has a newline.
+
 With --json it prints an object with key (key_base64 if it is not UTF-8) and seq, a
 string.`,
 		Example: `  chp set /lamp/1 on
   chp set /session/42 open --ttl 30s
+  chp set /flag/dark on --property by=alice --property ticket=OPS-7
   chp set /picture - < picture.png`,
 		Args: command.Args(2, 2),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "time after which the key expires, at most 87600h (ten years); 0 means never")
+	cmd.Flags().StringArrayVar(&properties, "property", nil, "a property of the update, as `NAME=VALUE`; repeat it for more")
 	n.register(cmd, 5*time.Second)
 	n.registerModel(cmd)
 	n.completeKeys(cmd, 1)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		options := []chp.SetOption{chp.WithTTL(ttl)}
+		for _, p := range properties {
+			name, value, ok := strings.Cut(p, "=")
+			if !ok || name == "" || name == "ttl" || strings.HasPrefix(name, "x-") || strings.Contains(p, "\n") {
+				return fail(exitUsage, "--property %q: must be NAME=VALUE, without a newline, and the name neither ttl (use --ttl) nor beginning with x-", p)
+			}
+			options = append(options, chp.WithProperty(name, value))
+		}
 		if ttl < 0 {
 			return fail(exitUsage, "--ttl %v: must be positive, or 0 for no expiry", ttl)
 		}
@@ -74,7 +89,7 @@ string.`,
 			return err
 		}
 		defer c.Close()
-		sequence, err := c.SetSync(limited, key, value, chp.WithTTL(ttl))
+		sequence, err := c.SetSync(limited, key, value, options...)
 		if err != nil {
 			return c.confirm(err)
 		}

@@ -39,8 +39,8 @@ has cause, one of
   deleted   an update deleted the key
   expired   the key's time to live ended
   resync    the key in a new snapshot differs from what was printed before
-and ttl, the remaining time to live in seconds, if the key expires, and properties, those
-of the update, as chp get --json prints them.
+and ttl, the remaining time to live in seconds, if the key expires, and properties, time
+and by, those of the update, as chp get --json prints them.
 ` + execHelp,
 		Example: `  chp watch
   chp watch /lamp/ /door/ --json

@@ -67,8 +67,8 @@ func Inspect(msg []byte, from Origin, maxValue int) (size int, tag uint64, k Kin
 		if err := CheckProperties(props); err != nil {
 			return 0, 0, kindNone, err
 		}
-		if valueSize == 0 && hasCause(props) {
-			stripCause(msg, &p)
+		if hasForgery(props, valueSize == 0) {
+			stripForgeries(msg, &p)
 		}
 	}
 	return p.end, HashKey(key) | flagsOf(p.propsEnd-p.props, valueSize), k, nil

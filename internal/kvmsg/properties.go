@@ -46,20 +46,102 @@ var newline = []byte{'\n'}
 // has. In the deletion of a client it would be a forgery, and is removed.
 const PropertyCause = "cause"
 
-func hasCause(props []byte) bool {
-	_, has := Property(props, PropertyCause)
-	return has
+// Properties with names that begin with reserved are the protocol's. Those of a stamp are
+// what a server says of an update that it has accepted (ServerOptions.Stamp): from a client
+// they would be forgeries, and are removed.
+const (
+	reserved      = "x-"
+	propertyStamp = reserved + "time" // when it was accepted: nanoseconds of Unix time, in decimal
+	propertyBy    = reserved + "by"   // who sent it
+)
+
+// IsUser reports whether a property is the user's: not the time to live, which is shown as
+// such, and not the protocol's.
+func IsUser(name []byte) bool {
+	return string(name) != "ttl" && !bytes.HasPrefix(name, []byte(reserved))
 }
 
-// stripCause removes that property from m, a deletion with the given parts, in place. It
+// User is what chp.Properties documents.
+func (p Properties) User() Properties {
+	if !bytes.Contains(p, []byte("ttl=")) && !bytes.Contains(p, []byte(reserved)) {
+		return p
+	}
+	return AppendUser(nil, p)
+}
+
+// AppendUser appends the lines of props with names for which IsUser is true. dst may be the
+// start of props.
+func AppendUser(dst, props []byte) []byte {
+	for line := range bytes.Lines(props) {
+		if name, _, _ := bytes.Cut(line, []byte("=")); IsUser(name) {
+			dst = append(dst, line...)
+		}
+	}
+	return dst
+}
+
+// Stamped is what chp.Properties documents.
+func (p Properties) Stamped() (at time.Time, by string, ok bool) {
+	text, ok := Property(p, propertyStamp)
+	if !ok {
+		return at, "", false
+	}
+	ns, err := strconv.ParseInt(string(text), 10, 64)
+	if err != nil {
+		return at, "", false
+	}
+	author, _ := Property(p, propertyBy)
+	return time.Unix(0, ns), string(author), true
+}
+
+// AppendStamp appends the property lines of a stamp. It leaves out an author whose name a line
+// cannot have, or that is empty.
+func AppendStamp(dst []byte, at time.Time, by string) []byte {
+	dst = strconv.AppendInt(append(dst, propertyStamp+"="...), at.UnixNano(), 10)
+	dst = append(dst, '\n')
+	if by != "" && len(by) <= maxAuthor && strings.IndexByte(by, '\n') < 0 {
+		dst = append(append(append(dst, propertyBy+"="...), by...), '\n')
+	}
+	return dst
+}
+
+// forges reports whether a line of a client's properties says what only servers may say.
+func forges(line []byte, deletion bool) bool {
+	name, _, _ := bytes.Cut(line, []byte("="))
+	switch string(name) {
+	case PropertyCause:
+		return deletion
+	case propertyStamp, propertyBy:
+		return true
+	}
+	return false
+}
+
+// hasForgery reports whether a line of props is a forgery.
+func hasForgery(props []byte, deletion bool) bool {
+	for line := range bytes.Lines(props) {
+		if forges(line, deletion) {
+			return true
+		}
+	}
+	return false
+}
+
+// stripForgeries removes such lines from m, a message with the given parts, in place. It
 // updates p.
-func stripCause(m []byte, p *parts) {
-	props := m[p.props:p.propsEnd]
-	props = AppendWithout(props[:0], props, PropertyCause)
-	out := AppendFrame(m[:Record(m).propsAt()], props, FlagMore) // its header is not longer
+func stripForgeries(m []byte, p *parts) {
+	value := m[p.value:p.end]
+	props := m[p.props:p.props]
+	for line := range bytes.Lines(m[p.props:p.propsEnd]) {
+		if !forges(line, len(value) == 0) {
+			props = append(props, line...)
+		}
+	}
+	// The headers are not longer than before, so nothing is overwritten before it has moved.
+	out := AppendFrame(m[:Record(m).propsAt()], props, FlagMore)
 	p.props, p.propsEnd = len(out)-len(props), len(out)
-	out = append(out, 0, 0)
-	p.value, p.end = len(out), len(out)
+	out = AppendFrame(out, value, 0)
+	p.value, p.end = len(out)-len(value), len(out)
 }
 
 // AppendWithout appends props without the lines of a name. dst may be the start of

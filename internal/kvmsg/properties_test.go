@@ -120,3 +120,75 @@ func TestClientsDeletionsLoseWhatOnlyServersSay(t *testing.T) {
 		}
 	}
 }
+
+// TestUserProperties: what the protocol and the server say is not the user's; everything else
+// is, a cause of a value too.
+func TestUserProperties(t *testing.T) {
+	t.Parallel()
+	for props, want := range map[string]string{
+		"":                                 "",
+		"by=alice\n":                       "by=alice\n",
+		"by=alice\nttl=3\n":                "by=alice\n",
+		"ttl=3\nby=alice\nx-time=1\nz=\n":  "by=alice\nz=\n",
+		"x-a=1\nx-by=bob\n":                "",
+		"cause=x\nttlx=3\nxttl=4\nx=5\n":   "cause=x\nttlx=3\nxttl=4\nx=5\n",
+		"url=a?x-b=c\nttl=1\nurl=second\n": "url=a?x-b=c\nurl=second\n",
+	} {
+		if got := Properties(props).User(); string(got) != want {
+			t.Errorf("of %q the user's are %q, want %q", props, got, want)
+		}
+	}
+}
+
+// TestStamp: a stamp is read as it was written, and an author that a line cannot have is left
+// out.
+func TestStamp(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1_700_000_000, 123_456_789)
+	for by, want := range map[string]string{
+		"alice": "alice", "": "", "a=b c": "a=b c", "a\nx-time=1": "", strings.Repeat("a", 256): "",
+	} {
+		props := AppendStamp([]byte("a=b\n"), at, by)
+		got, who, ok := Properties(props).Stamped()
+		if !ok || !got.Equal(at) || who != want || CheckProperties(props) != nil || string(Properties(props).User()) != "a=b\n" {
+			t.Errorf("by %q: %q is %v by %q, %v", by, props, got, who, ok)
+		}
+	}
+	for _, props := range []string{"", "x-by=alice\n", "x-time=\n", "x-time=now\n", "x-times=1\n"} {
+		if at, by, ok := Properties(props).Stamped(); ok || by != "" || !at.IsZero() {
+			t.Errorf("%q is a stamp", props)
+		}
+	}
+}
+
+// TestForgeries: what only servers say is removed from a client's message, wherever it is, and
+// nothing else changes. Scan leaves such a message to Inspect.
+func TestForgeries(t *testing.T) {
+	t.Parallel()
+	many := strings.Repeat("name=value\n", 30)
+	for _, props := range []string{"x-time=1\n", "x-by=bob\n", "a=b\nx-time=1\nx-by=bob\nc=d\n", many + "x-by=bob\n", "x-by=" + strings.Repeat("b", 300) + "\n" + "a=b\n", "x-by=1\nx-by=2\ncause=expired\n"} {
+		for _, value := range []string{"", "v", strings.Repeat("v", 300)} {
+			want := ""
+			for line := range strings.Lines(props) {
+				if !strings.HasPrefix(line, "x-") && (value != "" || !strings.HasPrefix(line, "cause=")) {
+					want += line
+				}
+			}
+			m := AppendRecord(nil, []byte("/k"), 7, []byte(testUUID), []byte(props), []byte(value))
+			if size, _ := Scan(m, FromClient, 0); size != 0 {
+				t.Errorf("Scan takes %q", props)
+			}
+			if size, _ := Scan(m, FromServer, 0); size != len(m) {
+				t.Errorf("Scan refuses %q of a server", props)
+			}
+			size, tag, _, err := Inspect(m, FromClient, 0)
+			r := Record(m[:size])
+			if err != nil || !IsCanonical(r) || string(r.Props()) != want || string(r.Value()) != value || string(r.Key()) != "/k" || r.Seq() != 7 || string(r.UUID()) != testUUID {
+				t.Errorf("%q with %d bytes is %q, %v", props, len(value), r, err)
+			}
+			if tag != HashKey([]byte("/k"))|flagsOf(len(want), len(value)) {
+				t.Errorf("%q with %d bytes has tag %x", props, len(value), tag)
+			}
+		}
+	}
+}

@@ -47,7 +47,7 @@ func scanOther(b []byte, from Origin, maxValue int) (size int, tag uint64) {
 	if maxValue > 0 && valueSize > maxValue {
 		return 0, 0
 	}
-	if props := b[p.props:p.propsEnd]; from == FromClient && (CheckProperties(props) != nil || valueSize == 0 && hasCause(props)) {
+	if props := b[p.props:p.propsEnd]; from == FromClient && (CheckProperties(props) != nil || hasForgery(props, valueSize == 0)) {
 		return 0, 0
 	}
 	return p.end, HashKey(key) | flagsOf(p.propsEnd-p.props, valueSize)
