@@ -69,22 +69,22 @@ func faults(t *testing.T, c *Client, proxies [3]*proxy, n int, r *rand.Rand) {
 	}
 }
 
-// history is the values of some keys that a watch has seen, each of which is one writer's
+// recorded is the values of some keys that a watch has seen, each of which is one writer's
 // and has the values 1, 2, 3 …
-type history struct {
+type recorded struct {
 	mu   sync.Mutex
 	seen map[string][]Event // by key
 	stop func()
 }
 
 // recordHistory watches a server's map.
-func recordHistory(t *testing.T, s *Server) *history {
+func recordHistory(t *testing.T, s *Server) *recorded {
 	t.Helper()
 	c := startClient(t, s, ClientOptions{})
 	must(t, c.WaitActive(testContext(t))) // or it would see the first updates as a snapshot
 	w, err := c.Watch()
 	must(t, err)
-	h := &history{seen: map[string][]Event{}}
+	h := &recorded{seen: map[string][]Event{}}
 	ctx, cancel := context.WithCancel(testContext(t))
 	var reading sync.WaitGroup
 	reading.Go(func() {

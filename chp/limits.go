@@ -22,6 +22,7 @@ const (
 	DefaultSnapshotTimeout   = 30 * time.Second
 	DefaultServerHandshake   = 10 * time.Second
 	DefaultExpiryGrace       = 10 * time.Second
+	DefaultHistoryBytes      = 64 << 20
 )
 
 // Defaults of [ClientOptions].
@@ -55,6 +56,10 @@ const maxSubtrees = 8192
 
 // maxBatch bounds a batch in bytes, because a span has offsets of 32 bits.
 const maxBatch = 1 << 30
+
+// historyAnswer is about how many bytes of versions an answer has: the client asks for more. One
+// version may be larger.
+const historyAnswer = 1 << 20
 
 // maxAnswer bounds the bytes of an answer.
 const maxAnswer = 64 << 10

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/internal/history"
 	"clustermap/chp/internal/journal"
 	"clustermap/chp/internal/journal/disk"
 	"clustermap/chp/internal/order"
@@ -36,6 +37,7 @@ type filled struct {
 func fill(o *ServerOptions, committed func()) (f filled, err error) {
 	f = filled{journal: journal.Memory{}, base: order.FirstSequence(time.Now())}
 	f.state = state.New(f.base)
+	f.state.History = history.New(o.History, o.HistoryBytes)
 	rand.Read(f.state.ID[:]) // never fails
 	if o.Log != nil {
 		if err := f.replay(o, committed); err != nil || f.base == 0 {

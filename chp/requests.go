@@ -21,7 +21,7 @@ func (s *Server) runRequests(ctx context.Context) {
 				s.pair.Hears(ctx, b.Peer(), b.Message(i))
 				continue
 			}
-			if s.answerQuestion(ctx, b.Peer(), b.Message(i)) {
+			if s.answerHistory(b.Peer(), b.Message(i)) || s.answerQuestion(ctx, b.Peer(), b.Message(i)) {
 				continue
 			}
 			w, err := s.dialect.ParseRequest(b.Message(i), wire.Ours(b.Peer()))

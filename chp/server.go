@@ -129,7 +129,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 		}
 	}()
 	s.restored = begin.state.Last()
-	announce := wire.Server{Instance: instance, Model: o.Model, MaxValue: o.MaxValueSize}.Properties()
+	announce := wire.Server{Instance: instance, Model: o.Model, MaxValue: o.MaxValueSize, History: o.History}.Properties()
 	if o.Pair != nil {
 		partner.Announce(announce)
 	}
@@ -176,6 +176,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	orders := order.Options{
 		State: begin.state, Live: &s.live, Journal: begin.journal, Linked: begin.linked,
 		Publisher: s.dialect.NewPublisher(s.publisher), WatchQueue: o.WatchQueue, MaxBytes: o.MaxMapBytes, Refused: s.counts.refused.add,
+		Stamp: o.Stamp,
 	}
 	if o.Pair != nil {
 		orders.EarlyTimeout = o.Pair.Timeout

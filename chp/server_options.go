@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/chp/internal/history"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/option"
 	"clustermap/sockets"
@@ -181,6 +182,26 @@ type ServerOptions struct {
 	// only. Ten years is the most. Negative means none.
 	ExpiryGrace time.Duration
 
+	// Stamp makes the server add to each update that it accepts when that was, by its clock,
+	// and who sent it: the user ID that Security.Authenticate returned for the client's
+	// connection, with CURVE otherwise the client's public key, and nobody if there is
+	// neither, as for updates of the server's own process. Both are in the update's record, for
+	// all clients, watches, the log and the other server of a pair: see [Properties.Stamped].
+	// No client can set them. A stamp takes about 30 bytes and the length of the name. Both
+	// servers of a pair need the option. It is not for Models 1 to 4, which have no properties.
+	Stamp bool
+
+	// History is the number of versions of each key that the server keeps in memory, the
+	// newest and deletions among them, for [Client.History]. 0 and 1 mean that it keeps none:
+	// the map has the newest one. The maximum is 64. A restart with Log brings them back, and
+	// a server of a pair has those of the active one if it has this option, too. An earlier
+	// version of this package refuses a log whose checkpoint has versions.
+	History int
+
+	// HistoryBytes bounds the memory of all versions; beyond it the server drops those that
+	// are oldest in the whole map. 0 means DefaultHistoryBytes.
+	HistoryBytes int64
+
 	// Log, if set, makes the map durable: package clustermap/chp/durable opens a log on
 	// disk. NewServer replays it and restores the map, its sequences and the times to
 	// live, which have continued to run (but see ExpiryGrace). The server appends every update to the log. It
@@ -238,12 +259,18 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 	}{
 		{"HeartbeatInterval", int64(o.HeartbeatInterval)}, {"MaxValueSize", int64(o.MaxValueSize)},
 		{"SubscriberQueue", int64(o.SubscriberQueue)}, {"SubscriberMemory", int64(o.SubscriberMemory)},
-		{"MaxMapBytes", o.MaxMapBytes}, {"SnapshotMemory", int64(o.SnapshotMemory)}, {"WatchQueue", int64(o.WatchQueue)},
+		{"MaxMapBytes", o.MaxMapBytes}, {"History", int64(o.History)}, {"HistoryBytes", o.HistoryBytes}, {"SnapshotMemory", int64(o.SnapshotMemory)}, {"WatchQueue", int64(o.WatchQueue)},
 		{"SnapshotTimeout", int64(o.SnapshotTimeout)}, {"HandshakeTimeout", int64(o.HandshakeTimeout)},
 	} {
 		if f.value < 0 {
 			errs = append(errs, option.New("chp", f.name, "must not be negative"))
 		}
+	}
+	if o.History > history.MostVersions {
+		errs = append(errs, option.New("chp", "History", "%d is over %d", o.History, history.MostVersions))
+	}
+	if o.Stamp && wire.DialectOf(o.Model).Three {
+		errs = append(errs, option.New("chp", "Stamp", "is not for models 1 to 4, which have no properties"))
 	}
 	if o.Log != nil && o.MaxValueSize > maxLoggedValue {
 		errs = append(errs, option.New("chp", "MaxValueSize", "%d is over %d MiB, the most with a log", o.MaxValueSize, maxLoggedValue>>20))
@@ -281,6 +308,7 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 	setDefault(&o.WatchQueue, DefaultWatchQueue)
 	setDefault(&o.SnapshotTimeout, DefaultSnapshotTimeout)
 	setDefault(&o.HandshakeTimeout, DefaultServerHandshake)
+	setDefault(&o.HistoryBytes, DefaultHistoryBytes)
 	setDefault(&o.ExpiryGrace, DefaultExpiryGrace)
 	o.Logger = loggerOr(o.Logger)
 	return o, errors.Join(errs...)

@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"strings"
 	"time"
 
 	"clustermap/internal/kvmsg"
@@ -33,8 +34,7 @@ func WithTTL(d time.Duration) SetOption { return SetOption{ttl: d, kind: optionT
 // WithProperty adds a property to the update. All clients receive it
 // ([Event.Properties], [Entry.Properties]). The name must not be empty or contain "=" or a newline; the
 // value must not contain a newline. All properties of an update together have at most
-// 65535 bytes. Names that begin with "x-" are the protocol's: servers do not keep those of a
-// stamp (see [Properties]).
+// 65535 bytes. Names that begin with "x-" are the protocol's (see [Properties]).
 func WithProperty(name, value string) SetOption {
 	return SetOption{name: name, value: value, kind: optionProperty}
 }
@@ -57,6 +57,9 @@ func appendOptions(dst []byte, opts []SetOption) ([]byte, error) {
 			dst = kvmsg.AppendUser(dst, o.props)
 		case o.kind == optionProperty:
 			var err error
+			if strings.HasPrefix(o.name, kvmsg.Reserved) {
+				return dst, kvmsg.ErrReservedProperty
+			}
 			if dst, err = kvmsg.AppendProperty(dst, o.name, o.value); err != nil {
 				return dst, err
 			}

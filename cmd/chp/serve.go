@@ -20,6 +20,7 @@ import (
 type serveFlags struct {
 	chp.ServerOptions
 	maxMap           command.Bytes
+	historyBytes     command.Bytes
 	curve            command.ServerKeys
 	logLevel, format string
 	load             string
@@ -33,7 +34,8 @@ func newServe() *cobra.Command {
 	f := serveFlags{curve: command.ServerKeys{Keys: curve}, maxLine: defaultMaxLine, ServerOptions: chp.ServerOptions{
 		Port: chp.DefaultPort, Model: maxModel, MaxClients: chp.DefaultMaxClients, MaxValueSize: chp.DefaultMaxValueSize,
 		SubscriberQueue: chp.DefaultSubscriberQueue, SubscriberMemory: chp.DefaultSubscriberMemory, SlowestIntake: chp.DefaultSlowestIntake,
-	}}
+		History: 1,
+	}, historyBytes: chp.DefaultHistoryBytes}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a server",
@@ -51,6 +53,13 @@ host can be reached from this machine only. Open the server to a trusted network
 --host 0.0.0.0, or to any network with --curve-key and --curve-allow: then it accepts
 only the owners of the keys in --curve-allow, and all traffic is encrypted. Clients
 need the server's public key, which is printed before the server is ready.
+
+With --stamp every update gets the time when the server accepted it, and who sent it,
+where that is known: with --curve-allow and a file, the text behind the key in its line,
+or the key. Clients cannot change either; chp get --json, ls -l, watch --json and
+history show them. With --history N the server keeps the last N updates of each key for
+chp history, chp get --seq and chp revert, up to --history-bytes of all keys, across
+restarts with --data and failovers. Both servers of a pair need these flags.
 
 Administrators may make a server hand over (chp failover). With --curve-key these are
 the owners of the keys in --curve-admin and of the server's own key, without it the
@@ -106,6 +115,9 @@ of this command then need --server-model N.`,
 	flags.Var((*command.Bytes)(&f.SlowestIntake), "slowest-intake", "lowest rate of updates, in bytes per second, while clients read too slowly; 0 never slows updates down")
 	flags.Var((*command.Bytes)(&f.SubscriberMemory), "subscriber-memory", "largest sum of all queues; beyond it the clients furthest behind are disconnected")
 	flags.Var(&f.maxMap, "max-map", "largest total size of keys and values; 0 means no limit")
+	flags.BoolVar(&f.Stamp, "stamp", false, "keep with each update when it was accepted, and who sent it: the name of its key in --curve-allow, or the key")
+	flags.Var((*command.Number)(&f.History), "history", "versions of each key to keep for chp history, at most 64; 1 keeps no more than the map")
+	flags.Var(&f.historyBytes, "history-bytes", "largest memory of all versions; beyond it the oldest are dropped")
 	flags.Var((*command.Number)(&f.MaxClients), "max-clients", "largest number of connections on each port")
 	flags.DurationVar(&f.SnapshotTimeout, "snapshot-timeout", chp.DefaultSnapshotTimeout, "how long a client may stop reading its snapshot")
 	flags.DurationVar(&f.HandshakeTimeout, "handshake-timeout", chp.DefaultServerHandshake, "how long the handshake of a new connection may take")
@@ -182,6 +194,8 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 		{"subscriber-queue", f.SubscriberQueue > 0},
 		{"subscriber-memory", f.SubscriberMemory > 0},
 		{"max-clients", f.MaxClients > 0},
+		{"history", f.History > 0},
+		{"history-bytes", f.historyBytes > 0},
 		{"max-line", f.maxLine > 0},
 		{"snapshot-timeout", f.SnapshotTimeout > 0},
 		{"handshake-timeout", f.HandshakeTimeout > 0},
@@ -212,6 +226,7 @@ func (f *serveFlags) options(cmd *cobra.Command) (chp.ServerOptions, error) {
 	}
 	o := f.ServerOptions
 	o.Pair, o.Security, o.Admins, o.OnReplay, o.MaxMapBytes = pair, security, admins, f.replaying(cmd), int64(f.maxMap)
+	o.HistoryBytes = int64(f.historyBytes)
 	if len(f.Endpoints) > 0 {
 		o.Host, o.Port = "", 0
 	}

@@ -275,7 +275,10 @@ func (k Keys) publicKey(text string) (zmtp.PublicKey, error) {
 // that name. Each line of the file begins with a key, which a space and a comment may
 // follow. Empty lines and lines that begin with "# " are ignored. The file may also be
 // a key file, of which the public key is used.
-func (k Keys) publicKeys(text string) ([]zmtp.PublicKey, error) {
+func (k Keys) publicKeys(text string) ([]zmtp.PublicKey, error) { return k.namedKeys(text, nil) }
+
+// namedKeys is publicKeys, and stores the comments behind keys in names, unless that is nil.
+func (k Keys) namedKeys(text string, names map[zmtp.PublicKey]string) ([]zmtp.PublicKey, error) {
 	content, err := readFile(text) // first, because a file name can look like a key
 	if err != nil {
 		return keysOf(text, err)
@@ -292,12 +295,15 @@ func (k Keys) publicKeys(text string) ([]zmtp.PublicKey, error) {
 		if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "# ") || line == "#" {
 			continue
 		}
-		word, _, _ := strings.Cut(line, " ")
+		word, comment, _ := strings.Cut(line, " ")
 		key, err := zmtp.ParsePublicKey(word)
 		if err != nil {
 			return nil, fmt.Errorf("%s, line %d: not a public key of %d characters", keyless(text), number, zmtp.KeyText)
 		}
 		keys = append(keys, key)
+		if comment = strings.TrimSpace(comment); comment != "" && names != nil {
+			names[key] = comment
+		}
 	}
 	if len(keys) == 0 {
 		return nil, fmt.Errorf("%s contains no key", keyless(text))

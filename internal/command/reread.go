@@ -43,24 +43,45 @@ type allowedFile struct {
 	Keys
 	name    string
 	more    []zmtp.PublicKey
-	current atomic.Pointer[sockets.Authenticator]
+	current atomic.Pointer[allowed]
+}
+
+// allowed is the keys of a file at one time.
+type allowed struct {
+	accept sockets.Authenticator
+	names  map[string]string // of those with a name, by their text
+}
+
+// named returns the names of keys by the text of each.
+func named(names map[zmtp.PublicKey]string) map[string]string {
+	all := map[string]string{}
+	for key, name := range names {
+		all[key.String()] = name
+	}
+	return all
 }
 
 // read reads the file. After an error the keys stay as they were.
 func (f *allowedFile) read() (n int, err error) {
-	keys, err := f.publicKeys(f.name)
+	names := map[zmtp.PublicKey]string{}
+	keys, err := f.namedKeys(f.name, names)
 	if err != nil {
 		return 0, err
 	}
 	n = len(keys)
-	accept := sockets.AllowKeys(append(keys, f.more...)...)
-	f.current.Store(&accept)
+	f.current.Store(&allowed{sockets.AllowKeys(append(keys, f.more...)...), named(names)})
 	return n, nil
 }
 
-// authenticate implements [sockets.Authenticator].
+// authenticate implements [sockets.Authenticator]. The user ID is the name behind the key in the
+// file, or the key.
 func (f *allowedFile) authenticate(ctx context.Context, r sockets.AuthRequest) (sockets.User, error) {
-	return (*f.current.Load())(ctx, r)
+	now := f.current.Load()
+	user, err := now.accept(ctx, r)
+	if name := now.names[user.ID]; err == nil && name != "" {
+		user.ID = name
+	}
+	return user, err
 }
 
 // reread reads the file again and tells the result.

@@ -67,17 +67,18 @@ func (e *MessageError) Is(target error) bool {
 // The refusals are allocated once: a peer that sends invalid messages must not make
 // this side allocate.
 var (
-	errFrameCount      = &MessageError{ReasonFrameCount, "want key, sequence, UUID, properties, value"}
-	ErrKeyEmpty        = &MessageError{ReasonKey, "empty"}
-	errKeyLong         = &MessageError{ReasonKey, "longer than 255 bytes"}
-	errKeyNUL          = &MessageError{ReasonKey, "contains NUL"}
-	ErrKeyReserved     = &MessageError{ReasonReservedKey, "KTHXBAI and HUGZ belong to the protocol"}
-	ErrSequence        = &MessageError{ReasonSequence, "want 8 bytes"}
-	ErrOrder           = &MessageError{ReasonSequence, "the client numbers its updates, and this is out of order"}
-	errUUID            = &MessageError{ReasonUUID, "want 0 or 16 bytes"}
-	errPropertyLine    = &MessageError{ReasonProperties, "want lines of the form name=value"}
-	errPropertiesLarge = &MessageError{ReasonProperties, "longer than 64 KiB"}
-	ErrTTL             = &MessageError{ReasonTTL, "want decimal seconds from 0 to ten years"}
-	ErrValueTooLarge   = &MessageError{ReasonValueTooLarge, "over the limit of this side"}
-	ErrMapFull         = &MessageError{ReasonMapFull, "delete something first"}
+	errFrameCount       = &MessageError{ReasonFrameCount, "want key, sequence, UUID, properties, value"}
+	ErrKeyEmpty         = &MessageError{ReasonKey, "empty"}
+	errKeyLong          = &MessageError{ReasonKey, "longer than 255 bytes"}
+	errKeyNUL           = &MessageError{ReasonKey, "contains NUL"}
+	ErrKeyReserved      = &MessageError{ReasonReservedKey, "KTHXBAI and HUGZ belong to the protocol"}
+	ErrSequence         = &MessageError{ReasonSequence, "want 8 bytes"}
+	ErrOrder            = &MessageError{ReasonSequence, "the client numbers its updates, and this is out of order"}
+	errUUID             = &MessageError{ReasonUUID, "want 0 or 16 bytes"}
+	errPropertyLine     = &MessageError{ReasonProperties, "want lines of the form name=value"}
+	ErrReservedProperty = &MessageError{ReasonProperties, "names that begin with x- belong to the protocol"}
+	errPropertiesLarge  = &MessageError{ReasonProperties, "longer than 64 KiB"}
+	ErrTTL              = &MessageError{ReasonTTL, "want decimal seconds from 0 to ten years"}
+	ErrValueTooLarge    = &MessageError{ReasonValueTooLarge, "over the limit of this side"}
+	ErrMapFull          = &MessageError{ReasonMapFull, "delete something first"}
 )

@@ -46,24 +46,24 @@ var newline = []byte{'\n'}
 // has. In the deletion of a client it would be a forgery, and is removed.
 const PropertyCause = "cause"
 
-// Properties with names that begin with reserved are the protocol's. Those of a stamp are
+// Properties with names that begin with Reserved are the protocol's. Those of a stamp are
 // what a server says of an update that it has accepted (ServerOptions.Stamp): from a client
 // they would be forgeries, and are removed.
 const (
-	reserved      = "x-"
-	propertyStamp = reserved + "time" // when it was accepted: nanoseconds of Unix time, in decimal
-	propertyBy    = reserved + "by"   // who sent it
+	Reserved      = "x-"
+	propertyStamp = Reserved + "time" // when it was accepted: nanoseconds of Unix time, in decimal
+	propertyBy    = Reserved + "by"   // who sent it
 )
 
 // IsUser reports whether a property is the user's: not the time to live, which is shown as
 // such, and not the protocol's.
 func IsUser(name []byte) bool {
-	return string(name) != "ttl" && !bytes.HasPrefix(name, []byte(reserved))
+	return string(name) != "ttl" && !bytes.HasPrefix(name, []byte(Reserved))
 }
 
 // User is what chp.Properties documents.
 func (p Properties) User() Properties {
-	if !bytes.Contains(p, []byte("ttl=")) && !bytes.Contains(p, []byte(reserved)) {
+	if !bytes.Contains(p, []byte("ttl=")) && !bytes.Contains(p, []byte(Reserved)) {
 		return p
 	}
 	return AppendUser(nil, p)
@@ -103,6 +103,22 @@ func AppendStamp(dst []byte, at time.Time, by string) []byte {
 		dst = append(append(append(dst, propertyBy+"="...), by...), '\n')
 	}
 	return dst
+}
+
+// StampGrowth bounds the bytes by which a stamp with an author makes an update longer: both lines,
+// and a longer frame header.
+func StampGrowth(by string) int {
+	return len(propertyStamp+"=") + 20 + 1 + len(propertyBy+"=") + min(len(by), maxAuthor) + 1 + 7
+}
+
+// AppendWith appends r with more property lines behind its own.
+func AppendWith(dst []byte, r Record, lines []byte) []byte {
+	at := r.propsAt()
+	start, value := FrameBounds(r, at)
+	dst = append(dst, r[:at]...)
+	dst = appendHeader(dst, value-start+len(lines), FlagMore)
+	dst = append(append(dst, r[start:value]...), lines...)
+	return append(dst, r[value:]...)
 }
 
 // forges reports whether a line of a client's properties says what only servers may say.

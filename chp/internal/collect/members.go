@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/list"
@@ -110,7 +111,7 @@ func (m *members) watch(e sockets.Event, port string) {
 			who.snapshots[generation] = e.Peer
 		}
 	case collector:
-		m.peers[e.Peer] = membership{}
+		m.peers[e.Peer] = membership{sender: sender{From: order.From{By: authorOf(e.Peer)}}}
 	}
 }
 
@@ -171,7 +172,20 @@ func senderOf(p *sockets.Peer, client *member) sender {
 	s.ID, s.every, s.Numbered = wire.NumberingOf(p)
 	wanted, asked := wire.RepliesOf(p)
 	s.replies, s.unasked = wanted, wanted && !asked
+	s.By = authorOf(p)
 	return s
+}
+
+// authorOf returns the name that the author of a peer's updates was authenticated with: the
+// user's, or with CURVE the public key. It is "" if there is none.
+func authorOf(p *sockets.Peer) string {
+	if id := p.UserID(); id != "" {
+		return id
+	}
+	if key := p.PublicKey(); !key.IsZero() {
+		return key.String()
+	}
+	return ""
 }
 
 // from returns the sender of a batch. former reports that the batch must be refused,

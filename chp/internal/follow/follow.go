@@ -75,6 +75,7 @@ type Follower struct {
 	id         string // wire.Client
 	generation uint64 // of the last session; owned by run
 	Counted    Counters
+	current    atomic.Pointer[session] // while it is ACTIVE
 
 	resyncs []resyncLimit // one for each server; owned by the session
 	links   links         // owned by run

@@ -96,3 +96,7 @@ const (
 
 // closeLinger is how long an uplink that closes tries to send what is queued.
 const closeLinger = time.Second
+
+// askAgain is how long a client waits for the answer to a question before it asks again: a server
+// drops an answer for which the connection has no room.
+const askAgain = time.Second

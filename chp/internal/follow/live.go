@@ -125,6 +125,7 @@ func (f *Follower) install(s *session) {
 		Session: s, Uplink: s.writerUplink(), Ours: s.ours, ReportsRefusals: s.reportsRefusals, MaxValue: s.maxValue,
 		Reply: s.applied.Load(), Sequence: s.stream.sequence(),
 	})
+	f.current.Store(s)
 	f.setState(StateActive, s.server.Name)
 	f.links.begin(f.ctx, s.server.Name)
 }
@@ -134,6 +135,7 @@ func (f *Follower) install(s *session) {
 func (f *Follower) uninstall(s *session) {
 	changed := f.status.set(StateInitial, s.server.Name)
 	f.opts.Writer.End()
+	f.current.Store(nil)
 	if changed {
 		f.reportState(StateInitial, s.server.Name)
 	}

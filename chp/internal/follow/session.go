@@ -34,7 +34,7 @@ import (
 //	follow     the new state replaces the old one, KVPUBs are applied as they arrive
 //
 // After the snapshot the DEALER socket stays open if the server is of this package,
-// which reports refused updates on it.
+// which reports refused updates on it, and answers questions.
 //
 // Goroutines: begin runs in one of its own (see attempts) and follow in the client's.
 // The watchdog runs beside them, and during join a goroutine that fetches the snapshot.
@@ -56,6 +56,8 @@ type session struct {
 	failure error // error of begin
 
 	applied atomic.Pointer[ledger.Reply] // the server's first reply, or nil
+
+	questions questions
 
 	// Owned by the reader of the snapshot connection.
 	arriving int64 // bytes of the snapshots so far
@@ -92,6 +94,7 @@ func (f *Follower) newSession(index int, others []netip.Addr) *session {
 	if f.opts.Dial == nil {
 		s.host = netlink.NewHost(others)
 	}
+	s.questions.init()
 	s.ctx, s.fail = context.WithCancelCause(f.ctx)
 	return s
 }
@@ -245,6 +248,8 @@ func (s *session) hear(b *hooks.Batch) {
 			s.opts.Writer.Reply(s, &s.reply)
 		} else if id, reason, ok := wire.ParseRefusal(b.Message(i)); ok {
 			s.opts.Writer.Refused(s, id, reason)
+		} else {
+			s.questions.hear(b.Message(i))
 		}
 	}
 	b.SetSpans(b.Spans()[:0])
@@ -303,6 +308,7 @@ func (s *session) connect() error {
 				s.confirms = s.confirms || confirms
 				s.ours = s.ours && strings.HasPrefix(wire.ProductOf(o.peer), "clustermap/")
 				s.reportsRefusals = s.reportsRefusals || wire.ReportsRefusals(o.peer)
+				s.questions.kept = s.questions.kept || wire.KeepsHistory(o.peer)
 				s.maxValue = max(s.maxValue, wire.MaxValueOf(o.peer))
 			}
 		case <-s.ctx.Done():

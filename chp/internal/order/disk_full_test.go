@@ -63,7 +63,7 @@ func TestNothingIsPublishedAfterTheLogFailed(t *testing.T) {
 			}
 			q.mu.Lock()
 			defer q.mu.Unlock()
-			q.apply(&state.Entry{Head: state.Head{At: timer.Now()}, Wire: wire, Spans: []buf.Span{{End: uint32(size), Tag: tag}}})
+			q.apply(&state.Entry{Head: state.Head{At: timer.Now()}, Wire: wire, Spans: []buf.Span{{End: uint32(size), Tag: tag}}}, "")
 		}
 		set()
 		if err := q.Flush(t.Context()); err != nil {

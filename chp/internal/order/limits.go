@@ -21,6 +21,9 @@ const LocalPart = 128 << 10
 // keepOwn is the largest capacity of scratch.own that is kept.
 const keepOwn = 4096
 
+// keepStamped is the largest capacity of stamper.wire that is kept.
+const keepStamped = 256 << 10
+
 const (
 	// expirePortion is the number of deadlines that are checked under one hold of the
 	// mutex.

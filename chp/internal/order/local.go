@@ -134,7 +134,7 @@ func (q *Sequencer) acceptLocal(wire []byte, spans []buf.Span) (w Written, unfit
 		return Written{}, 0, false, errClosed
 	case q.passive:
 		return Written{}, 0, false, errStandby
-	case q.halted != (halted{}) || q.held.bytes >= MaxHeld || !q.fits(spans):
+	case q.halted != (halted{}) || q.held.bytes >= MaxHeld || !q.fits(spans, ""):
 		return Written{}, 0, false, nil
 	}
 	q.scratch.own = append(q.scratch.own[:0], spans...) // acceptNow changes them

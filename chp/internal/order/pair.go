@@ -185,6 +185,7 @@ func (q *Sequencer) NewCopy(run uint64, id [ledger.MapIDSize]byte, terms []state
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	c.early = q.early.Count()
+	c.State.History = q.state.History.Empty()
 	if q.o.MaxBytes > 0 {
 		// The server's own map may be larger, if the limit has been lowered, and records
 		// on their way say how old they are.

@@ -15,24 +15,24 @@ func (q *Sequencer) mapRoom() int64 {
 	return q.o.MaxBytes - int64(q.state.Store.LiveBytes())
 }
 
-// fits reports whether updates can be ordered now. If the map may have no room for all of
+// fits reports whether updates of an author can be ordered now. If the map may have no room for all of
 // them, all that are held must be in it first. mu must be held.
-func (q *Sequencer) fits(spans []buf.Span) bool {
-	q.held.tight = !q.held.empty() && (q.held.tight || q.o.MaxBytes > 0 && int64(buf.Extent(spans)) > q.mapRoom()-int64(q.held.bytes))
+func (q *Sequencer) fits(spans []buf.Span, by string) bool {
+	q.held.tight = !q.held.empty() && (q.held.tight || q.o.MaxBytes > 0 && int64(buf.Extent(spans))+q.grown(len(spans), by) > q.mapRoom()-int64(q.held.bytes))
 	return !q.held.tight
 }
 
-// fitting returns the updates that the map has room for, in the memory of spans. It
+// fitting returns the updates of an author that the map has room for, in the memory of spans. It
 // counts the others as refused and stores them in unfit. Deletions always fit, and so
 // do updates that are no larger than the record that they replace. Space that a batch
 // frees counts only for the next batch. mu must be held.
-func (q *Sequencer) fitting(wire []byte, spans []buf.Span) []buf.Span {
+func (q *Sequencer) fitting(wire []byte, spans []buf.Span, by string) []buf.Span {
 	room := q.mapRoom()
 	kept := spans[:0]
 	q.scratch.unfit = q.scratch.unfit[:0]
 	for _, span := range spans {
 		if span.Tag&kvmsg.TagDelete == 0 {
-			grows := int64(span.End - span.Start)
+			grows := int64(span.End-span.Start) + q.grown(1, by)
 			key := kvmsg.Record(wire[span.Start:span.End]).Key()
 			grows -= int64(q.state.Store.SizeOf(span.Tag&^kvmsg.TagFlags, key))
 			if grows > 0 {

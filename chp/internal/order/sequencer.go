@@ -33,6 +33,7 @@ type Options struct {
 	MaxBytes   int64       // of the live records; 0 means no limit
 	WatchQueue int         // bound of the queue of each watch, in bytes
 	Refused    func(error) // counts an update that is refused
+	Stamp      bool        // updates get the time and their author
 
 	// EarlyTimeout is the time-out of the pair to which the server belongs, or 0. A server of
 	// a pair begins passive.
@@ -99,6 +100,7 @@ type scratch struct {
 	own   []buf.Span // of accept for updates of this process
 	dead  expiry     // of Expire
 	now   Moment     // of Between
+	stamp stamper    // of apply
 }
 
 // FirstSequence returns the first sequence of a run that starts at t. It is ahead of
@@ -150,7 +152,8 @@ func (o *order) follow(h *state.Head) {
 // From says who has sent a batch. The zero From does not number its updates.
 type From struct {
 	ID       ledger.ID
-	Numbered bool // the sequence fields hold order numbers, or 0
+	Numbered bool   // the sequence fields hold order numbers, or 0
+	By       string // the authenticated author, if updates are stamped; or ""
 }
 
 // errClosed and errStandby are for updates of this process; package chp documents them.
@@ -183,7 +186,7 @@ func (q *Sequencer) Accept(b *hooks.Batch, from From) (unfit []buf.Span, repeate
 			return nil, 0, true
 		}
 	}
-	if !q.fits(spans) {
+	if !q.fits(spans, from.By) {
 		return nil, 0, false
 	}
 	unfit, repeated = q.acceptNow(wire, spans, from)
@@ -202,8 +205,8 @@ func (q *Sequencer) acceptNow(wire []byte, spans []buf.Span, from From) (unfit [
 	if len(spans) == 0 {
 		return nil, repeated
 	}
-	if int64(buf.Extent(spans)) > q.mapRoom() {
-		spans = q.fitting(wire, spans)
+	if int64(buf.Extent(spans))+q.grown(len(spans), from.By) > q.mapRoom() {
+		spans = q.fitting(wire, spans, from.By)
 		unfit = q.scratch.unfit
 		if from.Numbered {
 			q.state.Clients.Refuse(from.ID, wire, unfit, kvmsg.ReasonMapFull)
@@ -217,14 +220,17 @@ func (q *Sequencer) acceptNow(wire []byte, spans []buf.Span, from From) (unfit [
 	if from.Numbered {
 		e.Counter = uint64(kvmsg.Record(wire[spans[len(spans)-1].Start:]).Seq())
 	}
-	q.apply(&e)
+	q.apply(&e, from.By)
 	q.Counted.Updates.Add(uint64(len(spans)))
 	return unfit, repeated
 }
 
-// apply orders updates, and publishes them unless they must be committed first. mu must be
-// held.
-func (q *Sequencer) apply(e *state.Entry) {
+// apply orders updates of an author, and publishes them unless they must be committed first. mu
+// must be held.
+func (q *Sequencer) apply(e *state.Entry, by string) {
+	if q.o.Stamp {
+		q.scratch.stamp.stamp(e, by)
+	}
 	e.Reign, e.First, e.Count = q.order.reigns.Present, q.order.last+1, uint32(len(e.Spans))
 	q.order.follow(&e.Head)
 	if q.journal.AtOnce() && q.held.empty() {
@@ -320,7 +326,7 @@ func (q *Sequencer) Expire(now time.Time) (more bool, size int) {
 		if mutate.CountExpiry {
 			q.order.reigns.Count()
 		}
-		q.apply(&state.Entry{Head: state.Head{At: timer.Now()}, Wire: d.wire, Spans: d.spans})
+		q.apply(&state.Entry{Head: state.Head{At: timer.Now()}, Wire: d.wire, Spans: d.spans}, "")
 		q.Counted.Expired.Add(uint64(len(d.spans)))
 		size = len(d.wire)
 	}

@@ -311,6 +311,11 @@ func (f *follower) control(name string, body []byte) error {
 			return errFollow
 		}
 		return nil
+	case nameHistory:
+		if f.base == nil || f.base.State.Restore(state.Section{Kind: state.KindHistory, Body: body}, 0) != nil {
+			return errFollow
+		}
+		return nil
 	case nameDone:
 		if f.base == nil {
 			return errFollow

@@ -219,6 +219,8 @@ func (f *following) sendBase(ctx context.Context) error {
 		case state.KindMap, state.KindTerms: // in the head
 		case state.KindClients:
 			err = f.control(ctx, nameOrigins, p.Body)
+		case state.KindHistory:
+			err = f.control(ctx, nameHistory, p.Body)
 		case state.KindRecords:
 			err = f.send(ctx, p.Body, int(p.Count), nil)
 		}

@@ -27,6 +27,7 @@ import (
 //	         BASE     baseHead: the map follows, and replaces the passive one's
 //	         …        KVPUBs, with the remaining times to live
 //	         ORIGINS  the clients whose updates are in it: see origins
+//	         HISTORY  versions of its keys: see history.Keeper
 //	         DONE     empty: the map is complete
 //	         BATCH    Head: its KVPUBs follow
 //	         …
@@ -40,6 +41,7 @@ const (
 	nameTimes   = "TIMES"
 	nameBase    = "BASE"
 	nameOrigins = "ORIGINS"
+	nameHistory = "HISTORY"
 	nameDone    = "DONE"
 	nameBatch   = "BATCH"
 	nameHave    = "HAVE"

@@ -31,6 +31,8 @@ func (s *State) Restore(p Section, at time.Duration) error {
 		}
 	case KindClients:
 		ok = s.Clients.Add(p.Body)
+	case KindHistory:
+		ok = s.History.Restore(p.Body)
 	case KindRecords:
 		var spans []buf.Span
 		if spans, ok = kvmsg.SpansOf(p.Body, nil); ok {

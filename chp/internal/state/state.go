@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/chp/internal/history"
 	"clustermap/chp/internal/ledger"
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
@@ -24,6 +25,10 @@ type State struct {
 	Deadlines timer.Deadlines
 	Clients   ledger.Clients // the progress of each client
 	Terms     Reigns         // and the present one
+
+	// History keeps the last versions of each key; nil keeps none. It is safe for concurrent
+	// use, and set before the first entry.
+	History *history.Keeper
 
 	sequence atomic.Int64  // of the last update
 	pieces   []store.Piece // scratch
@@ -67,6 +72,7 @@ func (s *State) Apply(e *Entry) Outcome {
 	s.note(&e.Head)
 	s.pieces = s.Store.Apply(e.Wire, e.Spans, stamp, s.pieces[:0])
 	timed := s.Deadlines.Apply(e.Wire, e.Spans, stamp, e.At)
+	s.remember(s.pieces, e.Spans, e.At)
 	s.advance(&e.Head)
 	return Outcome{s.pieces, timed}
 }
@@ -89,6 +95,7 @@ func (s *State) Append(e *Entry) []store.Piece {
 func (s *State) Link(h *Head, pieces []store.Piece, spans []buf.Span) Outcome {
 	s.note(h)
 	s.Store.Link(pieces, spans)
+	s.remember(pieces, spans, h.At)
 	timed := false
 	for _, p := range pieces {
 		part := spans[:p.Records]
@@ -105,6 +112,18 @@ func (s *State) Link(h *Head, pieces []store.Piece, spans []buf.Span) Outcome {
 func (s *State) note(h *Head) {
 	if h.Counter > 0 {
 		s.Clients.Note(h.Client, h.Counter, int(h.Count), h.First-1)
+	}
+}
+
+// remember adds updates that are in the map to the history.
+func (s *State) remember(pieces []store.Piece, spans []buf.Span, at time.Duration) {
+	if s.History == nil {
+		return
+	}
+	made := timer.TimeOf(at)
+	for _, p := range pieces {
+		s.History.Add(p.Wire(), spans[:p.Records], made)
+		spans = spans[p.Records:]
 	}
 }
 
@@ -191,20 +210,23 @@ type Image struct {
 	ID      [ledger.MapIDSize]byte
 	Terms   []Reign // oldest first
 	clients [][]byte
+	history *history.Keeper
 }
 
 // Image returns the whole state. It copies the progress of all clients, up to about 10 MB.
 func (s *State) Image() *Image {
-	return &Image{s.Cut(), s.ID, s.Terms.History(), s.Clients.Portions()}
+	return &Image{s.Cut(), s.ID, s.Terms.History(), s.Clients.Portions(), s.History}
 }
 
 // A state is stored and sent in sections, in this order: one with the identity of the map,
-// one with the terms, the clients in portions, and the records in portions. Each has a
+// one with the terms, the clients in portions, the history in portions, and the records in
+// portions. Each has a
 // kind and a body:
 //
 //	map       the identity, 16 bytes
 //	terms     see AppendReigns
 //	clients   see ledger.Clients
+//	history   see history.Keeper.Portions; only with versions
 //	records   updates in wire form, with the remaining time to live; of each key at most one
 //
 // A log on disk has each in an entry of its own, and the servers of a pair in messages;
@@ -223,6 +245,7 @@ const (
 	KindClients Kind = 2
 	KindMap     Kind = 3
 	KindTerms   Kind = 4
+	KindHistory Kind = 6
 )
 
 // Sections returns the state in sections; those of records have about size bytes. A cut of
@@ -237,6 +260,11 @@ func (c *Image) Sections(size int) iter.Seq[Section] {
 		}
 		for _, portion := range c.clients {
 			if !yield(Section{Kind: KindClients, Body: portion}) {
+				return
+			}
+		}
+		for portion := range c.history.Portions(c.Sequence, size) {
+			if !yield(Section{Kind: KindHistory, Body: portion}) {
 				return
 			}
 		}

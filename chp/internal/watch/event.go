@@ -46,6 +46,14 @@ func (c Cause) String() string {
 // MarshalText returns the text of String.
 func (c Cause) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
+// KindOf returns what a server's update with these parts does, and why.
+func KindOf(value, props []byte) (Op, Cause) {
+	if len(value) == 0 {
+		return OpDelete, causeOfDeletion(nil, props)
+	}
+	return OpSet, CauseSet
+}
+
 // causeOfDeletion returns why a KVPUB deletes its key.
 func causeOfDeletion(uuid, props []byte) Cause {
 	if len(props) == 0 {

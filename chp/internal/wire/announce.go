@@ -22,6 +22,10 @@ const (
 	// the client's snapshot connection (see AppendRefusal).
 	propertyRefusals = "X-CHP-Refusals"
 
+	// propertyHistory announces that the server answers HISTORY?: the number of versions of a
+	// key that it keeps, in decimal.
+	propertyHistory = "X-CHP-History"
+
 	// propertyModel is the Clone model of a server, in decimal, if it is not 6. Such a
 	// server announces only its instance besides.
 	propertyModel = "X-CHP-Model"
@@ -152,6 +156,7 @@ type Server struct {
 	Instance string // see NewID
 	Model    Model
 	MaxValue int // the largest value that it takes, in bytes; 0 if it does not say
+	History  int // versions of a key that it keeps; below 2 it answers no questions about them
 }
 
 // Properties returns what a server announces on all of its ports.
@@ -163,6 +168,9 @@ func (s Server) Properties() map[string]string {
 	}
 	m[propertyCHP], m[propertyRefusals] = product, "1"
 	m[propertyMaxValue] = strconv.Itoa(s.MaxValue)
+	if s.History > 1 {
+		m[propertyHistory] = strconv.Itoa(s.History)
+	}
 	return m
 }
 

@@ -28,9 +28,13 @@ const (
 	kindMapID   = uint32(state.KindMap)
 	kindReigns  = uint32(state.KindTerms)
 
+	// kindHistory is a portion of the versions of keys (see history.Keeper). Checkpoints have
+	// them before the updates, if the server keeps a history.
+	kindHistory = uint32(state.KindHistory)
+
 	// kindNewest is the last kind. An entry of a later one makes a server refuse the log,
 	// since it may change the map; so later versions write one only where they must.
-	kindNewest = kindReigns
+	kindNewest = kindHistory
 )
 
 const sentHeadSize = len(ledger.ID{}) + 8
@@ -52,7 +56,7 @@ func parse(e *commit.Entry, to *state.State, spans []buf.Span) (c content, err e
 	ok := true
 	c.wire = e.Records
 	switch e.Kind {
-	case kindOrigins, kindMapID, kindReigns:
+	case kindOrigins, kindMapID, kindReigns, kindHistory:
 		ok = to.Restore(state.Section{Kind: state.Kind(e.Kind), Body: e.Records}, 0) == nil
 	case kindSent:
 		if ok = len(c.wire) >= sentHeadSize; ok {
