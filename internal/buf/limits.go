@@ -1,5 +1,7 @@
 package buf
 
+import "time"
+
 // Sizes of pooled chunks, in bytes.
 const (
 	// Large is the size that a connection reads into: large enough that the
@@ -22,4 +24,14 @@ const (
 	// all sockets together: several times what is allocated between two collections of a small
 	// program, which is 4 MiB, so that most messages find a chunk.
 	mostGiven = 32 << 20
+)
+
+// A program that allocates reserveStep bytes for messages in stepTime, 32 MiB a second, gets a
+// reserve of reserveSize, unless it may use less than reserveLimit bytes (GOMEMLIMIT). Without the
+// reserve its heap would be collected a dozen times a second and more.
+const (
+	reserveStep  = 8 << 20
+	stepTime     = 250 * time.Millisecond
+	reserveSize  = 8 << 20
+	reserveLimit = 256 << 20
 )

@@ -108,6 +108,7 @@ func (s *Socket) Own(m *queue.Single, skip int, lead []byte) [][]byte {
 	wire := m.Wire()[skip:]
 	if len(wire) < giveFrom {
 		frames := Own(wire, lead)
+		buf.Allocated(len(wire))
 		m.Chunk.Release()
 		return frames
 	}

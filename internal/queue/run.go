@@ -113,5 +113,9 @@ func (in *Inbox) copy(own [][]byte, wire []byte, from *Conn, follow int) [][]byt
 	if cap(own) > 0 {
 		return Refill(own, wire, lead)
 	}
-	return in.shelf.copy(wire, lead, follow)
+	m, made := in.shelf.copy(wire, lead, follow)
+	if made > 0 {
+		buf.Allocated(made)
+	}
+	return m
 }

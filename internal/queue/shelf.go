@@ -14,14 +14,14 @@ type shelf struct {
 }
 
 // copy copies a message. lead, if not nil, becomes an extra first frame. follow is how many
-// other messages will probably be copied after it.
-func (s *shelf) copy(wire zmtp.WireMessage, lead []byte, follow int) [][]byte {
+// other messages will probably be copied after it. made is how many bytes of memory that took.
+func (s *shelf) copy(wire zmtp.WireMessage, lead []byte, follow int) (m [][]byte, made int) {
 	body, rest := wire.Next()
 	if lead == nil && len(rest) == 0 {
-		s.room(len(body), 1, follow)
+		made = s.room(len(body), 1, follow)
 		first := s.filled
 		s.add(body)
-		return s.since(first)
+		return s.since(first), made
 	}
 	size, count := len(body), 1
 	for len(rest) > 0 {
@@ -33,7 +33,7 @@ func (s *shelf) copy(wire zmtp.WireMessage, lead []byte, follow int) [][]byte {
 		size += len(lead)
 		count++
 	}
-	s.room(size, count, follow)
+	made = s.room(size, count, follow)
 	first := s.filled
 	if lead != nil {
 		s.add(lead)
@@ -42,17 +42,18 @@ func (s *shelf) copy(wire zmtp.WireMessage, lead []byte, follow int) [][]byte {
 		body, wire = wire.Next()
 		s.add(body)
 	}
-	return s.since(first)
+	return s.since(first), made
 }
 
 // room makes room for a message of the given size, and if it makes new room, for those like
-// it that follow.
-func (s *shelf) room(size, count, follow int) {
+// it that follow. It returns the size of what it has made.
+func (s *shelf) room(size, count, follow int) (made int) {
 	if s.bytes != nil && len(s.bytes)-s.used >= size && size >= s.least {
 		if len(s.frames)-s.filled < count {
 			s.frames, s.filled = make([][]byte, count), 0
+			made = frameCost * count
 		}
-		return
+		return made
 	}
 	n, frames, least := 1, 1, size
 	switch each := size + frameCost*count; {
@@ -66,6 +67,7 @@ func (s *shelf) room(size, count, follow int) {
 	}
 	n = max(n, 1)
 	*s = shelf{bytes: make([]byte, n*size), frames: make([][]byte, max(frames, 1)*count), least: least}
+	return len(s.bytes) + frameCost*len(s.frames)
 }
 
 // add copies a frame. A frame is the only pointer that is stored, because that costs much
