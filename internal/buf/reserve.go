@@ -18,7 +18,8 @@ import (
 // It is there while bytes are allocated fast: a step of them takes no longer than stepTime.
 // Finalizers say when there was a collection, for the end of it.
 type reserve struct {
-	now func() time.Time
+	now   func() time.Time
+	limit int64 // reserveLimit, except in tests
 
 	bytes atomic.Int64 // allocated since the last step
 
@@ -28,7 +29,7 @@ type reserve struct {
 }
 
 // messages is the reserve of small messages.
-var messages = reserve{now: time.Now}
+var messages = reserve{now: time.Now, limit: reserveLimit}
 
 // Allocated records that so many bytes were allocated for messages that the application gets.
 func Allocated(n int) { messages.allocated(n) }
@@ -48,7 +49,7 @@ func (r *reserve) step() {
 	r.bytes.Store(0)
 	fast := r.fast()
 	r.last = r.now()
-	if fast && r.memory == nil && debug.SetMemoryLimit(-1) >= reserveLimit { // which changes nothing
+	if fast && r.memory == nil && debug.SetMemoryLimit(-1) >= r.limit { // which changes nothing
 		r.memory = make([]byte, reserveSize)
 		r.await()
 	}
