@@ -13,6 +13,7 @@ import (
 func newGet() *cobra.Command {
 	var n connection
 	var raw, prefix, asJSON bool
+	var at sequence
 	cmd := &cobra.Command{
 		Use:   "get KEY",
 		Short: "Print the value of a key",
@@ -25,6 +26,10 @@ a line; special characters are quoted. Exits with 1 if there are none. As for ch
 any prefix will do; chp watch and chp dump take a key, or a subtree, which ends with a
 slash.
 
+With --seq it prints what KEY was at a sequence number, of any version that chp history
+shows or between two of them, and exits with 1 if it was not in the map then. The server
+needs --history.
+
 With --json each key is an object on a line, with key, value, seq (the sequence
 number of its last update, a string), properties, an object with those of that update
 if there are any, and ttl, the remaining time to live in seconds, if the key expires.
@@ -34,13 +39,16 @@ UTF-8, or of which a name occurs twice, are in properties_base64, as lines name=
 		Example: `  chp get /lamp/1
   chp get --prefix /lamp/
   chp get --json /lamp/1 | jq -r .seq
-  chp get --raw /picture > picture.png`,
+  chp get --raw /picture > picture.png
+  chp get /lamp/1 --seq 1764288000000000042`,
 		Args: command.Args(1, 1),
 	}
 	cmd.Flags().BoolVar(&raw, "raw", false, "print no newline after the value")
 	cmd.Flags().BoolVar(&prefix, "prefix", false, "print all keys that begin with KEY, and their values")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON objects, one per line")
+	cmd.Flags().Var(&at, "seq", "print what KEY was at a `sequence` number")
 	command.Exclude(cmd, "raw", "json")
+	command.Exclude(cmd, "seq", "prefix")
 	command.Exclude(cmd, "raw", "prefix")
 	n.register(cmd, 5*time.Second)
 	n.registerModel(cmd)
@@ -50,6 +58,15 @@ UTF-8, or of which a name occurs twice, are in properties_base64, as lines name=
 			return n.getPrefix(ctx, cmd, args[0], asJSON)
 		}
 		key := args[0]
+		if cmd.Flags().Changed("seq") {
+			switch {
+			case asJSON:
+				return n.getAt(ctx, key, int64(at), cmd.OutOrStdout(), func(v chp.Version) []byte { return appendVersionJSON(nil, key, v) })
+			case raw:
+				return n.getAt(ctx, key, int64(at), command.Values(cmd, raw), func(v chp.Version) []byte { return v.Value })
+			}
+			return n.getAt(ctx, key, int64(at), command.Values(cmd, raw), func(v chp.Version) []byte { return append(v.Value, '\n') })
+		}
 		c, err := n.openKeys(ctx, n.read, key)
 		if err != nil {
 			return err
