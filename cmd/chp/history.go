@@ -64,7 +64,7 @@ func newRevert() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "revert KEY --to SEQ",
-		Short: "Set a key to what it was, and print the sequence number of the update",
+		Short: "Set a key to what it was, and print the sequence number",
 		Long: `Sets KEY again to the value and the properties that it had at the sequence number SEQ,
 of any version that chp history shows or between two of them, and deletes it if there
 was none. A time to live begins anew. It is an update like any other, and the server
