@@ -96,6 +96,7 @@ func (c *Client) Close() error {
 	c.follower.Leave()
 	c.writer.Close() // before the session, which would drop queued updates
 	c.follower.Close()
+	c.writer.Requests.Wait()
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()

@@ -61,6 +61,12 @@ type Event struct {
 	// was applied in the meantime, it is the time to live that this update was given. A
 	// ttl in Properties is the time to live when the update or snapshot arrived.
 	TTL time.Duration
+
+	// Transaction is the sequence of the last update of the transaction that this update belongs to
+	// (see Client.ApplyIf), or 0 if it is of none with several. The others of it in the
+	// watched subtrees, which have the same Transaction, are queued by then: NextBatch
+	// reports all of them in one call.
+	Transaction int64
 }
 
 // Clone returns a copy of the event with memory of its own, which stays valid. It costs

@@ -51,3 +51,16 @@ func (w *Watch) String() string { return fmt.Sprintf("chp.Watch(%q)", w.feed.Sub
 // Format prints the result of String for every verb: other fields of a watch change
 // while it is in use.
 func (w *Watch) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, w.String()) }
+
+// String returns whether the outcome is known.
+func (o *Outcome) String() string {
+	select {
+	case <-o.Done():
+		return "chp.Outcome(known)"
+	default:
+		return "chp.Outcome(pending)"
+	}
+}
+
+// Format implements fmt.Formatter, so that every verb prints the text of String.
+func (o *Outcome) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, o.String()) }

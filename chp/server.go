@@ -16,6 +16,7 @@ import (
 	"clustermap/chp/internal/ports"
 	"clustermap/chp/internal/snapshot"
 	"clustermap/chp/internal/subtree"
+	"clustermap/chp/internal/txn"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
@@ -165,7 +166,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	}
 	s.collector, err = s.dialect.NewCollector(sockets.Options{
 		RecvHWM: sockets.Unlimited, RecvHWMBytes: collectorWindow, RecvTotalBytes: collectorTotal, MaxIncompleteBytes: collectorTotal,
-		MaxMessageSize: int64(o.MaxValueSize) + maxOverhead,
+		MaxMessageSize: int64(max(o.MaxValueSize, txn.MaxMessage)) + maxOverhead,
 		MaxConnections: o.MaxClients, Operator: s.operator, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Listen: o.Listen, Metadata: announce,
 		Monitor: s.watchConnections("collector"),
 	}, s.members.Prepare, s.counts.refused.add)

@@ -33,6 +33,7 @@ func (nowhere) Fail(error)                                     {}
 func (nowhere) Over() <-chan struct{}                          { return nil }
 func (nowhere) Ready() error                                   { return nil }
 func (nowhere) Send(bool, []byte, int, *buf.Chunk, bool) error { return nil }
+func (nowhere) Request(bool, []byte, int) error                { return nil }
 func (nowhere) Known() bool                                    { return false }
 func (nowhere) GiveUp()                                        {}
 func (nowhere) Leave(done <-chan struct{})                     { <-done }

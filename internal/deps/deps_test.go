@@ -187,8 +187,14 @@ var rules = []struct {
 		std:  []string{"net", "os/exec"},
 	},
 	{
+		path: "chp/internal/txn",
+		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "zmtp"},
+		std:  []string{"net/http", "os/exec"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
+	},
+	{
 		path: "chp/internal/state",
-		own:  []string{"internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "chp/internal/history", "chp/internal/ledger", "zmtp"},
+		own:  []string{"internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "chp/internal/history", "chp/internal/ledger", "chp/internal/txn", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2"}, // zmtp's and the store's
 	},
@@ -207,14 +213,14 @@ var rules = []struct {
 		path: "chp/internal/follow",
 		own: []string{
 			"internal/backoff", "internal/fifo", "internal/buf", "internal/closed", "internal/hooks", "internal/invariants", "internal/ipcpath", "internal/kvmsg", "internal/link", "internal/lograte", "internal/mutate", "internal/store", "internal/timer", "internal/wake",
-			"chp/internal/history", "chp/internal/ledger", "chp/internal/live", "chp/internal/state", "chp/internal/submit", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets",
+			"chp/internal/history", "chp/internal/ledger", "chp/internal/live", "chp/internal/state", "chp/internal/txn", "chp/internal/submit", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets",
 		},
 		std: []string{"net/http"},
 		out: []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},
 	{
 		path: "chp/internal/submit",
-		own:  []string{"internal/fifo", "internal/buf", "internal/closed", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/wake", "chp/internal/ledger", "chp/internal/subtree", "zmtp"},
+		own:  []string{"internal/fifo", "internal/buf", "internal/closed", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/wake", "chp/internal/ledger", "chp/internal/subtree", "chp/internal/txn", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},
@@ -226,7 +232,7 @@ var rules = []struct {
 	},
 	{
 		path: "chp/internal/live",
-		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "internal/wake", "chp/internal/history", "chp/internal/ledger", "chp/internal/state", "chp/internal/subtree", "chp/internal/watch", "zmtp"},
+		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "internal/wake", "chp/internal/history", "chp/internal/ledger", "chp/internal/state", "chp/internal/txn", "chp/internal/subtree", "chp/internal/watch", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2"}, // the state's
 	},
@@ -238,19 +244,19 @@ var rules = []struct {
 	},
 	{
 		path: "chp/internal/journal",
-		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "chp/internal/history", "chp/internal/ledger", "chp/internal/state", "zmtp"},
+		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "chp/internal/history", "chp/internal/ledger", "chp/internal/state", "chp/internal/txn", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2"}, // the state's
 	},
 	{
 		path: "chp/internal/journal/pair",
-		own:  []string{"internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "chp/internal/journal", "chp/internal/history", "chp/internal/ledger", "chp/internal/state", "zmtp"},
+		own:  []string{"internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "chp/internal/journal", "chp/internal/history", "chp/internal/ledger", "chp/internal/state", "chp/internal/txn", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2"}, // the state's
 	},
 	{
 		path: "chp/internal/journal/disk",
-		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "chp/commit", "chp/internal/journal", "chp/internal/history", "chp/internal/ledger", "chp/internal/state", "zmtp"},
+		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "chp/commit", "chp/internal/journal", "chp/internal/history", "chp/internal/ledger", "chp/internal/state", "chp/internal/txn", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2"}, // the state's
 	},
@@ -271,25 +277,25 @@ var rules = []struct {
 	},
 	{
 		path: "chp/internal/order",
-		own:  []string{"internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "internal/wake", "chp/internal/journal", "chp/internal/history", "chp/internal/ledger", "chp/internal/live", "chp/internal/state", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
+		own:  []string{"internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "internal/wake", "chp/internal/journal", "chp/internal/history", "chp/internal/ledger", "chp/internal/live", "chp/internal/state", "chp/internal/txn", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},
 	{
 		path: "chp/internal/collect",
-		own:  []string{"internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/lograte", "internal/mutate", "internal/peerlog", "internal/store", "internal/timer", "internal/wake", "chp/internal/journal", "chp/internal/history", "chp/internal/ledger", "chp/internal/live", "chp/internal/order", "chp/internal/state", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
+		own:  []string{"internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/lograte", "internal/mutate", "internal/peerlog", "internal/store", "internal/timer", "internal/wake", "chp/internal/journal", "chp/internal/history", "chp/internal/ledger", "chp/internal/live", "chp/internal/order", "chp/internal/state", "chp/internal/txn", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},
 	{
 		path: "chp/internal/partner",
-		own:  []string{"internal", "chp/commit", "chp/internal/journal", "chp/internal/history", "chp/internal/ledger", "chp/internal/live", "chp/internal/order", "chp/internal/ports", "chp/internal/snapshot", "chp/internal/state", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "patterns/binarystar", "patterns/internal/subscribe", "zmtp", "sockets"},
+		own:  []string{"internal", "chp/commit", "chp/internal/journal", "chp/internal/history", "chp/internal/ledger", "chp/internal/live", "chp/internal/order", "chp/internal/ports", "chp/internal/snapshot", "chp/internal/state", "chp/internal/txn", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "patterns/binarystar", "patterns/internal/subscribe", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},
 	{
 		path: "chp/internal/snapshot",
-		own:  []string{"internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "internal/wake", "chp/internal/history", "chp/internal/ledger", "chp/internal/live", "chp/internal/state", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
+		own:  []string{"internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "internal/wake", "chp/internal/history", "chp/internal/ledger", "chp/internal/live", "chp/internal/state", "chp/internal/txn", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},

@@ -19,6 +19,9 @@ const (
 	// UUID is removed, and properties are not checked: the guide's servers send a ttl
 	// that is an absolute time. The reserved keys are recognized.
 	FromServer
+	// FromRequest: an update of a request (see package txn). It has the rules of FromClient, and
+	// may have PropertyMore.
+	FromRequest
 )
 
 // Kind is the kind of a message.
@@ -62,13 +65,13 @@ func Inspect(msg []byte, from Origin, maxValue int) (size int, tag uint64, k Kin
 	if maxValue > 0 && valueSize > maxValue && k == KindUpdate {
 		return 0, 0, kindNone, ErrValueTooLarge
 	}
-	if from == FromClient && p.propsEnd > p.props {
+	if from != FromServer && p.propsEnd > p.props {
 		props := msg[p.props:p.propsEnd]
 		if err := CheckProperties(props); err != nil {
 			return 0, 0, kindNone, err
 		}
-		if hasForgery(props, valueSize == 0) {
-			stripForgeries(msg, &p)
+		if hasForgery(props, from, valueSize == 0) {
+			stripForgeries(msg, &p, from)
 		}
 	}
 	return p.end, HashKey(key) | flagsOf(p.propsEnd-p.props, valueSize), k, nil
@@ -191,7 +194,7 @@ func rewrite(m []byte, from Origin) (p parts, err error) {
 		return p, ErrSequence
 	}
 	if n := len(bodies[2]); n != 0 && n != UUIDSize {
-		if from == FromClient {
+		if from != FromServer {
 			return p, errUUID
 		}
 		bodies[2] = nil

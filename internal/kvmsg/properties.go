@@ -61,6 +61,30 @@ func IsUser(name []byte) bool {
 	return string(name) != "ttl" && !bytes.HasPrefix(name, []byte(Reserved))
 }
 
+// PropertyMore is the property of an update of a transaction, in decimal: how many updates of it
+// follow. Those have the next sequences. The last one does not have it, and what is not of a
+// transaction must not have it.
+const PropertyMore = Reserved + "more"
+
+// MoreOf returns the value of PropertyMore of a record with a tag, or 0.
+func MoreOf(r Record, tag uint64) int {
+	if tag&TagProperties == 0 {
+		return 0
+	}
+	text, ok := Property(r.Props(), PropertyMore)
+	if !ok || len(text) > len("1023") {
+		return 0
+	}
+	n := 0
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return 0
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n
+}
+
 // User is what chp.Properties documents.
 func (p Properties) User() Properties {
 	if !bytes.Contains(p, []byte("ttl=")) && !bytes.Contains(p, []byte(Reserved)) {
@@ -121,12 +145,15 @@ func AppendWith(dst []byte, r Record, lines []byte) []byte {
 	return append(dst, r[value:]...)
 }
 
-// forges reports whether a line of a client's properties says what only servers may say.
-func forges(line []byte, deletion bool) bool {
+// forges reports whether a line of a client's properties says what only servers, or requests, may
+// say.
+func forges(line []byte, from Origin, deletion bool) bool {
 	name, _, _ := bytes.Cut(line, []byte("="))
 	switch string(name) {
 	case PropertyCause:
 		return deletion
+	case PropertyMore:
+		return from != FromRequest
 	case propertyStamp, propertyBy:
 		return true
 	}
@@ -134,9 +161,9 @@ func forges(line []byte, deletion bool) bool {
 }
 
 // hasForgery reports whether a line of props is a forgery.
-func hasForgery(props []byte, deletion bool) bool {
+func hasForgery(props []byte, from Origin, deletion bool) bool {
 	for line := range bytes.Lines(props) {
-		if forges(line, deletion) {
+		if forges(line, from, deletion) {
 			return true
 		}
 	}
@@ -145,11 +172,11 @@ func hasForgery(props []byte, deletion bool) bool {
 
 // stripForgeries removes such lines from m, a message with the given parts, in place. It
 // updates p.
-func stripForgeries(m []byte, p *parts) {
+func stripForgeries(m []byte, p *parts, from Origin) {
 	value := m[p.value:p.end]
 	props := m[p.props:p.props]
 	for line := range bytes.Lines(m[p.props:p.propsEnd]) {
-		if !forges(line, len(value) == 0) {
+		if !forges(line, from, len(value) == 0) {
 			props = append(props, line...)
 		}
 	}

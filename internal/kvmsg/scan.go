@@ -33,6 +33,18 @@ func Scan(b []byte, from Origin, maxValue int) (size int, tag uint64) {
 	return end, tag
 }
 
+// WhyNot returns why Scan finds no update of a request at the start of b.
+func WhyNot(b []byte, maxValue int) error {
+	if p, ok := scanFirst(b); ok && p.end <= len(b) {
+		b = b[:p.end]
+	}
+	// A copy, since Inspect changes what is not canonical.
+	if _, _, _, err := Inspect(append([]byte(nil), b...), FromRequest, maxValue); err != nil {
+		return err
+	}
+	return errFrameCount // not canonical
+}
+
 // scanOther is Scan for messages that scanUsual does not find.
 func scanOther(b []byte, from Origin, maxValue int) (size int, tag uint64) {
 	p, ok := scanFirst(b)
@@ -47,7 +59,7 @@ func scanOther(b []byte, from Origin, maxValue int) (size int, tag uint64) {
 	if maxValue > 0 && valueSize > maxValue {
 		return 0, 0
 	}
-	if props := b[p.props:p.propsEnd]; from == FromClient && (CheckProperties(props) != nil || hasForgery(props, valueSize == 0)) {
+	if props := b[p.props:p.propsEnd]; from != FromServer && (CheckProperties(props) != nil || hasForgery(props, from, valueSize == 0)) {
 		return 0, 0
 	}
 	return p.end, HashKey(key) | flagsOf(p.propsEnd-p.props, valueSize)

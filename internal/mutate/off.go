@@ -14,6 +14,9 @@ const (
 	DropSlow      = false // the server drops updates for a slow subscriber instead of disconnecting it
 	NoRepeatCheck = false // the server applies updates that a client repeats or that arrive late, and does not report which ones it has
 
+	IgnoreConditions = false // the server makes requests whose conditions do not hold
+	StaleRequests    = false // the server judges requests from before it was passive
+
 	ExpireSuperseded = false // the server deletes a key when a replaced time to live ends
 	PublishEarly     = false // the server publishes updates that are not on disk yet
 	PublishAlone     = false // the active server publishes updates that the passive server does not have

@@ -22,6 +22,9 @@ var (
 	DropSlow      = off("drop-slow")
 	NoRepeatCheck = off("no-repeat-check")
 
+	IgnoreConditions = off("ignore-conditions")
+	StaleRequests    = off("stale-requests")
+
 	ExpireSuperseded = off("expire-superseded")
 	PublishEarly     = off("publish-early")
 	PublishAlone     = off("publish-alone")

@@ -261,6 +261,17 @@ func (s *Map) UnlinkedBytes() int { return s.log.unlinked }
 // LogBytes returns the size of the segments in use in bytes.
 func (s *Map) LogBytes() int { return s.log.bytes }
 
+// Newest returns the newest record of key, or nil. It is a part of the log, and valid until the
+// owner changes the map.
+func (s *Map) Newest(hash uint64, key []byte) kvmsg.Record {
+	_, _, r := s.search(hash, key)
+	if r == nil {
+		return nil
+	}
+	size := r.Size()
+	return r[:size:size]
+}
+
 // SizeOf returns the size of the newest record of key in bytes, or 0 if there is none.
 func (s *Map) SizeOf(hash uint64, key []byte) int {
 	_, _, r := s.search(hash, key)

@@ -8,6 +8,7 @@ import (
 
 	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/order"
+	"clustermap/chp/internal/txn"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
 	"clustermap/internal/hooks"
@@ -35,18 +36,23 @@ type Clients struct {
 	o        Options
 	members  members
 	notifier *notifier
+	answers  *answers
 }
 
 // New returns what a server knows of its clients: nothing yet.
 func New(o Options) *Clients {
 	c := &Clients{o: o}
-	c.members.init(o.Instance)
+	c.members.init(o.Instance, o.Order)
 	c.notifier = newNotifier(o.Router, c.applied, o.Timeout)
+	c.answers = newAnswers(o.Order, c.notifier)
 	return c
 }
 
 // Close ends the reports to clients.
-func (c *Clients) Close() { c.notifier.close() }
+func (c *Clients) Close() {
+	c.answers.close()
+	c.notifier.close()
+}
 
 // Collector is the socket that receives updates.
 type Collector interface {
@@ -64,9 +70,20 @@ func (c *Clients) Prepare(b *hooks.Batch) {
 	var told refusalNotice
 	var numbers numberOrder
 	var question buf.Span
+	var request txn.Request
 	refused, why := 0, error(nil) // the last one's reason
 	for _, span := range spans {
 		var err error
+		if m := wire[span.Start:span.End]; c.o.Full && (span.Tag == 0 || span.Tag == requestTag) && txn.IsRequest(m) {
+			span.Tag = requestTag
+			if err = c.check(&request, m, peer); err == nil {
+				kept = append(kept, span)
+				continue
+			}
+			c.o.Refused(err)
+			refused, why = refused+1, err
+			continue
+		}
 		if span.Tag == 0 { // not found by Scan
 			var size int
 			if ledger.IsQuestion(wire[span.Start:span.End]) {
@@ -111,9 +128,12 @@ func takeQuestion(b *hooks.Batch) bool {
 }
 
 // Scan finds, checks and hashes the update at the start of b, if it is valid and
-// in canonical form (hooks.Scan).
+// in canonical form, and finds a request (hooks.Scan).
 func (c *Clients) Scan(b []byte) (size int, tag uint64) {
-	return kvmsg.Scan(b, kvmsg.FromClient, c.o.MaxValue)
+	if size, tag = kvmsg.Scan(b, kvmsg.FromClient, c.o.MaxValue); size == 0 && txn.IsRequest(b) {
+		size, tag = txn.SizeOf(b), requestTag
+	}
+	return size, tag
 }
 
 // refusalNotice reports the refused updates of one batch to their client.
@@ -180,15 +200,32 @@ func (c *Clients) collect(ctx context.Context, b *hooks.Batch, pace *order.Pacer
 	if !pace.Wait(ctx, buf.Extent(b.Spans())) || c.o.Order.Room(ctx) != nil {
 		return false
 	}
-	if asks && b.Len() == 1 && socket.Events()&sockets.PollIn == 0 {
+	if b.Len() == 1 && (asks || isRequest(b.Spans()[0], b.Wire())) && socket.Events()&sockets.PollIn == 0 {
 		c.o.Alone()
 	}
-	for !c.order(b, from, asks) {
-		if c.o.Order.Room(ctx) != nil {
+	for rest := b.Spans(); ; {
+		n := 0
+		for n < len(rest) && !isRequest(rest[n], b.Wire()) {
+			n++
+		}
+		last := n == len(rest)
+		b.SetSpans(rest[:n])
+		for (n > 0 || last) && !c.order(b, from, asks && last) {
+			if c.o.Order.Room(ctx) != nil {
+				return false
+			}
+		}
+		if last {
+			return true
+		}
+		rest = rest[n:]
+		for n = 0; n < len(rest) && isRequest(rest[n], b.Wire()); n++ {
+		}
+		if !c.transact(ctx, b, rest[:n], from) {
 			return false
 		}
+		rest = rest[n:]
 	}
-	return true
 }
 
 // order passes a batch to the sequencer, and reports refusals and progress to its client. If it

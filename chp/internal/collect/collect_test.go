@@ -15,7 +15,7 @@ import (
 func TestMembersAreBounded(t *testing.T) {
 	t.Parallel()
 	var m members
-	m.init("")
+	m.init("", nil)
 	now := time.Now()
 	for range maxGone + 100 {
 		id := wire.NewID()

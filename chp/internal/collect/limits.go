@@ -13,6 +13,8 @@ const (
 	// maxPending bounds the bytes of refusals kept for one client, maxPendingTotal for all clients.
 	maxPending      = 4 << 20
 	maxPendingTotal = 64 << 20
+	// maxAnswers bounds the answers to requests that wait until they are published, in bytes.
+	maxAnswers = 4 << 20
 	// notifyPortion is the number of refusals sent to a connection at a time.
 	notifyPortion = 1024
 )

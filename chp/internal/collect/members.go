@@ -25,13 +25,14 @@ import (
 // number of connections and maxGone.
 type members struct {
 	instance string // the server's own instance
+	order    *order.Sequencer
 
 	mu    sync.Mutex
 	byID  map[string]*member
 	peers map[*sockets.Peer]membership // connections to the collector
 
 	connected map[*sockets.Peer]bool // all connections
-	order     uint64                 // membership.order of the newest connection in peers
+	newest    uint64                 // membership.order of the newest connection in peers
 	gone      list.List[member]      // without connections, longest gone first
 }
 
@@ -57,8 +58,8 @@ type membership struct {
 	order      uint64 // increases from connection to connection
 }
 
-func (m *members) init(instance string) {
-	m.instance = instance
+func (m *members) init(instance string, o *order.Sequencer) {
+	m.instance, m.order = instance, o
 	m.byID = map[string]*member{}
 	m.peers = map[*sockets.Peer]membership{}
 	m.connected = map[*sockets.Peer]bool{}
@@ -102,8 +103,10 @@ func (m *members) watch(e sockets.Event, port string) {
 	case ok:
 		who := m.addConnection(id)
 		if collector {
-			m.order++
-			m.peers[e.Peer] = membership{sender: senderOf(e.Peer, who), generation: generation, order: m.order}
+			m.newest++
+			from := senderOf(e.Peer, who)
+			from.Term = m.order.Term()
+			m.peers[e.Peer] = membership{sender: from, generation: generation, order: m.newest}
 		} else {
 			if who.snapshots == nil {
 				who.snapshots = map[uint64]*sockets.Peer{}
@@ -203,6 +206,7 @@ func (m *members) from(p *sockets.Peer) (who sender, former bool) {
 			from = membership{sender: senderOf(p, m.byID[id]), generation: generation, astray: m.astray(p)}
 		}
 	}
+	from.ended = !known
 	return from.sender, from.astray || from.member != nil && !mutate.NoRepeatCheck && m.replaced(p, from, known)
 }
 

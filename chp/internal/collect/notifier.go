@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"clustermap/internal/hooks"
+	"clustermap/internal/kvmsg"
 	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
@@ -97,6 +98,17 @@ func (t *notifier) add(peer *sockets.Peer) *refusalNotice {
 	return pending
 }
 
+// sizeOf returns the size of the first n messages in wire.
+func sizeOf(wire []byte, n int) (size int) {
+	for more := false; n > 0; {
+		more = wire[size]&kvmsg.FlagMore != 0
+		if _, size = kvmsg.FrameBounds(wire, size); !more {
+			n--
+		}
+	}
+	return size
+}
+
 // run sends the reports for one client until all are sent or the connection ends.
 func (t *notifier) run(pending *refusalNotice) {
 	for {
@@ -106,7 +118,7 @@ func (t *notifier) run(pending *refusalNotice) {
 		switch {
 		case pending.messages > 0:
 			messages = min(pending.messages, notifyPortion)
-			size = len(pending.wire) / pending.messages * messages // all have the same size
+			size = sizeOf(pending.wire, messages)
 			wire = pending.wire[:size:size]
 			pending.wire, pending.messages = pending.wire[size:], pending.messages-messages
 			t.mu.Unlock()

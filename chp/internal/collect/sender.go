@@ -16,6 +16,7 @@ type sender struct {
 	every   int     // report its progress after this many bytes of updates; 0 means never
 	replies bool    // replies acknowledge its updates
 	unasked bool    // it expects them without asking
+	ended   bool    // the connection has ended, and the batch was still queued
 	member  *member // nil if it is no longer known
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -263,7 +262,7 @@ func TestIntakeAllocatesNothing(t *testing.T) {
 func TestDeletionsAreCounted(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(6, 6))
-	during := newInterim(store.New(store.Options{}), nil, math.MaxInt64)
+	during := newInterim(store.New(store.Options{}), nil)
 	for i := range 2000 {
 		p := pub{fmt.Sprint("/k/", random.IntN(40)), int64(i + 1), ""}
 		if random.IntN(2) == 0 {

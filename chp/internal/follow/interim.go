@@ -27,16 +27,14 @@ type interim struct {
 	pieces       []store.Piece    // scratch of mergeInto
 	waiting      []store.Piece    // KVSYNCs that the index does not have yet
 	beside       int              // bytes of KVPUBs since waiting was empty
-	most         int64            // see newInterim
 }
 
 // errDeletions makes a join start again.
 var errDeletions = errors.New("chp: too many keys were deleted while the snapshot arrived")
 
-// newInterim returns an interim that puts the updates into a store. Of a store of more than most
-// bytes it returns the exact size.
-func newInterim(s *store.Map, d *timer.Deadlines, most int64) *interim {
-	return &interim{deadlines: d, store: s, deleted: map[string]int64{}, most: most}
+// newInterim returns an interim that puts the updates into a store.
+func newInterim(s *store.Map, d *timer.Deadlines) *interim {
+	return &interim{deadlines: d, store: s, deleted: map[string]int64{}}
 }
 
 // apply adds a batch of KVPUBs in canonical form, and returns the size of the store in bytes.
@@ -67,15 +65,8 @@ func deletesAny(spans []buf.Span) bool {
 	return slices.ContainsFunc(spans, func(s buf.Span) bool { return s.Tag&kvmsg.TagDelete != 0 })
 }
 
-// bytes returns the size of the store, or more as long as that is not above most: of a key that has a
-// KVPUB, a KVSYNC that waits counts too. mu must be held.
-func (t *interim) bytes() int {
-	if n := t.store.LiveBytes() + t.store.UnlinkedBytes(); int64(n) <= t.most {
-		return n
-	}
-	t.link()
-	return t.store.LiveBytes()
-}
+// bytes returns the size of the store. mu must be held.
+func (t *interim) bytes() int { return t.store.LiveBytes() + t.store.UnlinkedBytes() }
 
 // settle puts all KVSYNCs into the index.
 func (t *interim) settle() {

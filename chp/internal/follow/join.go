@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"clustermap/chp/internal/state"
@@ -38,7 +39,7 @@ func (s *session) join() error {
 	if !merged {
 		into = store.New(store.Options{})
 	}
-	during := newInterim(into, &next.Deadlines, s.opts.MaxMapBytes)
+	during := newInterim(into, &next.Deadlines)
 	snapshot := during.sync
 	if !merged {
 		snapshot = func(wire []byte, spans []buf.Span) int {
@@ -64,7 +65,9 @@ func (s *session) join() error {
 	// A key that was set and deleted before the cut is not in the snapshot. If the KVPUB
 	// that set it has come, the one that deletes it must come too: the server has published
 	// all up to the cut.
-	for merged && s.stream.received && s.stream.last < cuts[0] && s.gather(s.ctx, during, &next.Store) {
+	// So it is with a transaction: the snapshot has all of it or nothing.
+	newest := slices.Max(cuts)
+	for (merged && s.stream.received && s.stream.last < newest || s.partial.pending() && s.partial.end <= newest) && s.gather(s.ctx, during, &next.Store) {
 	}
 	if err := s.ctx.Err(); err != nil {
 		return err
@@ -125,9 +128,13 @@ func (s *session) gather(ctx context.Context, during *interim, next *store.Map) 
 	}
 	s.arrived += int64(buf.Extent(s.batch.Spans()))
 	spans, err := s.stream.filter(s.batch.Wire(), s.batch.Spans())
-	size := during.apply(s.batch.Wire(), spans)
+	wire := s.batch.Wire()
+	if s.ours {
+		wire, spans = s.partial.whole(wire, spans, s.stream.known())
+	}
+	size := during.apply(wire, spans)
 	if err == nil {
-		err = s.fits(size)
+		err = s.fits(size + len(s.partial.wire))
 	}
 	if err == nil && during.deletions() > s.deletionRoom(next.Len()) {
 		err = errDeletions

@@ -3,7 +3,6 @@ package follow
 import (
 	"fmt"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -38,7 +37,7 @@ func applyTo(t testing.TB, s *store.Map, messages ...pub) []store.Piece {
 
 func TestJoinDeletedDuringSnapshot(t *testing.T) {
 	t.Parallel()
-	snapshot, during := store.New(store.Options{}), newInterim(store.New(store.Options{}), nil, math.MaxInt64)
+	snapshot, during := store.New(store.Options{}), newInterim(store.New(store.Options{}), nil)
 	all := subtree.New(nil)
 	s := newStream(&all, false)
 	early := []pub{
@@ -63,7 +62,7 @@ func TestJoinDeletedDuringSnapshot(t *testing.T) {
 func TestUpdatesDuringJoinNeedBoundedMemory(t *testing.T) {
 	t.Parallel()
 	s := store.New(store.Options{})
-	during := newInterim(s, nil, math.MaxInt64)
+	during := newInterim(s, nil)
 	value := strings.Repeat("v", 100)
 	size := 0
 	for i := range 2000 { // a slow snapshot beside fast updates
@@ -85,34 +84,6 @@ func TestUpdatesDuringJoinNeedBoundedMemory(t *testing.T) {
 	}
 }
 
-// TestUpdatesDuringJoinCountOnce: a map that fits is not too large while it arrives, because
-// keys have been updated meanwhile.
-func TestUpdatesDuringJoinCountOnce(t *testing.T) {
-	t.Parallel()
-	const keys, most = 1000, 125_000
-	during := newInterim(store.New(store.Options{}), nil, most)
-	value := strings.Repeat("v", 100)
-	largest, size := 0, 0
-	for i := range keys {
-		wire, spans := wireBatch(t, pub{fmt.Sprint("/", i), 1, value})
-		size = during.sync(wire, spans)
-		largest = max(largest, size)
-		if i%10 == 0 {
-			wire, spans = wireBatch(t, pub{fmt.Sprint("/", i), 2, value})
-			size = during.apply(wire, spans)
-			largest = max(largest, size)
-		}
-	}
-	during.settle()
-	if live := during.store.LiveBytes(); largest > most || size < live {
-		t.Errorf("a map of %d bytes had up to %d while it arrived, and %d at last", live, largest, size)
-	}
-	wire, spans := wireBatch(t, pub{"/more", 1, strings.Repeat("v", most)})
-	if during.sync(wire, spans) <= most {
-		t.Error("a map that does not fit passes for one that does")
-	}
-}
-
 // TestJoinForgetsDeadlines: a key that is deleted during the snapshot leaves no deadline,
 // whether its KVSYNC comes before or after the KVPUB that deletes it.
 func TestJoinForgetsDeadlines(t *testing.T) {
@@ -129,9 +100,9 @@ func TestJoinForgetsDeadlines(t *testing.T) {
 		for _, first := range []bool{false, true} {
 			d := new(timer.Deadlines)
 			snapshot := store.New(store.Options{})
-			during := newInterim(store.New(store.Options{}), d, math.MaxInt64)
+			during := newInterim(store.New(store.Options{}), d)
 			if merged {
-				during = newInterim(snapshot, d, math.MaxInt64)
+				during = newInterim(snapshot, d)
 			}
 			deleted, deletedSpans := wireBatch(t, pub{"gone", 10, ""})
 			deletion := func() { during.apply(deleted, deletedSpans) }
@@ -163,7 +134,7 @@ func TestJoinForgetsDeadlines(t *testing.T) {
 func TestJoinManyKeys(t *testing.T) {
 	t.Parallel()
 	const keys, cut = 5*mergeBatch + 3, 2*mergeBatch + 1
-	snapshot, during := store.New(store.Options{}), newInterim(store.New(store.Options{}), nil, math.MaxInt64)
+	snapshot, during := store.New(store.Options{}), newInterim(store.New(store.Options{}), nil)
 	all := subtree.New(nil)
 	s := newStream(&all, false)
 	want := map[string]string{}
@@ -206,7 +177,7 @@ func BenchmarkMergeInto(b *testing.B) {
 			apply(wireBatch(b, part...))
 		}
 	}
-	snapshot, during := store.New(store.Options{}), newInterim(store.New(store.Options{}), nil, math.MaxInt64)
+	snapshot, during := store.New(store.Options{}), newInterim(store.New(store.Options{}), nil)
 	random := rand.New(rand.NewPCG(1, 2))
 	loaded(random.Perm(keys), func(wire []byte, spans []buf.Span) int {
 		snapshot.Apply(wire, spans, 0, nil)
@@ -236,7 +207,7 @@ func TestJoinAgainstModel(t *testing.T) {
 		}
 		s := newStream(&requests, ours)
 		merged := ours && s.counted
-		snapshot, during := store.New(store.Options{}), newInterim(store.New(store.Options{}), nil, math.MaxInt64)
+		snapshot, during := store.New(store.Options{}), newInterim(store.New(store.Options{}), nil)
 
 		model, since := map[string]string{}, map[string]int64{}
 		var stream []pub // the updates of the subscription, in order

@@ -65,10 +65,13 @@ func (s *session) take() error {
 	f, wire, spans := s.owner, s.batch.Wire(), s.batch.Spans()
 	s.arrived += int64(buf.Extent(spans))
 	spans, err := s.stream.filter(wire, spans)
+	if s.ours && (len(spans) > 0 || s.partial.pending()) {
+		wire, spans = s.partial.whole(wire, spans, s.stream.known())
+	}
 	if len(spans) > 0 {
 		f.apply(s, wire, spans)
 		if err == nil {
-			err = s.fits(s.replica.Store.LiveBytes())
+			err = s.fits(s.replica.Store.LiveBytes() + len(s.partial.wire))
 		}
 	} else {
 		f.tidy() // a HUGZ: there is time
@@ -118,12 +121,12 @@ func (s *session) countStale() {
 
 // install makes a session's map the client's and lets updates be sent.
 func (f *Follower) install(s *session) {
-	f.opts.Replica.Install(s.replica, s.stream.sequence())
+	f.opts.Replica.Install(s.replica, s.partial.before(s.stream.sequence()))
 	f.Counted.Kept.Store(int64(s.kept))
 	f.Counted.Syncs.Add(1)
 	f.opts.Writer.Begin(&submit.Server{
-		Session: s, Uplink: s.writerUplink(), Ours: s.ours, ReportsRefusals: s.reportsRefusals, MaxValue: s.maxValue,
-		Reply: s.applied.Load(), Sequence: s.stream.sequence(),
+		Session: s, Uplink: s.writerUplink(), Ours: s.ours, ReportsRefusals: s.reportsRefusals, Transactions: s.transactions && s.ours, MaxValue: s.maxValue,
+		Reply: s.applied.Load(), Sequence: s.partial.before(s.stream.sequence()),
 	})
 	f.current.Store(s)
 	f.setState(StateActive, s.server.Name)
@@ -144,7 +147,7 @@ func (f *Follower) uninstall(s *session) {
 // apply applies a batch of KVPUBs, and recognizes the client's own updates. It does not
 // allocate.
 func (f *Follower) apply(s *session, wire []byte, spans []buf.Span) {
-	f.opts.Replica.Apply(wire, spans, s.stream.sequence())
+	f.opts.Replica.Apply(wire, spans, s.partial.before(s.stream.sequence()))
 	f.Counted.Updates.Add(uint64(len(spans)))
 
 	f.opts.Writer.Applied(wire, spans) // now Get finds what a SetSync that returns has set

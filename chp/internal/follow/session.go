@@ -14,6 +14,7 @@ import (
 	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/state"
 	"clustermap/chp/internal/subtree"
+	"clustermap/chp/internal/txn"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
 	"clustermap/internal/hooks"
@@ -48,6 +49,7 @@ type session struct {
 	ours            bool          // the server is of this package
 	confirms        bool          // the publisher confirms subscriptions
 	reportsRefusals bool          // the server reports refused updates
+	transactions    bool          // the server judges requests
 	maxValue        int           // largest value that the server accepts, in bytes; 0 if unknown
 	requests        subtree.Set   // the subtrees to request
 	watchdog        *watchdog
@@ -66,6 +68,7 @@ type session struct {
 	// Owned by run.
 	batch     hooks.Batch
 	stream    *stream
+	partial   partial
 	replica   *state.State // that the server has sent
 	resyncing *time.Timer  // ends the session because of a gap
 	fresh     bool         // the server's map is new and empty; set by fetch
@@ -248,6 +251,8 @@ func (s *session) hear(b *hooks.Batch) {
 			s.opts.Writer.Reply(s, &s.reply)
 		} else if id, reason, ok := wire.ParseRefusal(b.Message(i)); ok {
 			s.opts.Writer.Refused(s, id, reason)
+		} else if answers, ok := txn.ParseAnswers(b.Message(i)); ok {
+			s.opts.Writer.Requests.Answered(s, answers)
 		} else {
 			s.questions.hear(b.Message(i))
 		}
@@ -309,6 +314,7 @@ func (s *session) connect() error {
 				s.ours = s.ours && strings.HasPrefix(wire.ProductOf(o.peer), "clustermap/")
 				s.reportsRefusals = s.reportsRefusals || wire.ReportsRefusals(o.peer)
 				s.questions.kept = s.questions.kept || wire.KeepsHistory(o.peer)
+				s.transactions = s.transactions || wire.JudgesTransactions(o.peer)
 				s.maxValue = max(s.maxValue, wire.MaxValueOf(o.peer))
 			}
 		case <-s.ctx.Done():

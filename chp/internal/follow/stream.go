@@ -166,11 +166,13 @@ func (s *stream) gap(seq int64) *GapError {
 // heartbeat returns a gap if a HUGZ shows that updates are missing.
 func (s *stream) heartbeat(m []byte) error {
 	seq := kvmsg.Record(m).Seq()
+	if s.ours {
+		s.hugz = max(s.hugz, seq)
+	}
 	switch {
 	case !s.counted:
 		return nil
 	case s.ours:
-		s.hugz = max(s.hugz, seq)
 		return s.tail()
 	case s.cuts == nil || seq <= 0:
 		return nil
@@ -198,6 +200,9 @@ func (s *stream) tail() error {
 	}
 	return nil
 }
+
+// known returns the highest sequence that a server of this package has named in a KVPUB or HUGZ.
+func (s *stream) known() int64 { return max(s.last, s.hugz) }
 
 // join sets the cuts of the snapshots, one for each request, and returns a gap if the
 // KVPUBs received so far do not reach them.

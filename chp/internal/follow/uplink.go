@@ -207,7 +207,17 @@ func (u *uplink) Send(wait bool, bytes []byte, messages int, chunk *buf.Chunk, a
 	return nil
 }
 
-// GiveUp ends the waits of Ready and Send.
+// Request queues requests for the server that the client follows.
+func (u *uplink) Request(wait bool, wire []byte, messages int) error {
+	ctx := u.ctx
+	if !wait {
+		ctx = wake.Ended
+		hooks.Alone(u.pub)
+	}
+	return u.pub.SendWire(ctx, wire, messages, nil)
+}
+
+// GiveUp ends the waits of Ready, Request and Send.
 func (u *uplink) GiveUp() { u.give() }
 
 // Leave waits for done, for closeLinger at most, and closes the sockets when everything

@@ -34,6 +34,8 @@ type Clients struct {
 	// forgotten is the highest Progress.at of all forgotten clients. An unknown client
 	// whose first update has a higher sequence was not forgotten.
 	forgotten int64
+
+	runs int // of requests, of all clients
 }
 
 // Progress is the progress of one client.
@@ -45,6 +47,8 @@ type Progress struct {
 	Skips   []Skip                 // numbers that were not applied, in order, up to ordered
 	runs    []Run                  // where the last of those in the map are, since this server knows it
 	missed  uint64                 // if above ordered: the first number that was not accepted, see Miss
+	made    []made                 // its requests in the map, by sequence; the last Window of them
+	newest  uint64                 // the highest number of those
 	place   list.Element[Progress] // in Clients.used
 }
 
@@ -97,10 +101,7 @@ func (o *Clients) use(id ID) *Progress {
 	p := o.ByID[id]
 	if p == nil {
 		for len(o.ByID) >= maxOrigins {
-			oldest := o.used.Back()
-			oldest.place.Remove()
-			delete(o.ByID, oldest.id)
-			o.forgotten = max(o.forgotten, oldest.at)
+			o.forget(o.used.Back())
 		}
 		if o.ByID == nil {
 			o.ByID = map[ID]*Progress{}
@@ -114,6 +115,14 @@ func (o *Clients) use(id ID) *Progress {
 		o.used.PushFront(&p.place)
 	}
 	return p
+}
+
+// forget forgets a client.
+func (o *Clients) forget(p *Progress) {
+	p.place.Remove()
+	delete(o.ByID, p.id)
+	o.forgotten = max(o.forgotten, p.at)
+	o.runs -= len(p.made)
 }
 
 // Note records that updates of a client, the last one with the number counter, are in the map
@@ -183,7 +192,8 @@ func (p *Progress) settled() []Skip {
 func (o *Clients) Reply(id ID, mapID [MapIDSize]byte) Reply {
 	a := Reply{mapID: mapID, forgotten: o.forgotten, Runs: []Run{}}
 	if p := o.ByID[id]; p != nil {
-		a.Known, a.Counter, a.skips = true, p.counter, p.settled()
+		// One that has only made requests may have been forgotten before.
+		a.Known, a.Counter, a.skips = p.counter > 0 || len(p.made) == 0, p.counter, p.settled()
 		if len(p.runs) > 0 {
 			a.Runs = p.runs
 		}
@@ -319,6 +329,9 @@ type Reply struct {
 	skips     []Skip
 	Runs      []Run // the newest ones, in order; nil if the server does not tell them
 }
+
+// Map returns the identity of the map.
+func (a *Reply) Map() [MapIDSize]byte { return a.mapID }
 
 const (
 	skipSize = 8 + 8 + 1

@@ -7,6 +7,12 @@ const maxOrigins = 1 << 16
 // alone has one.
 const maxRuns = 8
 
+// Window is how far apart the numbers of a client's requests may be that it still asks for.
+const Window = 4096
+
+// maxMade bounds the runs of requests of all clients: about 24 MB.
+const maxMade = 1 << 20
+
 // maxSkips bounds the ranges of one client. Beyond it the two oldest are merged into
 // one with SkipSome.
 const maxSkips = 64

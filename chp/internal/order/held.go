@@ -23,6 +23,10 @@ type held struct {
 	bytes   int  // memory
 	tight   bool // new updates wait until the map has these, which may fill it
 	spare   []heldBatch
+
+	// For requests: the newest update of each key in the batches, while there are requests.
+	newest  map[uint64]ahead // nil if there are none
+	without int              // batches since the last request
 }
 
 // heldBatch is one batch of updates in the log. It retains the segments of its pieces.
@@ -32,6 +36,22 @@ type heldBatch struct {
 	pieces []store.Piece
 	spans  []buf.Span
 	bytes  int
+
+	grouped bool // some of the updates belong to a transaction of several
+}
+
+// records calls f with the records of a batch that was added, and their hashes.
+func (b *heldBatch) records(f func(r kvmsg.Record, hash uint64)) {
+	spans := b.spans
+	for _, p := range b.pieces {
+		wire := p.Wire()
+		for _, span := range spans[:p.Records] {
+			size := span.End - span.Start
+			f(kvmsg.Record(wire[:size:size]), span.Tag&^kvmsg.TagFlags)
+			wire = wire[size:]
+		}
+		spans = spans[p.Records:]
+	}
 }
 
 // empty reports whether no batch is held.
@@ -50,7 +70,7 @@ func (h *held) add(batch *heldBatch) {
 		b = h.spare[n-1]
 		h.spare = h.spare[:n-1]
 	}
-	b.Head, b.index, b.bytes = batch.Head, batch.index, heldBytes+spanBytes*len(batch.spans)
+	b.Head, b.index, b.grouped, b.bytes = batch.Head, batch.index, batch.grouped, heldBytes+spanBytes*len(batch.spans)
 	b.pieces, b.spans = append(b.pieces[:0], batch.pieces...), append(b.spans[:0], batch.spans...)
 	for _, p := range b.pieces {
 		p.Segment.Retain()
@@ -58,11 +78,56 @@ func (h *held) add(batch *heldBatch) {
 	}
 	h.bytes += b.bytes
 	h.batches.Push(b)
+	if h.newest != nil {
+		if h.without++; h.without > withoutRequests {
+			h.newest = nil
+			return
+		}
+		h.note(&b)
+	}
+}
+
+// note adds a batch to newest.
+func (h *held) note(b *heldBatch) {
+	seq := b.First
+	b.records(func(r kvmsg.Record, hash uint64) {
+		if before, ok := h.newest[hash]; ok && !before.record.HasKey(r.Key()) {
+			h.tight = true // two keys with one hash: requests wait until the map has them
+		}
+		h.newest[hash] = ahead{r, seq}
+		seq++
+	})
+}
+
+// index makes newest complete, for requests. It returns false if they must wait until no batch
+// is held.
+func (h *held) index() bool {
+	h.without = 0
+	if h.empty() {
+		h.newest = nil
+		return true
+	}
+	if h.newest == nil {
+		h.newest = map[uint64]ahead{}
+		for i := range h.batches.Len() {
+			h.note(h.batches.At(i))
+		}
+	}
+	return !h.tight
 }
 
 // drop releases the oldest batch.
 func (h *held) drop() {
 	b := h.batches.Pop()
+	if h.newest != nil {
+		seq := b.First
+		b.records(func(_ kvmsg.Record, hash uint64) {
+			if h.newest[hash].seq == seq {
+				delete(h.newest, hash)
+			}
+			seq++
+		})
+	}
 	for _, p := range b.pieces {
 		p.Segment.Release()
 	}

@@ -9,7 +9,7 @@ const (
 	maxSpare = 64
 	// heldBytes is the memory of a batch without its updates, and spanBytes that of a
 	// span.
-	heldBytes = 128
+	heldBytes = 144
 	spanBytes = 16
 )
 
@@ -64,3 +64,11 @@ const ttlTick = 10 * time.Millisecond
 
 // standstill is how late RunClock is if this process did not run.
 const standstill = time.Second
+
+// withoutRequests is the number of held batches after the last request from which on the newest
+// update of each held key is no longer kept: that takes time for each update.
+const withoutRequests = 1024
+
+// mostAnswers is the size in bytes from which on answers are sent before more requests are
+// judged: they can have values.
+const mostAnswers = 256 << 10

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/txn"
 	"clustermap/internal/buf"
 	"clustermap/internal/wake"
 )
@@ -122,20 +123,13 @@ func (q *Sequencer) untilClosed(ctx context.Context) (_ context.Context, stop fu
 // not change the spans, and returns the number of updates that the map has no room for.
 // If ok is false, it did nothing: the caller must call Local.room, and acceptLocal again.
 func (q *Sequencer) acceptLocal(wire []byte, spans []buf.Span) (w Written, unfit int, ok bool, err error) {
-	if err := q.journal.Room(wake.Ended); err == context.Canceled { // as Ended is
-		return Written{}, 0, false, nil
-	} else if err != nil {
-		return Written{}, 0, false, q.failure(err)
+	if ok, err := q.roomNow(); !ok || err != nil {
+		return Written{}, 0, false, err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	switch {
-	case q.closing.Err() != nil:
-		return Written{}, 0, false, errClosed
-	case q.passive:
-		return Written{}, 0, false, errStandby
-	case q.halted != (halted{}) || q.held.bytes >= MaxHeld || !q.fits(spans, ""):
-		return Written{}, 0, false, nil
+	if ok, err := q.accepts(spans); !ok || err != nil {
+		return Written{}, 0, false, err
 	}
 	q.scratch.own = append(q.scratch.own[:0], spans...) // acceptNow changes them
 	refused, _ := q.acceptNow(wire, q.scratch.own, From{})
@@ -143,6 +137,46 @@ func (q *Sequencer) acceptLocal(wire []byte, spans []buf.Span) (w Written, unfit
 		q.scratch.own = nil
 	}
 	return q.written(), len(refused), true, nil
+}
+
+// roomNow reports whether the journal can take a batch. If it has failed, it returns the error
+// for an update.
+func (q *Sequencer) roomNow() (ok bool, err error) {
+	if err := q.journal.Room(wake.Ended); err == context.Canceled { // as Ended is
+		return false, nil
+	} else if err != nil {
+		return false, q.failure(err)
+	}
+	return true, nil
+}
+
+// accepts reports whether updates of this process can be ordered now, or returns why they are
+// not. mu must be held.
+func (q *Sequencer) accepts(spans []buf.Span) (ok bool, err error) {
+	switch {
+	case q.closing.Err() != nil:
+		return false, errClosed
+	case q.passive:
+		return false, errStandby
+	}
+	return q.halted == (halted{}) && q.held.bytes < MaxHeld && q.fits(spans, ""), nil
+}
+
+// Transact judges a request that was checked as soon as there is room. The answer holds when w is
+// published.
+func (l *Local) Transact(ctx context.Context, r *txn.Request) (a txn.Answer, w Written, err error) {
+	if err := l.wait(ctx, len(r.Updates)); err != nil {
+		return a, w, err
+	}
+	for {
+		a, w, ok, err := l.q.transactLocal(r)
+		if ok || err != nil {
+			return a, w, err
+		}
+		if err := l.room(ctx); err != nil {
+			return a, w, err
+		}
+	}
 }
 
 // failure returns the error for an update when the journal has ended with err.
@@ -256,3 +290,6 @@ func (q *Sequencer) Shut() {
 	q.mu.Unlock()
 	q.live.Close()
 }
+
+// Term counts the terms of this server as the active one that have ended.
+func (q *Sequencer) Term() uint64 { return q.terms.Load() }

@@ -114,6 +114,7 @@ func (q *Sequencer) Yield() {
 // published. mu must be held.
 func (q *Sequencer) endTerm() {
 	q.ends.count++
+	q.terms.Store(q.ends.count)
 	q.ends.kept = q.state.Last()
 	q.ends.lost = q.ends.lost || !q.held.empty()
 }

@@ -45,6 +45,7 @@ type Sequencer struct {
 	o       Options // State and Journal are those of the beginning
 	Counted Counters
 	waiting atomic.Bool     // new updates may have to wait: some are held, or they are halted. Written under mu
+	terms   atomic.Uint64   // ends.count
 	closing context.Context // ends when updates of this process are refused; under mu
 	end     func()
 
@@ -79,6 +80,8 @@ type Counters struct {
 	Updates  atomic.Uint64
 	Expired  atomic.Uint64
 	Repeated atomic.Uint64 // skipped because they had been accepted before
+
+	Conflicts atomic.Uint64 // requests of which a condition did not hold
 }
 
 // ends is how terms of this server as the active one have ended.
@@ -98,6 +101,7 @@ type alarm struct {
 type scratch struct {
 	unfit []buf.Span // of fitting
 	own   []buf.Span // of accept for updates of this process
+	judge judge      // of requests
 	dead  expiry     // of Expire
 	now   Moment     // of Between
 	stamp stamper    // of apply
@@ -154,6 +158,9 @@ type From struct {
 	ID       ledger.ID
 	Numbered bool   // the sequence fields hold order numbers, or 0
 	By       string // the authenticated author, if updates are stamped; or ""
+
+	// Term is Sequencer.Term when the connection began.
+	Term uint64
 }
 
 // errClosed and errStandby are for updates of this process; package chp documents them.
@@ -216,9 +223,11 @@ func (q *Sequencer) acceptNow(wire []byte, spans []buf.Span, from From) (unfit [
 		}
 	}
 	q.order.reigns.Count()
-	e := state.Entry{Head: state.Head{Client: from.ID, At: timer.Now()}, Wire: wire, Spans: spans}
+	e := state.Entry{Head: state.Head{At: timer.Now()}, Wire: wire, Spans: spans}
 	if from.Numbered {
-		e.Counter = uint64(kvmsg.Record(wire[spans[len(spans)-1].Start:]).Seq())
+		if e.Counter = uint64(kvmsg.Record(wire[spans[len(spans)-1].Start:]).Seq()); e.Counter > 0 {
+			e.Client = from.ID
+		}
 	}
 	q.apply(&e, from.By)
 	q.Counted.Updates.Add(uint64(len(spans)))
@@ -237,11 +246,11 @@ func (q *Sequencer) apply(e *state.Entry, by string) {
 		out := q.state.Apply(e)
 		q.linked = q.journal.Append(e.Head, out.Pieces, 0)
 		q.arm(out, e.At)
-		q.send(out.Pieces, e.Spans)
+		q.send(out.Pieces, e.Spans, e.Grouped)
 		return
 	}
 	pieces := q.state.Append(e)
-	b := heldBatch{Head: e.Head, index: q.journal.Append(e.Head, pieces, q.held.size()), pieces: pieces, spans: e.Spans}
+	b := heldBatch{Head: e.Head, index: q.journal.Append(e.Head, pieces, q.held.size()), pieces: pieces, spans: e.Spans, grouped: e.Grouped}
 	if q.held.empty() && q.journal.Committed(b.index, b.Last()) {
 		q.publish(&b)
 		return
@@ -259,7 +268,7 @@ func (q *Sequencer) link(b *heldBatch) {
 // publish puts a batch into the map of an active server, and publishes it. mu must be held.
 func (q *Sequencer) publish(b *heldBatch) {
 	q.link(b)
-	q.send(b.pieces, b.spans)
+	q.send(b.pieces, b.spans, b.grouped)
 }
 
 // arm wakes the clock if an entry has set the first deadline, at a time.
@@ -271,14 +280,18 @@ func (q *Sequencer) arm(out state.Outcome, at time.Duration) {
 }
 
 // send passes pieces of the log, which are in the map, to the publisher and to the watches
-// of this process. spans are their messages, in order. mu must be held.
-func (q *Sequencer) send(pieces []store.Piece, spans []buf.Span) {
+// of this process. spans are their messages, in order. Behind grouped ones comes a heartbeat: it
+// tells those who do not get the last update of a transaction that it is complete. mu must be held.
+func (q *Sequencer) send(pieces []store.Piece, spans []buf.Span, grouped bool) {
 	q.live.Push(pieces)
 	for _, p := range pieces {
 		// The publisher's policy is to disconnect, so this does not wait; it
 		// fails only once the publisher is closed.
 		_ = q.o.Publisher.SendSpans(context.Background(), p.Wire(), spans[:p.Records], p.Segment)
 		spans = spans[p.Records:]
+	}
+	if grouped {
+		q.o.Publisher.Heartbeat(q.state.Last())
 	}
 }
 

@@ -266,6 +266,14 @@ func (f *follower) receive(wire []byte, spans []buf.Span) error {
 	return f.dealer.Send(f.ctx, []byte(nameHave), binary.BigEndian.AppendUint64(nil, uint64(last)))
 }
 
+// restore adds a section to the map that is being copied.
+func (f *follower) restore(kind state.Kind, body []byte) error {
+	if f.base == nil || f.base.State.Restore(state.Section{Kind: kind, Body: body}, 0) != nil {
+		return errFollow
+	}
+	return nil
+}
+
 // control handles a message of two frames.
 func (f *follower) control(name string, body []byte) error {
 	if len(f.spans) > 0 || f.head.Count > 0 {
@@ -307,15 +315,11 @@ func (f *follower) control(name string, body []byte) error {
 		f.Log.Info("copying the active server's map")
 		return nil
 	case nameOrigins:
-		if f.base == nil || f.base.State.Restore(state.Section{Kind: state.KindClients, Body: body}, 0) != nil {
-			return errFollow
-		}
-		return nil
+		return f.restore(state.KindClients, body)
+	case nameMade:
+		return f.restore(state.KindRequests, body)
 	case nameHistory:
-		if f.base == nil || f.base.State.Restore(state.Section{Kind: state.KindHistory, Body: body}, 0) != nil {
-			return errFollow
-		}
-		return nil
+		return f.restore(state.KindHistory, body)
 	case nameDone:
 		if f.base == nil {
 			return errFollow

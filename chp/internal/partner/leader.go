@@ -221,6 +221,8 @@ func (f *following) sendBase(ctx context.Context) error {
 			err = f.control(ctx, nameOrigins, p.Body)
 		case state.KindHistory:
 			err = f.control(ctx, nameHistory, p.Body)
+		case state.KindRequests:
+			err = f.control(ctx, nameMade, p.Body)
 		case state.KindRecords:
 			err = f.send(ctx, p.Body, int(p.Count), nil)
 		}

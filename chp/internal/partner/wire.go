@@ -28,6 +28,7 @@ import (
 //	         …        KVPUBs, with the remaining times to live
 //	         ORIGINS  the clients whose updates are in it: see origins
 //	         HISTORY  versions of its keys: see history.Keeper
+//	         MADE     their requests that are in it: see ledger.Clients
 //	         DONE     empty: the map is complete
 //	         BATCH    Head: its KVPUBs follow
 //	         …
@@ -42,6 +43,7 @@ const (
 	nameBase    = "BASE"
 	nameOrigins = "ORIGINS"
 	nameHistory = "HISTORY"
+	nameMade    = "MADE"
 	nameDone    = "DONE"
 	nameBatch   = "BATCH"
 	nameHave    = "HAVE"

@@ -16,7 +16,8 @@ type Head struct {
 	Count uint32 // number of updates
 
 	// The client that sent the batch and the order number of its last update. counter is 0
-	// if the updates have no numbers or do not come from a client.
+	// if the updates have no numbers or do not come from a client; with an identity they are
+	// those of the client's requests (see package txn).
 	Client  ledger.ID
 	Counter uint64
 
@@ -28,6 +29,9 @@ type Head struct {
 const batchHeadSize = 8 + 8 + 4 + len(ledger.ID{}) + 8 + 8
 
 func (h *Head) Last() int64 { return h.First + int64(h.Count) - 1 }
+
+// requests reports whether the batch is of requests.
+func (h *Head) requests() bool { return h.Counter == 0 && h.Client != (ledger.ID{}) }
 
 func (h *Head) Append(dst []byte) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, h.Reign)

@@ -33,6 +33,8 @@ func (s *State) Restore(p Section, at time.Duration) error {
 		ok = s.Clients.Add(p.Body)
 	case KindHistory:
 		ok = s.History.Restore(p.Body)
+	case KindRequests:
+		ok = s.Clients.AddMade(p.Body)
 	case KindRecords:
 		var spans []buf.Span
 		if spans, ok = kvmsg.SpansOf(p.Body, nil); ok {

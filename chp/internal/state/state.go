@@ -7,6 +7,7 @@ import (
 
 	"clustermap/chp/internal/history"
 	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/txn"
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
@@ -51,6 +52,8 @@ type Entry struct {
 	// Stamped says that the updates have their sequences, as those of another server or of
 	// a log. Otherwise Apply gives them the sequences from first on.
 	Stamped bool
+
+	Grouped bool // some of the updates belong to a transaction of several
 }
 
 // Outcome is what an entry has changed.
@@ -70,6 +73,7 @@ func (s *State) Apply(e *Entry) Outcome {
 		stamp = 0
 	}
 	s.note(&e.Head)
+	s.make(&e.Head, e.First, e.Wire, e.Spans)
 	s.pieces = s.Store.Apply(e.Wire, e.Spans, stamp, s.pieces[:0])
 	timed := s.Deadlines.Apply(e.Wire, e.Spans, stamp, e.At)
 	s.remember(s.pieces, e.Spans, e.At)
@@ -96,9 +100,13 @@ func (s *State) Link(h *Head, pieces []store.Piece, spans []buf.Span) Outcome {
 	s.note(h)
 	s.Store.Link(pieces, spans)
 	s.remember(pieces, spans, h.At)
-	timed := false
+	timed, first := false, h.First
 	for _, p := range pieces {
 		part := spans[:p.Records]
+		if h.requests() {
+			s.make(h, first, p.Wire(), placed(part))
+			first += int64(p.Records)
+		}
 		spans = spans[p.Records:]
 		if timedIn(part) {
 			timed = s.Deadlines.Apply(p.Wire(), placed(part), 0, h.At) || timed
@@ -124,6 +132,20 @@ func (s *State) remember(pieces []store.Piece, spans []buf.Span, at time.Duratio
 	for _, p := range pieces {
 		s.History.Add(p.Wire(), spans[:p.Records], made)
 		spans = spans[p.Records:]
+	}
+}
+
+// make records the requests of an entry's client, whose updates follow each other from a sequence
+// on.
+func (s *State) make(h *Head, first int64, wire []byte, spans []buf.Span) {
+	if !h.requests() {
+		return
+	}
+	for i, span := range spans {
+		r := kvmsg.Record(wire[span.Start:span.End])
+		if n, ok := txn.NumberOf(r); ok && kvmsg.MoreOf(r, span.Tag) == 0 {
+			s.Clients.Make(h.Client, n, first+int64(i))
+		}
 	}
 }
 
@@ -211,21 +233,23 @@ type Image struct {
 	Terms   []Reign // oldest first
 	clients [][]byte
 	history *history.Keeper
+	made    [][]byte // their requests
 }
 
 // Image returns the whole state. It copies the progress of all clients, up to about 10 MB.
 func (s *State) Image() *Image {
-	return &Image{s.Cut(), s.ID, s.Terms.History(), s.Clients.Portions(), s.History}
+	return &Image{s.Cut(), s.ID, s.Terms.History(), s.Clients.Portions(), s.History, s.Clients.MadePortions()}
 }
 
 // A state is stored and sent in sections, in this order: one with the identity of the map,
-// one with the terms, the clients in portions, the history in portions, and the records in
-// portions. Each has a
+// one with the terms, the clients, their requests and the history in portions, and the records
+// in portions. Each has a
 // kind and a body:
 //
 //	map       the identity, 16 bytes
 //	terms     see AppendReigns
 //	clients   see ledger.Clients
+//	requests  see ledger.Clients
 //	history   see history.Keeper.Portions; only with versions
 //	records   updates in wire form, with the remaining time to live; of each key at most one
 //
@@ -246,6 +270,10 @@ const (
 	KindMap     Kind = 3
 	KindTerms   Kind = 4
 	KindHistory Kind = 6
+
+	// KindRequests is there only if clients have made requests, so that an earlier version can
+	// read the others.
+	KindRequests Kind = 5
 )
 
 // Sections returns the state in sections; those of records have about size bytes. A cut of
@@ -260,6 +288,11 @@ func (c *Image) Sections(size int) iter.Seq[Section] {
 		}
 		for _, portion := range c.clients {
 			if !yield(Section{Kind: KindClients, Body: portion}) {
+				return
+			}
+		}
+		for _, portion := range c.made {
+			if !yield(Section{Kind: KindRequests, Body: portion}) {
 				return
 			}
 		}

@@ -14,6 +14,7 @@ import (
 
 	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/subtree"
+	"clustermap/chp/internal/txn"
 	"clustermap/internal/buf"
 	"clustermap/internal/closed"
 	"clustermap/internal/kvmsg"
@@ -59,7 +60,11 @@ type Uplink interface {
 	// nothing was sent.
 	Send(wait bool, wire []byte, messages int, chunk *buf.Chunk, ask bool) error
 
-	// GiveUp ends the waits of Ready and Send, present and future.
+	// Request queues requests. If wait is true, it waits for room until GiveUp. After an error
+	// nothing was sent. It may be called beside Send.
+	Request(wait bool, wire []byte, messages int) error
+
+	// GiveUp ends the waits of Ready, Request and Send, present and future.
 	GiveUp()
 
 	// Leave waits for done, for a short time, and then until everything queued is written,
@@ -73,6 +78,7 @@ type Server struct {
 	Uplink          Uplink        // nil if it is to be opened
 	Ours            bool          // of this module
 	ReportsRefusals bool          // every one
+	Transactions    bool          // it judges requests
 	MaxValue        int           // the largest value that it accepts, in bytes; 0 if unknown
 	Reply           *ledger.Reply // the first one in this session, or nil
 	Sequence        int64         // to which the replica was brought
@@ -99,6 +105,8 @@ type Server struct {
 // can be all of that at once. A repetition begins by moving back the marks up to which
 // they were sent.
 type Writer struct {
+	Requests Requests
+
 	opts  Options
 	ready chan struct{} // wakes run, capacity 1
 	ended chan struct{} // closed when run has ended; nil before it runs
@@ -108,27 +116,29 @@ type Writer struct {
 	writing atomic.Bool // there have been updates, and the server takes them
 	echoes  *echoes     // nil if the server acknowledges updates; owned by the session
 
-	mu      sync.Mutex
-	account ledger.Account
-	server  *Server       // of the session that is ACTIVE; nil between two
-	first   *stage        // the oldest stage; nil if there is none
-	turn    *stage        // the stage that is sent next, or was sent last; nil with first
-	stage   *stage        // the newest, which Set appends to; nil with first
-	bytes   int           // of all stages
-	sending bool          // run is sending
-	idle    chan struct{} // closed when run stops sending; nil while no goroutine waits
-	room    chan struct{} // closed when there may be room; nil while no goroutine waits
-	asleep  bool          // run waits on ready, and no caller sends in its place
-	alone   wake.Idle     // between calls of push with run asleep
-	dropped []uint64      // numbers of staged updates that must not be sent
-	uuids   uuidMaker
-	closed  bool
+	mu       sync.Mutex
+	account  ledger.Account
+	server   *Server       // of the session that is ACTIVE; nil between two
+	first    *stage        // the oldest stage; nil if there is none
+	turn     *stage        // the stage that is sent next, or was sent last; nil with first
+	stage    *stage        // the newest, which Set appends to; nil with first
+	bytes    int           // of all stages
+	sending  bool          // run is sending
+	idle     chan struct{} // closed when run stops sending; nil while no goroutine waits
+	room     chan struct{} // closed when there may be room; nil while no goroutine waits
+	progress chan struct{} // closed with it, and when updates were sent; nil while no goroutine waits
+	asleep   bool          // run waits on ready, and no caller sends in its place
+	alone    wake.Idle     // between calls of push with run asleep
+	dropped  []uint64      // numbers of staged updates that must not be sent
+	uuids    uuidMaker
+	closed   bool
 }
 
 // New returns a writer.
 func New(o Options) *Writer {
 	w := &Writer{opts: o, ready: make(chan struct{}, 1), size: min(stageSize, max(o.SendQueue/4, buf.Small))}
 	w.uuids.uuidSecret = newUUIDSecret()
+	w.Requests.w, w.Requests.mark = w, txn.NewMark()
 	return w
 }
 
@@ -159,6 +169,7 @@ func (w *Writer) Begin(s *Server) {
 	w.reclaim()
 	w.signalRoom()
 	w.wakeRun()
+	w.Requests.begin(s, reply)
 }
 
 // resume moves the position from which updates are sent to number next. mu must be held.
@@ -181,6 +192,7 @@ func (w *Writer) resume(next uint64) {
 // End makes updates wait for the next session. Updates that were sent and have not come
 // back are kept, or become uncertain.
 func (w *Writer) End() {
+	w.Requests.end()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.server != nil && w.server.Uplink != nil {
@@ -222,6 +234,7 @@ func (w *Writer) Fail(reason error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.writing.Store(false)
+	w.Requests.Fail(reason)
 	w.account.Fail(reason)
 	w.clear()
 	w.signalRoom()
@@ -258,6 +271,7 @@ func (w *Writer) Forget(wait *ledger.Wait, all *ledger.Group) {
 
 // Finish ends all waits, present and future: the client is closed.
 func (w *Writer) Finish() {
+	w.Requests.close()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.account.Close(closed.CHP)
@@ -295,11 +309,13 @@ func (w *Writer) wakeRun() {
 	}
 }
 
-// signalRoom wakes the goroutines that wait for room. mu must be held.
+// signalRoom wakes the goroutines that wait for room, or until updates are sent. mu must be held.
 func (w *Writer) signalRoom() {
-	if w.room != nil {
-		close(w.room)
-		w.room = nil
+	for _, c := range []*chan struct{}{&w.room, &w.progress} {
+		if *c != nil {
+			close(*c)
+			*c = nil
+		}
 	}
 }
 
@@ -336,6 +352,7 @@ func (w *Writer) Refused(from Session, uuid []byte, reason kvmsg.Reason) {
 // Applied is called when the replica has applied a batch of KVPUBs: then it shows them when
 // a wait ends.
 func (w *Writer) Applied(wire []byte, spans []buf.Span) {
+	w.Requests.seen()
 	switch {
 	case !w.writing.Load():
 	case w.echoes != nil:

@@ -41,6 +41,8 @@ func (f *fakeServer) GiveUp()               {}
 
 func (f *fakeServer) Leave(done <-chan struct{}) { <-done }
 
+func (f *fakeServer) Request(bool, []byte, int) error { return nil }
+
 func (f *fakeServer) Send(wait bool, wire []byte, messages int, _ *buf.Chunk, ask bool) error {
 	if !wait {
 		f.tried++

@@ -80,6 +80,8 @@ type Event struct {
 	UUID       []byte
 	Properties kvmsg.Properties
 	TTL        time.Duration
+
+	Transaction int64
 }
 
 // read decodes the record at the start of b into e, in one pass, and returns its size. It
@@ -95,7 +97,7 @@ func (e *Event) read(b []byte) (size int) {
 	e.Properties = kvmsg.Properties(r[start:at:at])
 	start, at = kvmsg.FrameBounds(r, at)
 	e.Value = r[start:at:at]
-	e.Op, e.Cause, e.TTL = OpSet, CauseSet, 0
+	e.Op, e.Cause, e.TTL, e.Transaction = OpSet, CauseSet, 0, 0
 	if start == at {
 		e.Op, e.Cause = OpDelete, causeOfDeletion(e.UUID, e.Properties)
 	}

@@ -29,6 +29,7 @@ type Feed struct {
 	// Owned by the fetching goroutine while use is used.
 	item  item
 	bytes []byte // of a piece, not yet reported
+	group int64  // sequence of the last update of the transaction of the last record
 }
 
 // States of Feed.use.
@@ -163,6 +164,14 @@ func (f *Feed) step(e *Event) bool {
 	for len(f.bytes) > 0 {
 		r := kvmsg.Record(f.bytes)
 		f.bytes = f.bytes[e.read(f.bytes):]
+		if len(e.Properties) > 0 {
+			if more := kvmsg.MoreOf(r, kvmsg.TagProperties); more > 0 {
+				f.group = e.Sequence + int64(more)
+			}
+		}
+		if e.Sequence <= f.group {
+			e.Transaction = f.group
+		}
 		if f.subtrees.All() || f.subtrees.Contains(e.Key) {
 			if e.Op == OpSet && len(e.Properties) > 0 {
 				e.TTL = f.list.remaining(r)
@@ -188,6 +197,7 @@ func (f *Feed) advance() (more bool, err error) {
 	}
 	f.item = it
 	if it.change != nil {
+		f.group = 0
 		it.change.open()
 	} else {
 		f.bytes = it.piece.Wire()

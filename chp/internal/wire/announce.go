@@ -60,6 +60,9 @@ const (
 // product is our value of propertyCHP.
 const product = "clustermap/1"
 
+// propertyTransactions announces that the server judges requests: see package txn.
+const propertyTransactions = "X-CHP-Transactions"
+
 // repliesAsked is our value of propertyReplies.
 const repliesAsked = "2"
 
@@ -166,7 +169,7 @@ func (s Server) Properties() map[string]string {
 		m[propertyModel] = strconv.Itoa(int(s.Model))
 		return m
 	}
-	m[propertyCHP], m[propertyRefusals] = product, "1"
+	m[propertyCHP], m[propertyRefusals], m[propertyTransactions] = product, "1", "1"
 	m[propertyMaxValue] = strconv.Itoa(s.MaxValue)
 	if s.History > 1 {
 		m[propertyHistory] = strconv.Itoa(s.History)
@@ -189,6 +192,9 @@ func ProductOf(p *sockets.Peer) string {
 
 // ReportsRefusals reports whether a server reports every update that it refuses.
 func ReportsRefusals(server *sockets.Peer) bool { return announces(server, propertyRefusals) }
+
+// JudgesTransactions reports whether a server judges requests.
+func JudgesTransactions(server *sockets.Peer) bool { return announces(server, propertyTransactions) }
 
 // HasModel reports whether a server of this module has another Clone model than 6.
 func HasModel(server *sockets.Peer) bool { return announces(server, propertyModel) }

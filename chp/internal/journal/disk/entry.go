@@ -17,7 +17,8 @@ const (
 	kindRecords = commit.KindRecords // updates
 
 	// kindSent is updates of one client that numbers them: the client's identity, 16
-	// bytes; the order number of the last update, 8 bytes big-endian; and the updates.
+	// bytes; the order number of the last update, 8 bytes big-endian; and the updates. With
+	// the number 0 they are those of the client's requests.
 	kindSent = 1
 
 	// kindOrigins is a portion of the origins (see ledger.Clients), kindMapID the
@@ -27,6 +28,9 @@ const (
 	kindOrigins = uint32(state.KindClients)
 	kindMapID   = uint32(state.KindMap)
 	kindReigns  = uint32(state.KindTerms)
+
+	// kindRequests is a portion of the clients' requests, which follow the clients.
+	kindRequests = uint32(state.KindRequests)
 
 	// kindHistory is a portion of the versions of keys (see history.Keeper). Checkpoints have
 	// them before the updates, if the server keeps a history.
@@ -56,7 +60,7 @@ func parse(e *commit.Entry, to *state.State, spans []buf.Span) (c content, err e
 	ok := true
 	c.wire = e.Records
 	switch e.Kind {
-	case kindOrigins, kindMapID, kindReigns, kindHistory:
+	case kindOrigins, kindMapID, kindReigns, kindHistory, kindRequests:
 		ok = to.Restore(state.Section{Kind: state.Kind(e.Kind), Body: e.Records}, 0) == nil
 	case kindSent:
 		if ok = len(c.wire) >= sentHeadSize; ok {

@@ -11,6 +11,7 @@ import (
 
 	"clustermap/chp/commit"
 	"clustermap/chp/internal/journal"
+	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/state"
 	"clustermap/internal/mutate"
 	"clustermap/internal/store"
@@ -76,7 +77,7 @@ func (j *Journal) Append(h state.Head, pieces []store.Piece, _ int) journal.Inde
 		size += p.Size()
 	}
 	e := commit.Entry{Epoch: h.Reign, First: uint64(h.First), Count: h.Count, Kind: kindRecords, Time: timer.TimeOf(h.At).UnixNano()}
-	if h.Counter > 0 {
+	if h.Client != (ledger.ID{}) {
 		e.Kind = kindSent
 		j.head = binary.BigEndian.AppendUint64(append(j.head[:0], h.Client[:]...), h.Counter)
 		e.Records = j.head

@@ -79,7 +79,7 @@ func (r *replayer) entry(e commit.Entry) error {
 		return err
 	}
 	switch e.Kind {
-	case kindOrigins, kindHistory:
+	case kindOrigins, kindHistory, kindRequests:
 		return nil
 	case kindMapID:
 		r.named = true

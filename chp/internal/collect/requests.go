@@ -1,0 +1,178 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+
+	"clustermap/chp/internal/order"
+	"clustermap/chp/internal/txn"
+	"clustermap/internal/buf"
+	"clustermap/internal/fifo"
+	"clustermap/internal/hooks"
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/wake"
+	"clustermap/sockets"
+)
+
+// requestTag marks a span as a request. A key can have the same tag by chance, so what the
+// message begins with decides.
+const requestTag = math.MaxUint64
+
+func isRequest(span buf.Span, wire []byte) bool {
+	return span.Tag == requestTag && txn.IsRequest(wire[span.Start:span.End])
+}
+
+// check sets r to a request, and returns why the server does not judge it. The client is told.
+func (c *Clients) check(r *txn.Request, m []byte, from *sockets.Peer) error {
+	if !r.Parse(m) {
+		return errRequest
+	}
+	err := r.Check(c.o.MaxValue)
+	if err == nil {
+		return nil
+	}
+	if peer := c.members.snapshotPeer(from); peer != nil {
+		a := txn.Answer{Number: r.Number, Status: txn.StatusRefused, Sequence: int64(reasonOf(err))}
+		c.notifier.notify(&refusalNotice{peer: peer, wire: txn.AppendAnswers(nil, a.Append(nil)), messages: 1})
+	}
+	return err
+}
+
+var errRequest = &kvmsg.MessageError{Reason: kvmsg.ReasonFrameCount, Detail: "malformed request"}
+
+func reasonOf(err error) kvmsg.Reason {
+	var message *kvmsg.MessageError
+	if errors.As(err, &message) {
+		return message.Reason
+	}
+	return kvmsg.ReasonFrameCount
+}
+
+// transact passes requests of a client to the sequencer. It returns false if the context has
+// ended before.
+func (c *Clients) transact(ctx context.Context, b *hooks.Batch, spans []buf.Span, from sender) bool {
+	if from.ended || !from.Numbered {
+		return true // the client sends them again over another connection
+	}
+	peer := (*sockets.Peer)(b.Peer())
+	for len(spans) > 0 {
+		if c.answers.room(ctx) != nil {
+			return false
+		}
+		wire, w, n := c.o.Order.Transact(b, spans, from.From, c.answers.scratch[:0])
+		if c.answers.scratch = wire; n == 0 {
+			if c.o.Order.Room(ctx) != nil {
+				return false
+			}
+			continue
+		}
+		spans = spans[n:]
+		if to := c.members.snapshotPeer(peer); to != nil && len(wire) > 0 {
+			c.answers.send(to, wire, w)
+		}
+	}
+	return true
+}
+
+// answers are sent when what they say is published. Until then they are kept here, bounded over
+// all clients, and a goroutine waits.
+type answers struct {
+	order    *order.Sequencer
+	notifier *notifier
+	scratch  []byte // of the collector's goroutine
+	waiting  sync.WaitGroup
+	ctx      context.Context
+	cancel   context.CancelFunc
+
+	mu    sync.Mutex
+	queue fifo.Queue[unsent] // the goroutine runs while it has some
+	bytes int
+	more  chan struct{} // closed when there is room; nil while nothing waits for that
+}
+
+// unsent is a message with answers.
+type unsent struct {
+	to   *sockets.Peer
+	wire []byte
+	when order.Written
+}
+
+func newAnswers(o *order.Sequencer, n *notifier) *answers {
+	a := &answers{order: o, notifier: n}
+	a.ctx, a.cancel = context.WithCancel(context.Background())
+	return a
+}
+
+// send sends answers when w is published. It copies them.
+func (a *answers) send(to *sockets.Peer, body []byte, w order.Written) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	wire := txn.AppendAnswers(nil, body)
+	if a.queue.Len() == 0 {
+		if err := a.order.Published(wake.Ended, w); err == nil {
+			a.notifier.notify(&refusalNotice{peer: to, wire: wire, messages: 1})
+			return
+		}
+		if a.ctx.Err() != nil {
+			return // the server ends
+		}
+		a.waiting.Go(a.run)
+	}
+	a.queue.Push(unsent{to, wire, w})
+	a.bytes += len(wire)
+}
+
+// run sends the answers in the queue, until it is empty.
+func (a *answers) run() {
+	for {
+		a.mu.Lock()
+		next := *a.queue.At(0)
+		a.mu.Unlock()
+		// Otherwise the term has ended, and the client asks again.
+		if a.order.Published(a.ctx, next.when) == nil {
+			a.notifier.notify(&refusalNotice{peer: next.to, wire: next.wire, messages: 1})
+		}
+		a.mu.Lock()
+		a.queue.Pop()
+		a.bytes -= len(next.wire)
+		if a.more != nil && a.bytes < maxAnswers {
+			close(a.more)
+			a.more = nil
+		}
+		empty := a.queue.Len() == 0
+		a.mu.Unlock()
+		if empty {
+			return
+		}
+	}
+}
+
+// room waits until more answers may be kept.
+func (a *answers) room(ctx context.Context) error {
+	a.mu.Lock()
+	for a.bytes >= maxAnswers {
+		if a.more == nil {
+			a.more = make(chan struct{})
+		}
+		more := a.more
+		a.mu.Unlock()
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		a.mu.Lock()
+	}
+	a.mu.Unlock()
+	return nil
+}
+
+// close ends the goroutine and waits for it.
+func (a *answers) close() {
+	a.mu.Lock()
+	a.cancel() // with mu held, so that no goroutine starts
+	a.mu.Unlock()
+	a.waiting.Wait()
+}

@@ -1,0 +1,73 @@
+package follow
+
+import (
+	"clustermap/internal/buf"
+	"clustermap/internal/kvmsg"
+)
+
+// partial holds the updates of a transaction that has not arrived as a whole, so that no reader
+// sees a part of it. A client of subtrees does not get all of its updates: there it is complete
+// when the server says that it has gone on. The zero partial is empty.
+type partial struct {
+	wire  []byte
+	spans []buf.Span
+	end   int64 // sequence of the transaction's last update
+	seq   int64 // and of the first one here
+}
+
+// pending reports whether some updates are held.
+func (p *partial) pending() bool { return len(p.spans) > 0 }
+
+// before returns the sequence up to which updates are complete, given that of the last one.
+func (p *partial) before(last int64) int64 {
+	if p.pending() {
+		return min(last, p.seq-1)
+	}
+	return last
+}
+
+// whole returns the updates to apply now, given the next ones, and the highest sequence that the
+// server has named: those that were held, too, if they are complete. What it returns is valid until the
+// next call. What is held is copied.
+func (p *partial) whole(wire []byte, spans []buf.Span, known int64) ([]byte, []buf.Span) {
+	if p.pending() {
+		wire = p.add(wire, spans)
+		spans = p.spans
+		*p = partial{}
+	}
+	if len(spans) == 0 || spans[len(spans)-1].Tag&kvmsg.TagProperties == 0 {
+		return wire, spans // as nearly always
+	}
+	end := func(i int) (seq, end int64) {
+		r := kvmsg.Record(wire[spans[i].Start:spans[i].End])
+		seq = r.Seq()
+		return seq, seq + int64(kvmsg.MoreOf(r, spans[i].Tag))
+	}
+	first := len(spans) - 1
+	seq, last := end(first)
+	if seq == last || known >= last {
+		return wire, spans
+	}
+	for first > 0 {
+		before, its := end(first - 1)
+		if its != last {
+			break
+		}
+		first, seq = first-1, before
+	}
+	var held partial
+	held.end, held.seq = last, seq
+	held.wire = held.add(wire, spans[first:])
+	*p = held
+	return wire, spans[:first]
+}
+
+// add appends updates to those that are held, and returns the bytes of all.
+func (p *partial) add(wire []byte, spans []buf.Span) []byte {
+	for _, span := range spans {
+		start := uint32(len(p.wire))
+		p.wire = append(p.wire, wire[span.Start:span.End]...)
+		p.spans = append(p.spans, buf.Span{Start: start, End: uint32(len(p.wire)), Tag: span.Tag})
+	}
+	return p.wire
+}

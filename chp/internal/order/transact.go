@@ -1,0 +1,231 @@
+package order
+
+import (
+	"clustermap/chp/internal/state"
+	"clustermap/chp/internal/txn"
+	"clustermap/internal/buf"
+	"clustermap/internal/hooks"
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/mutate"
+	"clustermap/internal/timer"
+)
+
+// judge is memory for judging requests, which is used again. It has the updates of those that
+// are made, which become one entry.
+type judge struct {
+	spans   []buf.Span
+	newest  map[uint64]ahead // of each key among them
+	grouped bool             // some belong to a transaction of several
+	clash   bool             // two keys have one hash: what follows is judged when these are ordered
+	room    int64            // by which the map may grow
+	request txn.Request
+	answer  txn.Answer
+}
+
+// ahead is the newest update of a key that is not in the map yet.
+type ahead struct {
+	record kvmsg.Record // a deletion, too
+	seq    int64
+}
+
+// now returns the update for a condition.
+func (a *ahead) now() txn.Now {
+	if len(a.record.Value()) == 0 {
+		return txn.Now{}
+	}
+	return txn.Now{Record: a.record, Sequence: a.seq}
+}
+
+// Transact judges requests of a client, which were checked, and orders the updates of those
+// whose conditions hold, as one entry. spans are those of the requests in b. It appends their
+// answers, which may be sent when w is published, and returns the number of requests that it took.
+// If that is not all, the caller must call Room, and Transact again for the others. Requests that
+// may have been answered elsewhere since they were sent get no answer; then the connection is
+// ended. One goroutine at a time may call Transact and Accept.
+func (q *Sequencer) Transact(b *hooks.Batch, spans []buf.Span, from From, answers []byte) (_ []byte, w Written, done int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.halted != (halted{}) {
+		return answers, w, 0
+	}
+	if q.passive || from.Term != q.ends.count && !mutate.StaleRequests {
+		b.Peer().Disconnect(ErrNotActive) // the client sends them again, here or elsewhere
+		return answers, q.written(), len(spans)
+	}
+	answers, done = q.transact(b.Wire(), spans, from, answers)
+	return answers, q.written(), done
+}
+
+// transact is Transact at an active server. mu must be held.
+func (q *Sequencer) transact(wire []byte, spans []buf.Span, from From, answers []byte) (_ []byte, done int) {
+	if !q.fits(spans, from.By) || !q.held.index() {
+		return answers, 0
+	}
+	j := &q.scratch.judge
+	q.begin(j)
+	for _, span := range spans {
+		if len(answers) > mostAnswers {
+			break
+		}
+		if done++; j.request.Parse(wire[span.Start:span.End]) {
+			q.judge(j, from, wire, span.End)
+			answers = j.answer.Append(answers)
+		}
+		if j.clash {
+			break
+		}
+	}
+	q.make(j, from, wire)
+	return answers, done
+}
+
+// transactLocal is Transact for a request of this process, which was checked.
+func (q *Sequencer) transactLocal(r *txn.Request) (a txn.Answer, w Written, ok bool, err error) {
+	if ok, err := q.roomNow(); !ok || err != nil {
+		return a, w, false, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	span := buf.Span{End: uint32(len(r.Updates))}
+	if ok, err := q.accepts([]buf.Span{span}); !ok || err != nil || !q.held.index() {
+		return a, w, false, err
+	}
+	j := &q.scratch.judge
+	q.begin(j)
+	j.request = *r
+	q.judge(j, From{}, r.Updates, span.End)
+	a = j.answer
+	a.Value = append([]byte(nil), a.Value...)
+	q.make(j, From{}, r.Updates)
+	return a, q.written(), true, nil
+}
+
+// begin clears j for new requests.
+func (q *Sequencer) begin(j *judge) {
+	if j.newest == nil {
+		j.newest = map[uint64]ahead{}
+	}
+	clear(j.newest)
+	j.spans, j.grouped, j.clash, j.room = j.spans[:0], false, false, q.mapRoom()
+}
+
+// make orders the updates in j, which are in wire. mu must be held.
+func (q *Sequencer) make(j *judge, from From, wire []byte) {
+	if len(j.spans) > 0 {
+		q.order.reigns.Count()
+		q.apply(&state.Entry{Head: state.Head{Client: from.ID, At: timer.Now()}, Wire: wire, Spans: j.spans, Grouped: j.grouped}, from.By)
+		q.Counted.Updates.Add(uint64(len(j.spans)))
+	}
+	if cap(j.spans) > keepOwn {
+		q.scratch.judge = judge{}
+	}
+}
+
+// judge judges j.request, whose updates end at an offset of wire, sets j.answer, and adds the updates to those of j
+// if the request is made. mu must be held.
+func (q *Sequencer) judge(j *judge, from From, wire []byte, end uint32) {
+	r, a := &j.request, &j.answer
+	*a = txn.Answer{Number: r.Number}
+	if from.Numbered && r.Flags&txn.FlagAgain != 0 && !mutate.NoRepeatCheck {
+		if a.Sequence = q.madeAt(from, r.Number); a.Sequence != 0 {
+			q.Counted.Repeated.Add(1)
+			return
+		}
+		if q.state.Clients.Forgot(r.Since) {
+			a.Status = txn.StatusUnknown
+			return
+		}
+	}
+	var c txn.Condition
+	for rest := r.Conditions; len(rest) > 0; a.Condition++ {
+		rest, _ = c.Next(rest)
+		if now := q.newest(j, c.Key); !c.Holds(now) && !mutate.IgnoreConditions {
+			q.Counted.Conflicts.Add(1)
+			a.Status, a.Sequence = txn.StatusConflict, now.Sequence
+			if r.Flags&txn.FlagValue != 0 && now.Record != nil {
+				if value := now.Record.Value(); len(value) <= txn.MaxAnswerValue {
+					a.Value, a.Has = value, true
+				}
+			}
+			return
+		}
+	}
+	a.Condition = 0
+	if !q.grows(j, from.By) {
+		q.o.Refused(kvmsg.ErrMapFull)
+		a.Status, a.Sequence = txn.StatusRefused, int64(kvmsg.ReasonMapFull)
+		return
+	}
+	first := len(j.spans)
+	for at := end - uint32(len(r.Updates)); at < end; {
+		span := kvmsg.SpanAt(wire, at)
+		at = span.End
+		j.spans = append(j.spans, span)
+		a.Sequence = q.order.last + int64(len(j.spans))
+		r, hash := kvmsg.Record(wire[span.Start:span.End]), span.Tag&^kvmsg.TagFlags
+		if before, ok := j.newest[hash]; ok && !before.record.HasKey(r.Key()) {
+			j.clash = true
+		}
+		j.newest[hash] = ahead{r, a.Sequence}
+	}
+	j.grouped = j.grouped || len(j.spans) > first+1
+	if len(j.spans) == first { // conditions alone: they held after all before
+		a.Sequence = q.order.last + int64(first)
+	}
+}
+
+// newest returns the newest update of a key: of those in j, those that are held, and the map. mu
+// must be held.
+func (q *Sequencer) newest(j *judge, key []byte) txn.Now {
+	hash := kvmsg.HashKey(key)
+	for _, some := range []map[uint64]ahead{j.newest, q.held.newest} {
+		if a, ok := some[hash]; ok && a.record.HasKey(key) {
+			return a.now()
+		}
+	}
+	if r := q.state.Store.Newest(hash, key); r != nil {
+		return txn.Now{Record: r, Sequence: r.Seq()}
+	}
+	return txn.Now{}
+}
+
+// grows takes the memory that the updates of j.request need from j.room, and reports whether it
+// is enough, as fitting does. mu must be held.
+func (q *Sequencer) grows(j *judge, by string) bool {
+	room := j.room
+	for _, r := range j.request.Records() {
+		if key := r.Key(); len(r.Value()) > 0 {
+			room -= max(0, int64(len(r)-q.state.Store.SizeOf(kvmsg.HashKey(key), key))+q.grown(1, by))
+		}
+	}
+	if room < 0 && room < j.room {
+		return false
+	}
+	j.room = room
+	return true
+}
+
+// madeAt returns the sequence of a request of a client that is in the map or held, or 0. mu must
+// be held.
+func (q *Sequencer) madeAt(from From, number uint64) int64 {
+	if seq, ok := q.state.Clients.MadeAt(from.ID, number); ok {
+		return seq
+	}
+	for i := range q.held.batches.Len() {
+		b := q.held.batches.At(i)
+		if b.Client != from.ID || b.Counter > 0 {
+			continue
+		}
+		seq, found := b.First, int64(0)
+		b.records(func(r kvmsg.Record, _ uint64) {
+			if n, ok := txn.NumberOf(r); ok && n == number {
+				found = seq
+			}
+			seq++
+		})
+		if found != 0 {
+			return found
+		}
+	}
+	return 0
+}

@@ -1,0 +1,399 @@
+package submit
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/txn"
+	"clustermap/internal/closed"
+	"clustermap/internal/fifo"
+)
+
+// ErrNoTransactions is chp.ErrNoTransactions.
+var ErrNoTransactions = errors.New("chp: the server does not judge conditions")
+
+// errTooLarge is for a request that the server would not read.
+var errTooLarge = errors.New("chp: the conditions and updates of the transaction are together larger than a message that the server reads")
+
+// Requests sends a client's requests (see package txn) to the server of the present session, behind the
+// updates that were staged before, and sends those again that were not answered when a
+// session ended.
+//
+//	Start -> queue -> the session's Uplink
+//	Answered -> await until the replica shows what the request was judged against -> Done
+//
+// It is safe for concurrent use.
+type Requests struct {
+	w       *Writer
+	mark    txn.Mark
+	sending sync.WaitGroup
+	awaits  atomic.Bool // await is not empty; written under mu
+
+	mu      sync.Mutex
+	server  *Server
+	newest  uint64               // number of the last request
+	queue   fifo.Queue[*Request] // not answered, by number
+	unsent  int                  // of them, at the end of queue, those that were not sent in this session
+	bytes   int                  // of queue
+	await   []*Request           // answered, and the replica has not come as far
+	runs    bool                 // a goroutine sends
+	room    chan struct{}        // closed when there may be room; nil while nothing waits
+	mapID   [ledger.MapIDSize]byte
+	closed  bool
+	scratch []byte
+}
+
+// Request is a request that was started. Done is closed when it has ended; then Result says how.
+type Request struct {
+	Done chan struct{}
+
+	answer txn.Answer
+	err    error
+	number uint64
+	wire   []byte // nil when it was answered
+	sent   bool   // at least once
+	shown  bool   // the replica has the keys that matter
+}
+
+// Result returns the answer, or an error. Done must be closed.
+func (r *Request) Result() (*txn.Answer, error) { return &r.answer, r.err }
+
+// Draft makes the conditions and updates of a request, which have a UUID.
+type Draft func(uuid []byte) (conditions, updates []byte)
+
+// Start sends a request, when there is a session and room. shown says that the replica has all of
+// its keys.
+func (q *Requests) Start(ctx context.Context, flags byte, shown bool, draft Draft) (*Request, error) {
+	if !q.w.sent(ctx.Done()) { // what was staged before goes first
+		return nil, ctx.Err()
+	}
+	q.mu.Lock()
+	for {
+		switch {
+		case q.closed:
+			q.mu.Unlock()
+			return nil, closed.CHP
+		case q.server == nil:
+			q.mu.Unlock()
+			if err := q.w.opts.Wait(ctx); err != nil {
+				return nil, err
+			}
+			q.mu.Lock()
+			continue
+		case !q.server.Transactions:
+			q.mu.Unlock()
+			return nil, ErrNoTransactions
+		case q.queue.Len() > 0 && (q.newest-(*q.queue.At(0)).number >= ledger.Window-1 || q.bytes >= q.w.opts.SendQueue):
+			if q.room == nil {
+				q.room = make(chan struct{})
+			}
+			room := q.room
+			q.mu.Unlock()
+			select {
+			case <-room:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			q.mu.Lock()
+			continue
+		}
+		break
+	}
+	defer q.mu.Unlock()
+	n := q.newest + 1
+	uuid := q.mark.UUID(n)
+	r := txn.Request{Number: n, Since: q.w.opts.Sequence(), Flags: flags}
+	r.Conditions, r.Updates = draft(uuid[:])
+	one := &Request{Done: make(chan struct{}), number: n, shown: shown, wire: txn.AppendRequest(nil, &r)}
+	if len(one.wire) > max(q.server.MaxValue, txn.MaxMessage) {
+		return nil, errTooLarge
+	}
+	q.newest = n
+	q.queue.Push(one)
+	q.bytes += len(one.wire)
+	q.unsent++
+	if !q.runs {
+		q.push()
+	}
+	return one, nil
+}
+
+// push sends what is not sent, itself if that is one request for which there is room at once, and
+// otherwise in a goroutine. mu must be held.
+func (q *Requests) push() {
+	s := q.server
+	if q.unsent == 1 && s.Uplink != nil && s.Uplink.Known() && s.Uplink.Ready() == nil {
+		one := *q.queue.At(q.queue.Len() - 1)
+		if len(one.wire) <= aloneBytes && s.Uplink.Request(false, one.wire, 1) == nil {
+			one.sent, q.unsent = true, 0
+			return
+		}
+	}
+	q.runs = true
+	q.sending.Go(q.run)
+}
+
+// run sends requests until all are sent, or the session ends.
+func (q *Requests) run() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.unsent > 0 && q.server != nil && !q.closed {
+		s := q.server
+		q.mu.Unlock()
+		u, err := q.w.uplinkOf(s)
+		if err == nil && q.w.sent(s.Session.Over()) { // in a new session those are sent again, too
+			err = u.Ready()
+		}
+		if err != nil {
+			s.Session.Fail(err) // it is failing already, unless the collector does not subscribe
+			<-s.Session.Over()
+		}
+		q.mu.Lock()
+		if q.server != s || err != nil {
+			continue
+		}
+		first, n := q.queue.Len()-q.unsent, 0
+		wire := q.scratch[:0]
+		for n < q.unsent && (n == 0 || len(wire) < stageSize) {
+			one := *q.queue.At(first + n)
+			one.sent = true
+			wire = append(wire, one.wire...)
+			n++
+		}
+		q.unsent -= n
+		q.mu.Unlock()
+		_ = u.Request(true, wire, n) // fails only when the session ends: then they are sent again
+		q.mu.Lock()
+		if q.scratch = wire; cap(wire) > 4*stageSize {
+			q.scratch = nil
+		}
+	}
+	q.runs = false
+}
+
+// begin lets requests go to a server, until end.
+func (q *Requests) begin(s *Server, reply *ledger.Reply) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.server = s
+	switch {
+	case q.closed:
+		return
+	case !s.Transactions || reply == nil:
+		q.fail(ErrNoTransactions)
+		return
+	case reply.Map() != q.mapID:
+		q.fail(nil)
+	}
+	q.mapID = reply.Map()
+	q.unsent = q.queue.Len()
+	for i := range q.unsent {
+		if one := *q.queue.At(i); one.sent {
+			txn.Again(one.wire)
+		}
+	}
+	if q.unsent > 0 && !q.runs {
+		q.runs = true
+		q.sending.Go(q.run)
+	}
+}
+
+// end makes requests wait for the next session.
+func (q *Requests) end() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.server = nil
+}
+
+// fail ends requests: those that were sent as uncertain, and the others for a reason, if there is
+// one. mu must be held.
+func (q *Requests) fail(reason error) {
+	kept := fifo.Queue[*Request]{}
+	for q.queue.Len() > 0 {
+		one := q.queue.Pop()
+		switch {
+		case one.sent:
+			q.finish(one, ledger.ErrUncertain)
+		case reason != nil:
+			q.finish(one, reason)
+		default:
+			kept.Push(one)
+			continue
+		}
+		q.bytes -= len(one.wire)
+	}
+	q.queue = kept
+	q.unsent = kept.Len()
+	q.signalRoom()
+}
+
+// Fail ends all requests, because the server does not accept this client.
+func (q *Requests) Fail(reason error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.fail(reason)
+}
+
+// close ends all requests, present and future.
+func (q *Requests) close() {
+	q.mu.Lock()
+	q.closed = true
+	for q.queue.Len() > 0 {
+		q.finish(q.queue.Pop(), closed.CHP)
+	}
+	for _, one := range q.await {
+		q.finish(one, nil)
+	}
+	q.await, q.unsent, q.bytes = nil, 0, 0
+	q.awaits.Store(false)
+	q.signalRoom()
+	q.mu.Unlock()
+}
+
+// Wait waits until nothing is being sent. The session must have ended, and the writer.
+func (q *Requests) Wait() { q.sending.Wait() }
+
+// finish ends a request. mu must be held.
+func (q *Requests) finish(one *Request, err error) {
+	one.err = err
+	close(one.Done)
+}
+
+func (q *Requests) signalRoom() {
+	if q.room != nil {
+		close(q.room)
+		q.room = nil
+	}
+}
+
+// Answered handles answers of a server, during a session.
+func (q *Requests) Answered(from Session, answers []byte) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.server == nil || q.server.Session != from {
+		return
+	}
+	var a txn.Answer
+	for ok := true; len(answers) > 0; {
+		if answers, ok = a.Next(answers); !ok {
+			return
+		}
+		one := q.find(a.Number)
+		if one == nil || one.wire == nil {
+			continue
+		}
+		q.bytes -= len(one.wire)
+		one.wire = nil
+		one.answer = a
+		one.answer.Value = append([]byte(nil), a.Value...)
+		if one.shown && a.Status <= txn.StatusConflict {
+			q.await = append(q.await, one)
+		} else {
+			q.finish(one, nil)
+		}
+	}
+	for q.queue.Len() > q.unsent && (*q.queue.At(0)).wire == nil {
+		q.queue.Pop()
+	}
+	q.signalRoom()
+	q.awaits.Store(len(q.await) > 0) // before the sequence is loaded: see seen
+	q.settle()
+}
+
+// find returns the request with a number that was sent in this session, or nil. mu must be held.
+func (q *Requests) find(number uint64) *Request {
+	n := q.queue.Len() - q.unsent
+	if n == 0 || number < (*q.queue.At(0)).number {
+		return nil
+	}
+	// Numbers follow each other, but for those that were given up.
+	i := int(min(number-(*q.queue.At(0)).number, uint64(n-1)))
+	for i > 0 && (*q.queue.At(i)).number > number {
+		i--
+	}
+	if one := *q.queue.At(i); one.number == number {
+		return one
+	}
+	return nil
+}
+
+// settle ends those requests that were answered, and whose outcome the replica shows. mu must be
+// held.
+func (q *Requests) settle() {
+	sequence := q.w.opts.Sequence()
+	kept := q.await[:0]
+	for _, one := range q.await {
+		if one.answer.Sequence > sequence {
+			kept = append(kept, one)
+			continue
+		}
+		q.finish(one, nil)
+	}
+	clear(q.await[len(kept):])
+	q.await = kept
+	q.awaits.Store(len(kept) > 0)
+}
+
+// seen is called when the replica has applied updates, or was replaced.
+func (q *Requests) seen() {
+	if !q.awaits.Load() {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.settle()
+}
+
+// Forget gives a request up. One that was not sent is never sent.
+func (q *Requests) Forget(r *Request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if r.sent || r.wire == nil {
+		return
+	}
+	q.queue.DeleteFunc(func(one *Request) bool { return one == r })
+	q.bytes -= len(r.wire)
+	q.unsent = min(q.unsent-1, q.queue.Len())
+	q.signalRoom()
+}
+
+// sent waits until all updates that were staged are sent, or none will be. It returns false if done
+// is closed before.
+func (w *Writer) sent(done <-chan struct{}) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.unsent() && !w.closed {
+		if w.progress == nil {
+			w.progress = make(chan struct{})
+		}
+		progress := w.progress
+		w.wakeRun()
+		w.mu.Unlock()
+		select {
+		case <-progress:
+			w.mu.Lock()
+		case <-done:
+			w.mu.Lock()
+			return false
+		}
+	}
+	return true
+}
+
+// uplinkOf returns the uplink of a session, which it opens if necessary.
+func (w *Writer) uplinkOf(s *Server) (Uplink, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.server != s:
+		return nil, context.Canceled
+	case s.Uplink == nil:
+		if err := w.open(); err != nil {
+			return nil, err
+		}
+	}
+	return s.Uplink, nil
+}

@@ -1,0 +1,170 @@
+package txn
+
+import (
+	"encoding/binary"
+	"iter"
+	"strconv"
+
+	"clustermap/internal/kvmsg"
+	"clustermap/zmtp"
+)
+
+// keyRequest is the first frame of a request, which a client sends to the collector of a
+// server that announces transactions. Frames:
+//
+//	TXN
+//	head        17 bytes: the number (see Mark), the sequence of the client's map when it
+//	            sent the request first, and one byte, the flags
+//	conditions  see Condition
+//	updates     records, one after the other, without sequences
+const keyRequest = "TXN"
+
+const headSize = 8 + 8 + 1
+
+// Flags of a request.
+const (
+	// FlagValue asks for the value of the key whose condition does not hold, unless it is longer
+	// than MaxAnswerValue.
+	FlagValue = 1 << iota
+	// FlagAgain says that the request was sent before.
+	FlagAgain
+)
+
+// Request is a request of a client.
+type Request struct {
+	Number     uint64
+	Since      int64
+	Flags      byte
+	Conditions []byte
+	Updates    []byte
+}
+
+// AppendRequest appends a request in wire form.
+func AppendRequest(dst []byte, r *Request) []byte {
+	var head [headSize]byte
+	binary.BigEndian.PutUint64(head[:], r.Number)
+	binary.BigEndian.PutUint64(head[8:], uint64(r.Since))
+	head[16] = r.Flags
+	return zmtp.AppendMessage(dst, []byte(keyRequest), head[:], r.Conditions, r.Updates)
+}
+
+// prefix is what a request begins with. A KVSET with such a key has another size in its second
+// frame.
+var prefix = string([]byte{kvmsg.FlagMore, byte(len(keyRequest))}) + keyRequest + string([]byte{kvmsg.FlagMore, headSize})
+
+// IsRequest reports whether a message begins as a request does.
+func IsRequest(m []byte) bool { return len(m) > len(prefix) && string(m[:len(prefix)]) == prefix }
+
+// SizeOf returns the size of the request at the start of b, which may have more messages or a
+// part of one behind it, or 0 if there is no whole one.
+func SizeOf(b []byte) (size int) {
+	for i := range 4 {
+		_, end, ok := kvmsg.FrameAt(b, size)
+		if !ok || (b[size]&kvmsg.FlagMore != 0) != (i < 3) {
+			return 0
+		}
+		size = end
+	}
+	return size
+}
+
+// Again sets FlagAgain in a request in wire form.
+func Again(m []byte) { m[len(prefix)+headSize-1] |= FlagAgain }
+
+// Parse sets r to the request in m, of which it then is a part. ok is false if the frames of m
+// are not those of a request. What is in them, Check finds out.
+func (r *Request) Parse(m zmtp.WireMessage) (ok bool) {
+	if !IsRequest(m) || m.Len() != 4 {
+		return false
+	}
+	_, m = m.Next()
+	head, m := m.Next()
+	r.Number, r.Since, r.Flags = binary.BigEndian.Uint64(head), int64(binary.BigEndian.Uint64(head[8:])), head[16]
+	r.Conditions, m = m.Next()
+	r.Updates, _ = m.Next()
+	return true
+}
+
+// Check returns a *kvmsg.MessageError for a request that a server does not judge: one that is
+// malformed or too large. maxValue bounds each value, in bytes.
+func (r *Request) Check(maxValue int) error {
+	if r.Number == 0 || r.Number > numberMask {
+		return errNumber
+	}
+	var c Condition
+	n := 0
+	for rest, ok := r.Conditions, true; len(rest) > 0; n++ {
+		if rest, ok = c.Next(rest); !ok || n == MaxConditions {
+			return errConditions
+		}
+		if err := kvmsg.ValidKey(c.Key); err != nil {
+			return err
+		}
+	}
+	updates := 0
+	for rest := r.Updates; len(rest) > 0; updates++ {
+		size, tag := kvmsg.Scan(rest, kvmsg.FromRequest, maxValue)
+		if size == 0 {
+			return kvmsg.WhyNot(rest, maxValue)
+		}
+		one := kvmsg.Record(rest[:size])
+		rest = rest[size:]
+		if updates == MaxUpdates {
+			return errSize
+		}
+		if n, ok := NumberOf(one); !ok || n != r.Number {
+			return errMark
+		}
+		// The number of those that follow is known at the end; here it must fall by one.
+		if more := kvmsg.MoreOf(one, tag); len(rest) == 0 && more != 0 || len(rest) > 0 && (more == 0 || more != moreOf(rest)+1) {
+			return errMore
+		}
+	}
+	if updates > 1 && len(r.Updates) > MaxSize {
+		return errSize
+	}
+	return nil
+}
+
+// moreOf is kvmsg.MoreOf for the record at the start of b, which was not checked.
+func moreOf(b []byte) int {
+	size, tag := kvmsg.Scan(b, kvmsg.FromRequest, 0)
+	if size == 0 {
+		return -1
+	}
+	return kvmsg.MoreOf(kvmsg.Record(b[:size]), tag)
+}
+
+// Records returns the updates of a request that was checked, with where they begin in
+// r.Updates.
+func (r *Request) Records() iter.Seq2[int, kvmsg.Record] {
+	return func(yield func(int, kvmsg.Record) bool) {
+		for at := 0; at < len(r.Updates); {
+			one := kvmsg.Record(r.Updates[at:])
+			size := one.Size()
+			if !yield(at, one[:size:size]) {
+				return
+			}
+			at += size
+		}
+	}
+}
+
+// AppendMore appends the property that says how many updates of a transaction follow, if some
+// do.
+func AppendMore(dst []byte, more int) []byte {
+	if more == 0 {
+		return dst
+	}
+	dst = append(append(dst, kvmsg.PropertyMore...), '=')
+	return append(strconv.AppendInt(dst, int64(more), 10), '\n')
+}
+
+// Errors of Check.
+var (
+	errNumber     = &kvmsg.MessageError{Reason: kvmsg.ReasonSequence, Detail: "the number of a request is from 1 to 2^62-1"}
+	errConditions = &kvmsg.MessageError{Reason: kvmsg.ReasonFrameCount, Detail: "malformed, or too many, conditions"}
+	errMark       = &kvmsg.MessageError{Reason: kvmsg.ReasonUUID, Detail: "want the number of the request"}
+	errMore       = &kvmsg.MessageError{Reason: kvmsg.ReasonProperties, Detail: "want the number of the updates that follow"}
+	errSize       = &kvmsg.MessageError{Reason: kvmsg.ReasonValueTooLarge, Detail: "more than 1024 updates, or 2 MiB of several"}
+)

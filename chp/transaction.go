@@ -1,0 +1,454 @@
+package chp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/submit"
+	"clustermap/chp/internal/txn"
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/wake"
+)
+
+// Condition is what must hold when the server orders an update: see [Client.SetIf] and
+// [Client.ApplyIf]. The zero Condition is none.
+type Condition struct {
+	c   txn.Condition
+	key string
+}
+
+// IfAbsent holds if the key does not exist.
+func IfAbsent() Condition { return Condition{c: txn.Condition{Kind: txn.KindAbsent}} }
+
+// IfPresent holds if the key exists.
+func IfPresent() Condition { return Condition{c: txn.Condition{Kind: txn.KindPresent}} }
+
+// IfSequence holds if the last update of the key has this sequence ([Entry.Sequence]), or, for 0,
+// if the key does not exist. It fails if the key was set again since, be it to the same value.
+func IfSequence(sequence int64) Condition {
+	return Condition{c: txn.Condition{Kind: txn.KindSequence, Sequence: sequence}}
+}
+
+// IfValue holds if the key has this value. The condition refers to the slice, until the update
+// has ended.
+func IfValue(value []byte) Condition {
+	return Condition{c: txn.Condition{Kind: txn.KindValue, Value: value}}
+}
+
+// On returns the condition for a key. Without it a condition of SetIf and DeleteIf is one on the
+// key of the update.
+func (c Condition) On(key string) Condition {
+	c.key = key
+	return c
+}
+
+// ConflictError says that a condition did not hold, and nothing was changed.
+type ConflictError struct {
+	Key string // of the condition
+
+	// Sequence is that of the key's last update, or 0 if the key does not exist.
+	Sequence int64
+
+	// Value is the key's value, if the call asks for it (see WithConflictValue), the key exists, and the
+	// value has at most 64 KiB; HasValue says whether it is meant.
+	Value    []byte
+	HasValue bool
+}
+
+// Error implements error.
+func (e *ConflictError) Error() string {
+	if e.Sequence == 0 {
+		return fmt.Sprintf("chp: conflict: the key %q does not exist", e.Key)
+	}
+	return fmt.Sprintf("chp: conflict: the key %q has sequence %d", e.Key, e.Sequence)
+}
+
+// ErrNoTransactions is returned for conditions and transactions if the server does not judge
+// them: it is of another implementation, an earlier version, or a Clone model below 6.
+// Nothing is sent then.
+var ErrNoTransactions = submit.ErrNoTransactions
+
+// WithConflictValue asks for ConflictError.Value.
+func WithConflictValue() IfOption { return ifFlags(txn.FlagValue) }
+
+// IfOption is an option of [Client.SetIf] and the calls like it: a [Condition], a [SetOption], or
+// WithConflictValue.
+type IfOption interface{ add(*proposal) }
+
+type ifFlags byte
+
+func (f ifFlags) add(p *proposal)   { p.flags |= byte(f) }
+func (c Condition) add(p *proposal) { p.conditions = append(p.conditions, c) }
+func (o SetOption) add(p *proposal) { p.set = append(p.set, o) }
+
+// proposal is a transaction before it has a number.
+type proposal struct {
+	flags      byte
+	conditions []Condition
+	set        []SetOption // of a single update
+	updates    *Batch
+}
+
+// errNoKey is returned by ApplyIf.
+var errNoKey = errors.New("chp: a condition of a transaction needs a key: see Condition.On")
+
+// errTransactionSize is returned for a batch that is too large for a transaction.
+var errTransactionSize = fmt.Errorf("chp: a transaction has at most %d updates and conditions, and %d bytes of several", txn.MaxUpdates, txn.MaxSize)
+
+// single returns the proposal of one update.
+func single(key string, value []byte, opts []IfOption) *proposal {
+	p := &proposal{updates: new(Batch)}
+	for _, o := range opts {
+		o.add(p)
+	}
+	for i := range p.conditions {
+		if p.conditions[i].key == "" {
+			p.conditions[i].key = key
+		}
+	}
+	p.updates.add(key, value, p.set)
+	return p
+}
+
+// check returns an error for a proposal that no server accepts.
+func (p *proposal) check() error {
+	if err := p.updates.Err(); err != nil {
+		return err
+	}
+	size := p.updates.Size() + p.updates.Len()*(kvmsg.UUIDSize+len(kvmsg.PropertyMore)+len("=1023\n"))
+	if n := p.updates.Len(); n > txn.MaxUpdates || len(p.conditions) > txn.MaxConditions || n > 1 && size > txn.MaxSize {
+		return errTransactionSize
+	}
+	for _, c := range p.conditions {
+		switch {
+		case c.c.Kind == 0:
+		case c.key == "":
+			return errNoKey
+		default:
+			if err := kvmsg.ValidKey(bytesOf(c.key)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// draft returns the conditions and the updates in wire form.
+func (p *proposal) draft(uuid []byte) (conditions, updates []byte) {
+	for _, c := range p.conditions {
+		if c.c.Kind != 0 {
+			c.c.Key = bytesOf(c.key)
+			conditions = c.c.Append(conditions)
+		}
+	}
+	var space [128]byte
+	for i := range p.updates.Len() {
+		r := p.updates.record(i)
+		props := txn.AppendMore(append(space[:0], r.Props()...), p.updates.Len()-1-i)
+		updates = kvmsg.AppendRecord(updates, r.Key(), 0, uuid, props, r.Value())
+	}
+	return conditions, updates
+}
+
+// outcome returns what an answer means.
+func (p *proposal) outcome(a *txn.Answer) (int64, error) {
+	switch a.Status {
+	case txn.StatusMade:
+		return a.Sequence, nil
+	case txn.StatusConflict:
+		e := &ConflictError{Sequence: a.Sequence, Value: a.Value, HasValue: a.Has}
+		n := 0
+		for _, c := range p.conditions {
+			if c.c.Kind != 0 {
+				if n == a.Condition {
+					e.Key = c.key
+				}
+				n++
+			}
+		}
+		return 0, e
+	case txn.StatusRefused:
+		return 0, ledger.RefusedFor(kvmsg.Reason(a.Sequence))
+	}
+	return 0, ErrUncertain
+}
+
+// SetIf is SetSync under conditions: the server sets the key if all of them hold when it orders
+// the update. It returns the update's sequence, or a [*ConflictError], and then nothing was
+// changed. Conditions are on the key itself, or on another one with [Condition.On]; without any the
+// update is made in any case. SetIf also takes the options of Set.
+//
+// The server judges the conditions on all updates that come before in its order. When SetIf
+// returns, what it was judged against is published, with commit.Always on disk, and in a pair in
+// sync at both servers; and the replica shows it, for keys of the client's subtrees. Others may
+// be set, too.
+//
+// The outcome is exact: if a connection breaks, the server ends, or the other one of a pair takes
+// over, SetIf waits for the next session, and the update is made once or not at all.
+// ErrUncertain is returned only if nobody can know: the next server has another map, or has forgotten the client. If
+// the context ends first, the update may still be made, unless it had not been sent.
+//
+// At a server that does not judge conditions the error is ErrNoTransactions, and nothing is sent.
+func (c *Client) SetIf(ctx context.Context, key string, value []byte, opts ...IfOption) (seq int64, err error) {
+	if len(value) == 0 {
+		return 0, ErrEmptyValue
+	}
+	return c.propose(ctx, single(key, value, opts))
+}
+
+// DeleteIf deletes a key as SetIf sets one. Without conditions it is no error if the key does not exist.
+func (c *Client) DeleteIf(ctx context.Context, key string, opts ...IfOption) (seq int64, err error) {
+	return c.propose(ctx, single(key, nil, opts))
+}
+
+// ApplyIf makes a transaction: the server makes all updates of the batch, in order, or none, and
+// only if all conditions hold. Each condition has a key, see [Condition.On]; there need be none.
+// The updates have consecutive sequences; ApplyIf returns the first one's. No client sees a part
+// of them: not in a snapshot, a watch (see Event.Transaction), a replica, or after a failover.
+// A key may occur more than once; conditions are judged before all updates of the batch.
+//
+// A transaction has at most 1,024 updates with 1 MiB of keys and values. Everything else is as
+// with SetIf. With an empty batch ApplyIf only checks the conditions, and returns the sequence of
+// the last update before.
+func (c *Client) ApplyIf(ctx context.Context, b *Batch, opts ...IfOption) (first int64, err error) {
+	p := transaction(b, opts)
+	seq, err := c.propose(ctx, p)
+	return p.first(seq), err
+}
+
+func transaction(b *Batch, opts []IfOption) *proposal {
+	p := &proposal{updates: b}
+	for _, o := range opts {
+		o.add(p)
+	}
+	return p
+}
+
+// first returns the sequence of the first update, given that of the last one.
+func (p *proposal) first(last int64) int64 {
+	if last == 0 {
+		return 0
+	}
+	return last - int64(max(p.updates.Len()-1, 0))
+}
+
+// Outcome is the outcome of [Client.StartIf].
+type Outcome struct {
+	c *Client
+	p *proposal
+	r *submit.Request
+}
+
+// Done returns a channel that is closed when the outcome is known.
+func (o *Outcome) Done() <-chan struct{} { return o.r.Done }
+
+// Wait waits for the outcome, and returns it as ApplyIf does. If the context ends, the transaction
+// is given up if it was not sent yet.
+func (o *Outcome) Wait(ctx context.Context) (first int64, err error) {
+	seq, err := o.c.await(ctx, o.p, o.r)
+	return o.p.first(seq), err
+}
+
+// StartIf is ApplyIf without the wait for the outcome: it returns when the transaction has a place
+// behind all that the client has sent before. So one goroutine can have many on their way, at most 4096. It
+// refers to the batch and the conditions only until it returns.
+func (c *Client) StartIf(ctx context.Context, b *Batch, opts ...IfOption) (*Outcome, error) {
+	p := transaction(b, opts)
+	r, err := c.start(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	// Of the batch only the length is needed from here on.
+	p.updates = &Batch{spans: b.spans[:len(b.spans):len(b.spans)]}
+	return &Outcome{c, p, r}, nil
+}
+
+func (c *Client) start(ctx context.Context, p *proposal) (*submit.Request, error) {
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	if c.maxValue > 0 && p.updates.largest > c.maxValue {
+		return nil, kvmsg.ErrValueTooLarge
+	}
+	if !c.dialect.Full {
+		return nil, ErrNoTransactions
+	}
+	shown := !slices.ContainsFunc(p.conditions, func(n Condition) bool { return !c.subtrees.Contains(bytesOf(n.key)) })
+	for i := 0; shown && i < p.updates.Len(); i++ {
+		shown = c.subtrees.Contains(p.updates.record(i).Key())
+	}
+	r, err := c.writer.Requests.Start(ctx, p.flags, shown, p.draft)
+	if err != nil && ctx.Err() != nil {
+		err = c.explain(ctx.Err())
+	}
+	return r, err
+}
+
+func (c *Client) propose(ctx context.Context, p *proposal) (int64, error) {
+	r, err := c.start(ctx, p)
+	if err != nil {
+		return 0, err
+	}
+	return c.await(ctx, p, r)
+}
+
+func (c *Client) await(ctx context.Context, p *proposal, r *submit.Request) (int64, error) {
+	select {
+	case <-r.Done:
+	case <-ctx.Done():
+		c.writer.Requests.Forget(r)
+		return 0, c.explain(ctx.Err())
+	}
+	a, err := r.Result()
+	if err != nil {
+		return 0, err
+	}
+	return p.outcome(a)
+}
+
+// SetIf sets a key as [Client.SetIf] does, in the server's own process. It waits as SetSync does.
+func (s *Server) SetIf(ctx context.Context, key string, value []byte, opts ...IfOption) (seq int64, err error) {
+	if len(value) == 0 {
+		return 0, ErrEmptyValue
+	}
+	return s.propose(ctx, single(key, value, opts))
+}
+
+// DeleteIf deletes a key as [Client.DeleteIf] does.
+func (s *Server) DeleteIf(ctx context.Context, key string, opts ...IfOption) (seq int64, err error) {
+	return s.propose(ctx, single(key, nil, opts))
+}
+
+// ApplyIf makes a transaction as [Client.ApplyIf] does.
+func (s *Server) ApplyIf(ctx context.Context, b *Batch, opts ...IfOption) (first int64, err error) {
+	p := transaction(b, opts)
+	seq, err := s.propose(ctx, p)
+	return p.first(seq), err
+}
+
+func (s *Server) propose(ctx context.Context, p *proposal) (int64, error) {
+	if err := p.check(); err != nil {
+		return 0, err
+	}
+	if err := s.carries(p.updates); err != nil {
+		return 0, err
+	}
+	r := txn.Request{Flags: p.flags}
+	r.Conditions, r.Updates = p.draft(nil)
+	a, w, err := s.local.Transact(ctx, &r)
+	if err == nil {
+		err = s.sequencer.Published(ctx, w)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return p.outcome(&a)
+}
+
+// editor is what Update and Add need of a client or a server.
+type editor interface {
+	Lookup(key string) (Entry, Presence)
+	SetIf(ctx context.Context, key string, value []byte, opts ...IfOption) (int64, error)
+	DeleteIf(ctx context.Context, key string, opts ...IfOption) (int64, error)
+}
+
+// Update changes the value of a key: it calls change with the present value, nil if the key does not
+// exist, and sets what that returns; nil deletes the key. If another update comes first, it
+// tries again with the new value, so change may be called more than once. After an error of
+// change nothing is changed. It returns the sequence of the update.
+//
+// The key must be in the client's subtrees. The time to live and the properties are those of opts, not those of
+// the value before.
+func (c *Client) Update(ctx context.Context, key string, change func(old []byte) ([]byte, error), opts ...SetOption) (seq int64, err error) {
+	if !c.subtrees.Contains(bytesOf(key)) {
+		return 0, outsideSubtrees(key)
+	}
+	if err := c.WaitActive(ctx); err != nil {
+		return 0, err
+	}
+	return update(ctx, c, key, change, opts)
+}
+
+// Update changes the value of a key as [Client.Update] does.
+func (s *Server) Update(ctx context.Context, key string, change func(old []byte) ([]byte, error), opts ...SetOption) (seq int64, err error) {
+	return update(ctx, s, key, change, opts)
+}
+
+func update(ctx context.Context, c editor, key string, change func([]byte) ([]byte, error), opts []SetOption) (int64, error) {
+	e, _ := c.Lookup(key)
+	value, sequence := e.Value, e.Sequence
+	for pause := time.Duration(0); ; {
+		next, err := change(value)
+		if err != nil {
+			return 0, err
+		}
+		with := []IfOption{IfSequence(sequence), WithConflictValue()}
+		var seq int64
+		switch {
+		case len(next) > 0:
+			for _, o := range opts {
+				with = append(with, o)
+			}
+			seq, err = c.SetIf(ctx, key, next, with...)
+		case next == nil && value == nil:
+			return 0, nil
+		default:
+			seq, err = c.DeleteIf(ctx, key, with...)
+		}
+		var conflict *ConflictError
+		switch {
+		case !errors.As(err, &conflict):
+			return seq, err
+		case conflict.HasValue || conflict.Sequence == 0:
+			value, sequence = conflict.Value, conflict.Sequence
+		default: // it is too large for the answer
+			if e, _ = c.Lookup(key); e.Sequence == sequence {
+				pause = min(pause*2+time.Millisecond, 100*time.Millisecond)
+				if !wake.Pause(ctx, pause) {
+					return 0, ctx.Err()
+				}
+			}
+			value, sequence = e.Value, e.Sequence
+		}
+	}
+}
+
+// errNotNumber is returned by Add.
+var errNotNumber = errors.New("chp: the value is not a decimal number of 64 bits, or the sum is none")
+
+// Add adds n to the decimal number that is the value of a key, 0 if the key does not exist, and
+// returns the sum. It keeps no time to live. See Update.
+func (c *Client) Add(ctx context.Context, key string, n int64) (sum int64, err error) {
+	_, err = c.Update(ctx, key, adder(n, &sum))
+	return sum, err
+}
+
+// Add adds n to a number as [Client.Add] does.
+func (s *Server) Add(ctx context.Context, key string, n int64) (sum int64, err error) {
+	_, err = s.Update(ctx, key, adder(n, &sum))
+	return sum, err
+}
+
+func adder(n int64, sum *int64) func(old []byte) ([]byte, error) {
+	return func(old []byte) ([]byte, error) {
+		before := int64(0)
+		if old != nil {
+			var err error
+			if before, err = strconv.ParseInt(string(bytes.TrimSpace(old)), 10, 64); err != nil {
+				return nil, errNotNumber
+			}
+		}
+		if n > 0 && before > math.MaxInt64-n || n < 0 && before < math.MinInt64-n {
+			return nil, errNotNumber
+		}
+		*sum = before + n
+		return strconv.AppendInt(nil, *sum, 10), nil
+	}
+}
