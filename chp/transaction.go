@@ -94,6 +94,9 @@ type proposal struct {
 	conditions []Condition
 	set        []SetOption // of a single update
 	updates    *Batch
+	count      int // of updates
+
+	few [2]Condition // memory of conditions
 }
 
 // errNoKey is returned by ApplyIf.
@@ -104,16 +107,14 @@ var errTransactionSize = fmt.Errorf("chp: a transaction has at most %d updates a
 
 // single returns the proposal of one update.
 func single(key string, value []byte, opts []IfOption) *proposal {
-	p := &proposal{updates: new(Batch)}
-	for _, o := range opts {
-		o.add(p)
-	}
+	p := transaction(new(Batch), opts)
 	for i := range p.conditions {
 		if p.conditions[i].key == "" {
 			p.conditions[i].key = key
 		}
 	}
 	p.updates.add(key, value, p.set)
+	p.count = p.updates.Len()
 	return p
 }
 
@@ -140,8 +141,8 @@ func (p *proposal) check() error {
 	return nil
 }
 
-// draft returns the conditions and the updates in wire form.
-func (p *proposal) draft(uuid []byte) (conditions, updates []byte) {
+// draft appends the conditions and the updates in wire form.
+func (p *proposal) draft(uuid, conditions, updates []byte) (_, _ []byte) {
 	for _, c := range p.conditions {
 		if c.c.Kind != 0 {
 			c.c.Key = bytesOf(c.key)
@@ -224,7 +225,8 @@ func (c *Client) ApplyIf(ctx context.Context, b *Batch, opts ...IfOption) (first
 }
 
 func transaction(b *Batch, opts []IfOption) *proposal {
-	p := &proposal{updates: b}
+	p := &proposal{updates: b, count: b.Len()}
+	p.conditions = p.few[:0]
 	for _, o := range opts {
 		o.add(p)
 	}
@@ -236,7 +238,7 @@ func (p *proposal) first(last int64) int64 {
 	if last == 0 {
 		return 0
 	}
-	return last - int64(max(p.updates.Len()-1, 0))
+	return last - int64(max(p.count-1, 0))
 }
 
 // Outcome is the outcome of [Client.StartIf].
@@ -265,8 +267,7 @@ func (c *Client) StartIf(ctx context.Context, b *Batch, opts ...IfOption) (*Outc
 	if err != nil {
 		return nil, err
 	}
-	// Of the batch only the length is needed from here on.
-	p.updates = &Batch{spans: b.spans[:len(b.spans):len(b.spans)]}
+	p.updates = nil // the caller's again
 	return &Outcome{c, p, r}, nil
 }
 
@@ -341,7 +342,7 @@ func (s *Server) propose(ctx context.Context, p *proposal) (int64, error) {
 		return 0, err
 	}
 	r := txn.Request{Flags: p.flags}
-	r.Conditions, r.Updates = p.draft(nil)
+	r.Conditions, r.Updates = p.draft(nil, nil, nil)
 	a, w, err := s.local.Transact(ctx, &r)
 	if err == nil {
 		err = s.sequencer.Published(ctx, w)

@@ -171,7 +171,7 @@ func (w *world) send(some []*asked) {
 	var spans []buf.Span
 	for _, a := range some {
 		start := uint32(len(wire))
-		wire = txn.AppendRequest(wire, &a.Request)
+		wire = a.Append(wire)
 		spans = append(spans, buf.Span{Start: start, End: uint32(len(wire))})
 		if err := a.Check(0); err != nil {
 			w.t.Fatal(err)
@@ -332,9 +332,9 @@ func TestForgottenRequestIsUnknown(t *testing.T) {
 	w.begin(s, true)
 	id := w.mark.UUID(1)
 	request := func(since int64) txn.Status {
-		wire := txn.AppendRequest(nil, &txn.Request{
+		wire := (&txn.Request{
 			Number: 1, Since: since, Flags: txn.FlagAgain, Updates: kvmsg.AppendRecord(nil, []byte("k"), 0, id[:], nil, []byte("v")),
-		})
+		}).Append(nil)
 		w.q.mu.Lock()
 		defer w.q.mu.Unlock()
 		answers, _ := w.q.transact(wire, []buf.Span{{End: uint32(len(wire))}}, From{ID: w.client, Numbered: true}, nil)

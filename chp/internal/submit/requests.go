@@ -43,7 +43,9 @@ type Requests struct {
 	room    chan struct{}        // closed when there may be room; nil while nothing waits
 	mapID   [ledger.MapIDSize]byte
 	closed  bool
-	scratch []byte
+	scratch []byte // of run
+
+	conditions, updates []byte // scratch of Start
 }
 
 // Request is a request that was started. Done is closed when it has ended; then Result says how.
@@ -61,8 +63,8 @@ type Request struct {
 // Result returns the answer, or an error. Done must be closed.
 func (r *Request) Result() (*txn.Answer, error) { return &r.answer, r.err }
 
-// Draft makes the conditions and updates of a request, which have a UUID.
-type Draft func(uuid []byte) (conditions, updates []byte)
+// Draft appends the conditions and updates of a request, which have a UUID.
+type Draft func(uuid, conditions, updates []byte) (_, _ []byte)
 
 // Start sends a request, when there is a session and room. shown says that the replica has all of
 // its keys.
@@ -106,8 +108,12 @@ func (q *Requests) Start(ctx context.Context, flags byte, shown bool, draft Draf
 	n := q.newest + 1
 	uuid := q.mark.UUID(n)
 	r := txn.Request{Number: n, Since: q.w.opts.Sequence(), Flags: flags}
-	r.Conditions, r.Updates = draft(uuid[:])
-	one := &Request{Done: make(chan struct{}), number: n, shown: shown, wire: txn.AppendRequest(nil, &r)}
+	q.conditions, q.updates = draft(uuid[:], q.conditions[:0], q.updates[:0])
+	r.Conditions, r.Updates = q.conditions, q.updates
+	if cap(q.conditions)+cap(q.updates) > stageSize {
+		q.conditions, q.updates = nil, nil
+	}
+	one := &Request{Done: make(chan struct{}), number: n, shown: shown, wire: r.Append(make([]byte, 0, r.Size()))}
 	if len(one.wire) > max(q.server.MaxValue, txn.MaxMessage) {
 		return nil, errTooLarge
 	}
@@ -121,12 +127,12 @@ func (q *Requests) Start(ctx context.Context, flags byte, shown bool, draft Draf
 	return one, nil
 }
 
-// push sends what is not sent, itself if that is one request for which there is room at once, and
-// otherwise in a goroutine. mu must be held.
+// push sends what is not sent: itself if that is a request that comes alone, for which there is room
+// at once, and otherwise in a goroutine, which sends many at a time. mu must be held.
 func (q *Requests) push() {
 	s := q.server
-	if q.unsent == 1 && s.Uplink != nil && s.Uplink.Known() && s.Uplink.Ready() == nil {
-		one := *q.queue.At(q.queue.Len() - 1)
+	if q.queue.Len() == 1 && s.Uplink != nil && s.Uplink.Known() && s.Uplink.Ready() == nil {
+		one := q.queue.Front()
 		if len(one.wire) <= aloneBytes && s.Uplink.Request(false, one.wire, 1) == nil {
 			one.sent, q.unsent = true, 0
 			return

@@ -39,13 +39,19 @@ type Request struct {
 	Updates    []byte
 }
 
-// AppendRequest appends a request in wire form.
-func AppendRequest(dst []byte, r *Request) []byte {
-	var head [headSize]byte
-	binary.BigEndian.PutUint64(head[:], r.Number)
-	binary.BigEndian.PutUint64(head[8:], uint64(r.Since))
-	head[16] = r.Flags
-	return zmtp.AppendMessage(dst, []byte(keyRequest), head[:], r.Conditions, r.Updates)
+// Size returns the size of a request in wire form.
+func (r *Request) Size() int {
+	return kvmsg.FrameSize(len(keyRequest)) + kvmsg.FrameSize(headSize) + kvmsg.FrameSize(len(r.Conditions)) + kvmsg.FrameSize(len(r.Updates))
+}
+
+// Append appends a request in wire form.
+func (r *Request) Append(dst []byte) []byte {
+	dst = append(zmtp.AppendHeader(dst, zmtp.FlagMore, len(keyRequest)), keyRequest...)
+	dst = zmtp.AppendHeader(dst, zmtp.FlagMore, headSize)
+	dst = binary.BigEndian.AppendUint64(dst, r.Number)
+	dst = append(binary.BigEndian.AppendUint64(dst, uint64(r.Since)), r.Flags)
+	dst = kvmsg.AppendFrame(dst, r.Conditions, kvmsg.FlagMore)
+	return kvmsg.AppendFrame(dst, r.Updates, 0)
 }
 
 // prefix is what a request begins with. A KVSET with such a key has another size in its second
