@@ -29,7 +29,7 @@ type Keeper struct {
 // line has the versions of one key, oldest first.
 type line struct {
 	key  string
-	kept []version
+	kept fifo.Queue[version]
 }
 
 // version is an update of a key. Its bytes never change.
@@ -47,7 +47,9 @@ type place struct {
 }
 
 // dropped reports whether the line no longer has the version.
-func (p place) dropped() bool { return len(p.line.kept) == 0 || p.sequence < p.line.kept[0].sequence }
+func (p place) dropped() bool {
+	return p.line.kept.Len() == 0 || p.sequence < p.line.kept.At(0).sequence
+}
 
 func (v *version) size() int64 { return versionBytes + int64(len(v.bytes)) }
 
@@ -101,22 +103,20 @@ func (k *Keeper) add(r kvmsg.Record, at time.Time) {
 		k.lines[l.key] = l
 		k.bytes += lineBytes + int64(len(l.key))
 	}
-	if len(l.kept) == k.most {
+	if l.kept.Len() == k.most {
 		k.drop(l)
 		k.gone++
 	}
 	v := version{sequence, numberOf(at), len(props), slices.Concat(props, value)}
-	l.kept = append(l.kept, v)
+	l.kept.Push(v)
 	k.bytes += v.size()
 	k.order.Push(place{sequence, l})
 }
 
 // drop drops the oldest version of a line. mu must be held.
 func (k *Keeper) drop(l *line) {
-	k.bytes -= l.kept[0].size()
-	copy(l.kept, l.kept[1:])
-	l.kept[len(l.kept)-1] = version{}
-	l.kept = l.kept[:len(l.kept)-1]
+	v := l.kept.Pop()
+	k.bytes -= v.size()
 }
 
 // trim drops the oldest versions of all while they have too many bytes, and the places of
@@ -128,7 +128,7 @@ func (k *Keeper) trim() {
 			k.gone--
 			continue
 		}
-		if k.drop(p.line); len(p.line.kept) == 0 {
+		if k.drop(p.line); p.line.kept.Len() == 0 {
 			delete(k.lines, p.line.key)
 			k.bytes -= lineBytes + int64(len(p.line.key))
 		}
@@ -157,8 +157,8 @@ func (k *Keeper) Versions(key []byte) (all []Version) {
 	if l == nil {
 		return nil
 	}
-	for _, v := range l.kept {
-		all = append(all, v.version())
+	for i := range l.kept.Len() {
+		all = append(all, l.kept.At(i).version())
 	}
 	return all
 }
@@ -276,8 +276,8 @@ func (k *Keeper) portion(dst []byte, after, upto int64, size int) (_ []byte, las
 		if at.dropped() {
 			continue
 		}
-		n, _ := slices.BinarySearchFunc(at.line.kept, at.sequence, func(v version, s int64) int { return int(min(max(v.sequence-s, -1), 1)) })
-		v := at.line.kept[n].version()
+		kept := &at.line.kept
+		v := kept.At(sort.Search(kept.Len(), func(i int) bool { return kept.At(i).sequence >= at.sequence })).version()
 		p.add([]byte(at.line.key), &v)
 	}
 	if len(p.records) == 0 {

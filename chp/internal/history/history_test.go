@@ -263,3 +263,29 @@ func TestNotPortions(t *testing.T) {
 		t.Error("a key of 300 bytes is restored")
 	}
 }
+
+// BenchmarkAdd adds updates of 32 bytes over 10,000 keys, in batches of 1,000.
+func BenchmarkAdd(b *testing.B) {
+	for _, most := range []int{2, 10, 64} {
+		b.Run(fmt.Sprint("versions=", most), func(b *testing.B) {
+			k := New(most, 64<<20)
+			var wire []byte
+			var spans []buf.Span
+			rng := rand.New(rand.NewPCG(1, 2))
+			var sequence int64
+			for n := 0; n < b.N; n += 1000 {
+				b.StopTimer()
+				wire, spans = wire[:0], spans[:0]
+				for range 1000 {
+					sequence++
+					start := len(wire)
+					wire = kvmsg.AppendRecord(wire, fmt.Appendf(nil, "/bench/%07d", rng.IntN(10_000)), sequence, make([]byte, 16), nil, make([]byte, 32))
+					spans = append(spans, buf.Span{Start: uint32(start), End: uint32(len(wire))})
+				}
+				b.StartTimer()
+				k.Add(wire, spans, time.Unix(1, 0))
+			}
+			b.ReportAllocs()
+		})
+	}
+}
