@@ -17,7 +17,7 @@ import (
 func versionTexts(t *testing.T, all []Version) (texts []string) {
 	t.Helper()
 	for i, v := range all {
-		if v.Time.IsZero() || v.Time.After(time.Now()) || i > 0 && (v.Time.Before(all[i-1].Time.Add(-time.Second)) || v.Sequence <= all[i-1].Sequence) {
+		if v.Time.IsZero() || v.Time.After(time.Now()) || i > 0 && (v.Time.Before(all[i-1].Time.Add(-time.Minute)) || v.Sequence <= all[i-1].Sequence) {
 			t.Errorf("version %d, of sequence %d, is of %v", i, v.Sequence, v.Time)
 		}
 		texts = append(texts, fmt.Sprintf("%v %v %q %q", v.Op, v.Cause, v.Value, v.Properties.User()))
@@ -122,7 +122,7 @@ func TestHistoryIsBounded(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	wantVersions(t, versionsAt(t, c, "/new/99"), fmt.Sprintf(`set set %q ""`, make([]byte, 300)))
-	if n := s.live.Now().History.Bytes(); n > 20_000 || n < 15_000 {
+	if n := s.Stats().History; n > 20_000 || n < 15_000 {
 		t.Errorf("%d bytes", n)
 	}
 }
@@ -164,7 +164,7 @@ func TestHistoryAfterRestart(t *testing.T) {
 				t.Errorf("run %d begins with %q, want %q", run, versionTexts(t, got), versionTexts(t, want))
 			}
 			for i := range min(len(got), len(want)) {
-				if off := got[i].Time.Sub(want[i].Time).Abs(); off > time.Second || got[i].Sequence != want[i].Sequence {
+				if off := got[i].Time.Sub(want[i].Time).Abs(); off > time.Minute || got[i].Sequence != want[i].Sequence {
 					t.Errorf("run %d: version %d is %d of %v, was %d of %v", run, i, got[i].Sequence, got[i].Time, want[i].Sequence, want[i].Time)
 				}
 			}
@@ -280,7 +280,7 @@ func TestStamp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx := testContext(t)
-			begun := time.Now().Add(-time.Second) // the clocks of the two readings may differ a little
+			begun := time.Now().Add(-time.Minute) // between two readings of clocks a process can stand still
 			s := startServer(t, ServerOptions{Security: with.server, Stamp: true, History: 9, ExpiryGrace: -1})
 			open := func() *Client {
 				c, err := NewClient(ClientOptions{Servers: []string{s.Endpoints().Snapshot}, Security: with.client, Logger: quiet()})
@@ -295,7 +295,7 @@ func TestStamp(t *testing.T) {
 			check := func(what string, p Properties, by, user string) {
 				t.Helper()
 				at, who, ok := p.Stamped()
-				if !ok || at.Before(begun) || at.After(time.Now().Add(time.Second)) || who != by || string(p.User()) != user {
+				if !ok || at.Before(begun) || at.After(time.Now().Add(time.Minute)) || who != by || string(p.User()) != user {
 					t.Errorf("%s: %q is of %v by %q, want by %q", what, p, at, who, by)
 				}
 			}

@@ -384,6 +384,7 @@ type ServerStats struct {
 	Snapshots uint64            // snapshot requests answered
 	Refused   map[Reason]uint64 // messages refused, by reason
 	BadAsks   uint64            // snapshot requests refused
+	History   int64             // bytes of the versions that are kept, as HistoryBytes counts
 	Lagged    uint64            // watches of Server.Watch that ended with ErrLagged
 
 	Subscribers []sockets.PeerStats // connections of the publisher
@@ -400,6 +401,7 @@ func (s *Server) Stats() ServerStats {
 	n := &s.sequencer.Counted
 	s.sequencer.Between(func(now *order.Moment) { // a batch is published before it is counted
 		st.Keys, st.MapBytes, st.Sequence = now.State.Store.Len(), int64(now.State.Store.LiveBytes()), now.State.Last()
+		st.History = now.State.History.Bytes()
 		st.Updates, st.Repeated, st.Expired = n.Updates.Load(), n.Repeated.Load(), n.Expired.Load()
 	})
 	_, st.Lagged = s.live.Watches()

@@ -264,6 +264,26 @@ func TestNotPortions(t *testing.T) {
 	}
 }
 
+// FuzzParse: whatever bytes are restored, a keeper has what it has parsed and no more, and what it
+// then sends is a portion.
+func FuzzParse(f *testing.F) {
+	body, _ := AppendVersions(nil, []byte("/key"), []Version{{Sequence: 3, Value: []byte("abc")}, {Sequence: 4, Properties: []byte("x-time=1\n")}}, 100)
+	f.Add(body)
+	f.Add(body[:4])
+	f.Fuzz(func(t *testing.T, body []byte) {
+		records, _, ok := Parse(body)
+		k := New(2, 1<<20)
+		if restored := k.Restore(body); restored && !ok || !ok && records != nil {
+			t.Fatalf("%d records, %v, restored %v", len(records), ok, restored)
+		}
+		for portion := range k.Portions(1<<62, 50) {
+			if !k.Empty().Restore(portion) {
+				t.Fatalf("%q is no portion", portion)
+			}
+		}
+	})
+}
+
 // BenchmarkAdd adds updates of 32 bytes over 10,000 keys, in batches of 1,000.
 func BenchmarkAdd(b *testing.B) {
 	for _, most := range []int{2, 10, 64} {
