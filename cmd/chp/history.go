@@ -68,7 +68,8 @@ func newRevert() *cobra.Command {
 		Long: `Sets KEY again to the value and the properties that it had at the sequence number SEQ,
 of any version that chp history shows or between two of them, and deletes it if there
 was none. A time to live begins anew. It is an update like any other, and the server
-keeps the versions in between. SEQ must not be older than the oldest version.
+keeps the versions in between. SEQ must not be older than the oldest version. If the key
+is changed at the same time, nothing is reverted, and the exit code is 1.
 
 With --json it prints an object with key (key_base64 if it is not UTF-8) and seq, a
 string.`,
@@ -95,18 +96,28 @@ string.`,
 		if err != nil {
 			return err
 		}
-		var done int64
-		if v.Op == chp.OpSet {
-			done, err = c.SetSync(limited, args[0], v.Value, chp.WithProperties(v.Properties), chp.WithTTL(kvmsg.TTLOf(v.Properties)))
-		} else {
-			done, err = c.DeleteSync(limited, args[0])
-		}
-		if err != nil {
+		done, err := revert(limited, c.Client, args[0], all[len(all)-1], v)
+		var conflict *chp.ConflictError
+		switch {
+		case errors.As(err, &conflict):
+			return fail(exitRefused, "%q was changed meanwhile, and now has sequence %d: nothing is reverted", args[0], conflict.Sequence)
+		case err != nil:
 			return c.confirm(err)
 		}
 		return printSequence(cmd.OutOrStdout(), args[0], done, asJSON)
 	})
 	return cmd
+}
+
+// revert sets a key to a version again, if nobody has changed it since it was another one.
+func revert(ctx context.Context, c *chp.Client, key string, now, to chp.Version) (int64, error) {
+	if now.Op == chp.OpDelete {
+		now.Sequence = 0
+	}
+	if to.Op == chp.OpDelete {
+		return c.DeleteIf(ctx, key, chp.IfSequence(now.Sequence))
+	}
+	return c.SetIf(ctx, key, to.Value, chp.IfSequence(now.Sequence), chp.WithProperties(to.Properties), chp.WithTTL(kvmsg.TTLOf(to.Properties)))
 }
 
 // history opens a client, and returns the versions of a key, of which there is one.

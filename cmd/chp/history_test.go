@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp"
 	"clustermap/internal/testenv"
 )
 
@@ -151,6 +153,31 @@ func TestHistoryOfKilledPair(t *testing.T) {
 	}
 	if value := strings.TrimSpace(must(t, append([]string{"get", "/k", "--seq", before[1]["seq"].(string)}, at...)...)); value != "2" {
 		t.Errorf("it was %q", value)
+	}
+}
+
+// A revert does not undo what came after the history was read.
+func TestRevertConflicts(t *testing.T) {
+	t.Parallel()
+	ctx := testenv.Context(t)
+	s := serve(t, "--history", "5")
+	must(t, "set", "/k", "1", "--server", s.endpoint)
+	must(t, "del", "/k", "--server", s.endpoint)
+	c, err := chp.NewClient(chp.ClientOptions{Servers: []string{s.endpoint}})
+	testenv.Must(t, err)
+	defer c.Close()
+	for i, value := range []string{"2", "3"} {
+		all, err := c.History(ctx, "/k")
+		testenv.Must(t, err)
+		now := all[len(all)-1]
+		must(t, "set", "/k", value, "--server", s.endpoint)
+		var conflict *chp.ConflictError
+		if _, err := revert(ctx, c, "/k", now, all[i]); !errors.As(err, &conflict) {
+			t.Errorf("revert to %v from %v: %v", all[i].Op, now.Op, err)
+		}
+		if got := must(t, "get", "/k", "--server", s.endpoint); got != value+"\n" {
+			t.Errorf("it is %q", got)
+		}
 	}
 }
 

@@ -61,7 +61,7 @@ func TestNewerVersionIsRefusedByName(t *testing.T) {
 	addEntry(t, kind, commit.Entry{Epoch: 3, First: 201, Count: 1, Kind: 9, Records: []byte("of a later version")})
 	to := filepath.Join(t.TempDir(), "to")
 
-	const format, kinds = " was written by a newer version (format 2; this program reads up to 1)", "entry 21 of the log was written by a newer version (entry kind 9; this program reads up to 4)"
+	const format, kinds = " was written by a newer version (format 2; this program reads up to 1)", "entry 21 of the log was written by a newer version (entry kind 9; this program reads up to 6)"
 	for _, c := range []struct {
 		want string
 		args []string

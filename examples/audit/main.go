@@ -60,12 +60,16 @@ func undo(ctx context.Context, client *chp.Client, key string) error {
 	if err != nil || len(versions) < 2 {
 		return cmp.Or(err, fmt.Errorf("no version of %s before the last is kept", key))
 	}
-	before := versions[len(versions)-2]
-	if before.Op == chp.OpDelete {
-		_, err = client.DeleteSync(ctx, key)
-	} else {
-		_, err = client.SetSync(ctx, key, before.Value, chp.WithProperties(before.Properties))
+	before, last := versions[len(versions)-2], versions[len(versions)-1]
+	unchanged := chp.IfSequence(last.Sequence) // else somebody's change would be lost
+	if last.Op == chp.OpDelete {
+		unchanged = chp.IfAbsent()
 	}
-	fmt.Println("undone:", key, "is again as of", before.Sequence)
+	fmt.Println(key, "becomes what it was at", before.Sequence)
+	if before.Op == chp.OpDelete {
+		_, err = client.DeleteIf(ctx, key, unchanged)
+	} else {
+		_, err = client.SetIf(ctx, key, before.Value, unchanged, chp.WithProperties(before.Properties))
+	}
 	return err
 }
