@@ -12,8 +12,8 @@ import (
 // ready to use. After Reset its memory is used again, so a Batch that is reused does not
 // allocate.
 //
-// A batch is not a transaction: its updates are applied in order, but updates of others
-// may come in between, and a part can be refused.
+// With Apply a batch is not a transaction: its updates are applied in order, but updates of
+// others may come in between, and a part can be refused. [Client.ApplyIf] makes all or none.
 //
 // Set and Delete do not return an error. Apply returns the first error that they had,
 // and then applies nothing; see Err.

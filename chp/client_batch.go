@@ -17,9 +17,9 @@ import (
 // of a context that ended while Apply waited for room, a first part of the batch may have
 // been queued, and will be sent.
 //
-// Apply does not wait for the updates to come back: see ApplySync and Flush. The protocol has no
-// transactions: readers can see the first updates of a batch without the others, updates
-// of other clients may come in between, and the server may refuse some of them.
+// Apply does not wait for the updates to come back: see ApplySync and Flush. It is no
+// transaction: readers can see the first updates of a batch without the others, updates
+// of other clients may come in between, and the server may refuse some of them. See ApplyIf.
 func (c *Client) Apply(ctx context.Context, b *Batch) error { return c.applyBatch(ctx, b, nil) }
 
 // ApplySync is like Apply, but also waits until all updates of the batch have come back
