@@ -3,6 +3,7 @@ package submit
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -34,8 +35,9 @@ type Requests struct {
 
 	mu      sync.Mutex
 	server  *Server
+	uplink  Uplink               // of server; nil if it is not known to be open. Server.Uplink is the writer's
 	newest  uint64               // number of the last request
-	queue   fifo.Queue[*Request] // not answered, by number
+	queue   fifo.Queue[*Request] // by number; those behind the first one may be answered
 	unsent  int                  // of them, at the end of queue, those that were not sent in this session
 	bytes   int                  // of queue
 	await   []*Request           // answered, and the replica has not come as far
@@ -55,7 +57,7 @@ type Request struct {
 	answer txn.Answer
 	err    error
 	number uint64
-	wire   []byte // nil when it was answered
+	wire   []byte // nil when it was answered, or has ended
 	sent   bool   // at least once
 	shown  bool   // the replica has the keys that matter
 }
@@ -130,10 +132,9 @@ func (q *Requests) Start(ctx context.Context, flags byte, shown bool, draft Draf
 // push sends what is not sent: itself if that is a request that comes alone, for which there is room
 // at once, and otherwise in a goroutine, which sends many at a time. mu must be held.
 func (q *Requests) push() {
-	s := q.server
-	if q.queue.Len() == 1 && s.Uplink != nil && s.Uplink.Known() && s.Uplink.Ready() == nil {
+	if u := q.uplink; q.queue.Len() == 1 && u != nil && u.Known() && u.Ready() == nil {
 		one := q.queue.Front()
-		if len(one.wire) <= aloneBytes && s.Uplink.Request(false, one.wire, 1) == nil {
+		if len(one.wire) <= aloneBytes && u.Request(false, one.wire, 1) == nil {
 			one.sent, q.unsent = true, 0
 			return
 		}
@@ -161,6 +162,7 @@ func (q *Requests) run() {
 		if q.server != s || err != nil {
 			continue
 		}
+		q.uplink = u
 		first, n := q.queue.Len()-q.unsent, 0
 		wire := q.scratch[:0]
 		for n < q.unsent && (n == 0 || len(wire) < stageSize) {
@@ -184,10 +186,12 @@ func (q *Requests) run() {
 func (q *Requests) begin(s *Server, reply *ledger.Reply) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.server = s
-	switch {
-	case q.closed:
+	q.server, q.uplink = s, s.Uplink
+	if q.closed {
 		return
+	}
+	q.show() // what the answers spoke of is in this replica, or is lost
+	switch {
 	case !s.Transactions || reply == nil:
 		q.fail(ErrNoTransactions)
 		return
@@ -195,6 +199,7 @@ func (q *Requests) begin(s *Server, reply *ledger.Reply) {
 		q.fail(nil)
 	}
 	q.mapID = reply.Map()
+	q.queue.DeleteFunc(func(one *Request) bool { return one.wire == nil })
 	q.unsent = q.queue.Len()
 	for i := range q.unsent {
 		if one := *q.queue.At(i); one.sent {
@@ -211,7 +216,7 @@ func (q *Requests) begin(s *Server, reply *ledger.Reply) {
 func (q *Requests) end() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.server = nil
+	q.server, q.uplink = nil, nil
 }
 
 // fail ends requests: those that were sent as uncertain, and the others for a reason, if there is
@@ -221,15 +226,14 @@ func (q *Requests) fail(reason error) {
 	for q.queue.Len() > 0 {
 		one := q.queue.Pop()
 		switch {
+		case one.wire == nil: // it was answered
 		case one.sent:
 			q.finish(one, ledger.ErrUncertain)
 		case reason != nil:
 			q.finish(one, reason)
 		default:
 			kept.Push(one)
-			continue
 		}
-		q.bytes -= len(one.wire)
 	}
 	q.queue = kept
 	q.unsent = kept.Len()
@@ -240,6 +244,7 @@ func (q *Requests) fail(reason error) {
 func (q *Requests) Fail(reason error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.show() // there may be no other replica
 	q.fail(reason)
 }
 
@@ -248,13 +253,12 @@ func (q *Requests) close() {
 	q.mu.Lock()
 	q.closed = true
 	for q.queue.Len() > 0 {
-		q.finish(q.queue.Pop(), closed.CHP)
+		if one := q.queue.Pop(); one.wire != nil {
+			q.finish(one, closed.CHP)
+		}
 	}
-	for _, one := range q.await {
-		q.finish(one, nil)
-	}
-	q.await, q.unsent, q.bytes = nil, 0, 0
-	q.awaits.Store(false)
+	q.unsent = 0
+	q.show()
 	q.signalRoom()
 	q.mu.Unlock()
 }
@@ -264,8 +268,24 @@ func (q *Requests) Wait() { q.sending.Wait() }
 
 // finish ends a request. mu must be held.
 func (q *Requests) finish(one *Request, err error) {
+	q.free(one)
 	one.err = err
 	close(one.Done)
+}
+
+// free marks a request as one that is not sent again. mu must be held.
+func (q *Requests) free(one *Request) {
+	q.bytes -= len(one.wire)
+	one.wire = nil
+}
+
+// show ends the requests that wait for the replica. mu must be held.
+func (q *Requests) show() {
+	for _, one := range q.await {
+		q.finish(one, nil)
+	}
+	q.await = nil
+	q.awaits.Store(false)
 }
 
 func (q *Requests) signalRoom() {
@@ -291,8 +311,7 @@ func (q *Requests) Answered(from Session, answers []byte) {
 		if one == nil || one.wire == nil {
 			continue
 		}
-		q.bytes -= len(one.wire)
-		one.wire = nil
+		q.free(one)
 		one.answer = a
 		one.answer.Value = append([]byte(nil), a.Value...)
 		if one.shown && a.Status <= txn.StatusConflict {
@@ -357,21 +376,29 @@ func (q *Requests) seen() {
 func (q *Requests) Forget(r *Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if r.sent || r.wire == nil {
-		return
+	is := func(one *Request) bool { return one == r }
+	switch {
+	case r.wire == nil:
+		q.await = slices.DeleteFunc(q.await, is)
+		q.awaits.Store(len(q.await) > 0)
+	case !r.sent:
+		q.queue.DeleteFunc(is)
+		q.free(r)
+		q.unsent--
+		q.signalRoom()
 	}
-	q.queue.DeleteFunc(func(one *Request) bool { return one == r })
-	q.bytes -= len(r.wire)
-	q.unsent = min(q.unsent-1, q.queue.Len())
-	q.signalRoom()
 }
 
-// sent waits until all updates that were staged are sent, or none will be. It returns false if done
-// is closed before.
+// sent waits until all updates that were staged before are sent, or none will be. It returns false if
+// done is closed before.
 func (w *Writer) sent(done <-chan struct{}) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.unsent() && !w.closed {
+	last := uint64(0)
+	if w.stage != nil {
+		last = w.stage.last()
+	}
+	for w.unsent() && w.turn.first+uint64(w.turn.sent.messages) <= last && !w.closed {
 		if w.progress == nil {
 			w.progress = make(chan struct{})
 		}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -27,6 +28,11 @@ type fakeServer struct {
 	asked  []int // how many were sent before each question
 	failed error
 	over   chan struct{}
+
+	sending  func()        // called by Send
+	deaf     chan struct{} // requests wait for it
+	mu       sync.Mutex
+	requests int
 }
 
 func (f *fakeServer) Open() (Uplink, error) {
@@ -41,11 +47,22 @@ func (f *fakeServer) GiveUp()               {}
 
 func (f *fakeServer) Leave(done <-chan struct{}) { <-done }
 
-func (f *fakeServer) Request(bool, []byte, int) error { return nil }
+func (f *fakeServer) Request(_ bool, _ []byte, messages int) error {
+	if f.deaf != nil {
+		<-f.deaf
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.requests += messages
+	return nil
+}
 
 func (f *fakeServer) Send(wait bool, wire []byte, messages int, _ *buf.Chunk, ask bool) error {
 	if !wait {
 		f.tried++
+	}
+	if f.sending != nil {
+		f.sending()
 	}
 	for rest := kvmsg.Record(append([]byte(nil), wire...)); len(rest) > 0; rest = rest[rest.Size():] {
 		f.sent = append(f.sent, rest[:rest.Size()])

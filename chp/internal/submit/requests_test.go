@@ -1,0 +1,227 @@
+package submit
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/txn"
+	"clustermap/internal/closed"
+)
+
+// judged returns answers with the sequence 10.
+func judged(numbers ...uint64) (all []byte) {
+	for _, n := range numbers {
+		all = (&txn.Answer{Number: n, Sequence: 10}).Append(all)
+	}
+	return all
+}
+
+// judge begins a session with a server that judges requests.
+func (f *fakeServer) judge(w *Writer, mapID byte) {
+	reply := new(ledger.Clients).Reply(ledger.ID{}, [ledger.MapIDSize]byte{mapID})
+	w.Begin(&Server{Session: f, Uplink: f, Ours: true, Transactions: true, Reply: &reply})
+}
+
+// ask starts requests, which the session takes, and returns them.
+func ask(t *testing.T, w *Writer, n int, shown bool) (all []*Request) {
+	t.Helper()
+	for range n {
+		r, err := w.Requests.Start(t.Context(), 0, shown, func([]byte) (conditions, updates []byte) { return nil, make([]byte, 100) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	synctest.Wait()
+	return all
+}
+
+// result returns the error of a request that has ended.
+func result(t *testing.T, r *Request) error {
+	t.Helper()
+	select {
+	case <-r.Done:
+	default:
+		t.Fatal("a request has not ended")
+	}
+	_, err := r.Result()
+	return err
+}
+
+// A server answers what it refuses before what came before and is not committed. Whatever ends
+// then, each request ends once.
+func TestAnswersInAnyOrder(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(w *Writer) error{
+		"close":       func(w *Writer) error { w.Finish(); return closed.CHP },
+		"no server":   func(w *Writer) error { w.Fail(errTooLarge); return ledger.ErrUncertain },
+		"another map": func(w *Writer) error { w.End(); new(fakeServer).judge(w, 2); return ledger.ErrUncertain },
+		"same map": func(w *Writer) error {
+			w.End()
+			f := new(fakeServer)
+			f.judge(w, 1)
+			synctest.Wait()
+			if f.requests != 2 {
+				return errors.New("what was answered is sent again")
+			}
+			w.Requests.Answered(f, judged(3, 1, 1, 2))
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, w := new(fakeServer), newWriter()
+				f.judge(w, 1)
+				some := ask(t, w, 3, false)
+				w.Requests.Answered(f, judged(2))
+				want := end(w)
+				for i, r := range some {
+					if err := result(t, r); i == 1 && err != nil || i != 1 && err != want {
+						t.Error(i, err)
+					}
+				}
+				if w.Requests.bytes != 0 || w.Requests.queue.Len() != 0 {
+					t.Error(w.Requests.bytes, "bytes of", w.Requests.queue.Len(), "requests are left")
+				}
+				w.Finish()
+				w.Close()
+				w.Requests.Wait()
+			})
+		})
+	}
+}
+
+// A request may be given up when it has ended, when it waits for the replica, and when it was
+// not sent: the next one is sent in any case.
+func TestRequestIsGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, w := &fakeServer{deaf: make(chan struct{})}, newWriter()
+		f.judge(w, 1)
+		unsent := append(ask(t, w, 1, true), ask(t, w, 2, true)...) // the first one is being sent
+		w.Requests.Forget(unsent[1])
+		close(f.deaf)
+		synctest.Wait()
+		if f.requests != 2 {
+			t.Error(f.requests, "requests sent")
+		}
+		w.Requests.Answered(f, judged(1, 3))
+		for _, r := range unsent { // the replica has not come as far as 10
+			w.Requests.Forget(r)
+		}
+		if n := len(w.Requests.await); n > 0 || w.Requests.awaits.Load() {
+			t.Error(n, "wait for the replica")
+		}
+		failed := &fakeServer{deaf: make(chan struct{})}
+		w.End()
+		failed.judge(w, 1)
+		for _, r := range ask(t, w, 2, true) {
+			w.Fail(errTooLarge)
+			w.Requests.Forget(r)
+		}
+		close(failed.deaf)
+		w.End()
+		f = new(fakeServer)
+		f.judge(w, 1)
+		if r := ask(t, w, 1, false)[0]; f.requests != 1 || r.number != 6 || w.Requests.unsent != 0 {
+			t.Error(f.requests, "requests sent, ", w.Requests.unsent, "not")
+		}
+		w.Finish()
+		w.Close()
+		w.Requests.Wait()
+	})
+}
+
+// A request that was answered does not wait for a replica of another map, whose sequences may
+// be lower.
+func TestAnswerOfAFormerMap(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*Writer){
+		"another map": func(w *Writer) { new(fakeServer).judge(w, 2) },
+		"no server":   func(w *Writer) { w.Fail(errTooLarge) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, w := new(fakeServer), newWriter()
+				f.judge(w, 1)
+				r := ask(t, w, 1, true)[0]
+				w.Requests.Answered(f, judged(1))
+				w.End()
+				end(w)
+				if err := result(t, r); err != nil {
+					t.Error(err)
+				}
+				w.Finish()
+				w.Close()
+				w.Requests.Wait()
+			})
+		})
+	}
+}
+
+// A request waits for the updates before it, and not for all that follow.
+func TestRequestBetweenUpdates(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, w := new(fakeServer), newWriter()
+		put := func() {
+			if err := w.Put(context.Background(), []byte("k"), []byte("v"), nil, nil); err != nil {
+				t.Error(err)
+			}
+		}
+		f.judge(w, 1)
+		w.Inspect(func(s *Server) { s.Uplink = nil })
+		put() // opens it, and starts the writer
+		synctest.Wait()
+		puts := 0
+		f.sending = func() {
+			f.mu.Lock()
+			asked := f.requests > 0
+			f.mu.Unlock()
+			if !asked && puts < 10_000 { // so there are always more
+				puts++
+				put()
+			}
+		}
+		put()
+		ask(t, w, 1, false)
+		if puts == 10_000 {
+			t.Error("the request was not sent while there were updates")
+		}
+		w.Finish()
+		w.Close()
+		w.Requests.Wait()
+	})
+}
+
+// Updates may open the uplink while a request is sent.
+func TestRequestBesideTheFirstUpdate(t *testing.T) {
+	t.Parallel()
+	for range 100 {
+		f, w := &fakeServer{known: true}, newWriter()
+		f.judge(w, 1)
+		w.Inspect(func(s *Server) { s.Uplink = nil })
+		var both sync.WaitGroup
+		both.Go(func() {
+			if err := w.Put(context.Background(), []byte("k"), []byte("v"), nil, nil); err != nil {
+				t.Error(err)
+			}
+		})
+		both.Go(func() {
+			for range 10 {
+				_, err := w.Requests.Start(context.Background(), 0, false, func([]byte) (conditions, updates []byte) { return nil, nil })
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		both.Wait()
+		w.Finish()
+		w.Close()
+		w.Requests.Wait()
+	}
+}
