@@ -394,6 +394,7 @@ func TestEveryWaitIsAskedFor(t *testing.T) {
 				synctest.Wait()
 				for answered < len(f.asked) {
 					answer()
+					synctest.Wait() // until what it has let go on is sent
 				}
 				time.Sleep(time.Minute)
 			}
