@@ -30,7 +30,7 @@ func (f *fakeServer) judge(w *Writer, mapID byte) {
 func ask(t *testing.T, w *Writer, n int, shown bool) (all []*Request) {
 	t.Helper()
 	for range n {
-		r, err := w.Requests.Start(t.Context(), 0, shown, func([]byte) (conditions, updates []byte) { return nil, make([]byte, 100) })
+		r, err := w.Requests.Start(t.Context(), 0, shown, func(_, _, _ []byte) (_, _ []byte) { return nil, make([]byte, 100) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +213,7 @@ func TestRequestBesideTheFirstUpdate(t *testing.T) {
 		})
 		both.Go(func() {
 			for range 10 {
-				_, err := w.Requests.Start(context.Background(), 0, false, func([]byte) (conditions, updates []byte) { return nil, nil })
+				_, err := w.Requests.Start(context.Background(), 0, false, func(_, _, _ []byte) (_, _ []byte) { return nil, nil })
 				if err != nil {
 					t.Error(err)
 				}

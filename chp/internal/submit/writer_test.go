@@ -64,6 +64,8 @@ func (f *fakeServer) Send(wait bool, wire []byte, messages int, _ *buf.Chunk, as
 	if f.sending != nil {
 		f.sending()
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for rest := kvmsg.Record(append([]byte(nil), wire...)); len(rest) > 0; rest = rest[rest.Size():] {
 		f.sent = append(f.sent, rest[:rest.Size()])
 	}
@@ -71,6 +73,13 @@ func (f *fakeServer) Send(wait bool, wire []byte, messages int, _ *buf.Chunk, as
 		f.asked = append(f.asked, len(f.sent))
 	}
 	return nil
+}
+
+// questions returns the number of questions.
+func (f *fakeServer) questions() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.asked)
 }
 
 func newWriter() *Writer {
@@ -376,7 +385,7 @@ func TestEveryWaitIsAskedFor(t *testing.T) {
 					_, err := w.Flush()
 					testenv.Must(t, err)
 				case op == 3:
-					if synctest.Wait(); answered < len(f.asked) {
+					if synctest.Wait(); answered < f.questions() {
 						answer()
 					}
 				case op == 4 && len(waits) > 0:
@@ -392,9 +401,8 @@ func TestEveryWaitIsAskedFor(t *testing.T) {
 			}
 			for range 2 { // also for those that have waited for a session
 				synctest.Wait()
-				for answered < len(f.asked) {
+				for answered < f.questions() {
 					answer()
-					synctest.Wait() // until what it has let go on is sent
 				}
 				time.Sleep(time.Minute)
 			}
