@@ -373,3 +373,34 @@ func TestStampAndMapLimit(t *testing.T) {
 		t.Errorf("the map has %d of %d bytes; %d refused", n, limit, full)
 	}
 }
+
+// The updates of a transaction have the same stamp, are still seen as one, and are versions.
+func TestStampedTransaction(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{Stamp: true, History: 3})
+	c := followServer(t, s.Endpoints().Snapshot)
+	w := openWatch(t, c)
+	wantCause(t, w, OpSynced, "", 0)
+	var b Batch
+	for i := range 3 {
+		b.Set(fmt.Sprint("/", i), []byte("v"), WithProperty("n", fmt.Sprint(i)))
+	}
+	first, err := c.ApplyIf(ctx, &b, IfAbsent().On("/0"))
+	must(t, err)
+	var stamp time.Time
+	for i := range 3 {
+		key := fmt.Sprint("/", i)
+		e := wantCause(t, w, OpSet, key, CauseSet)
+		at, _, ok := e.Properties.Stamped()
+		if !ok || i > 0 && !at.Equal(stamp) || e.Sequence != first+int64(i) || e.Transaction != first+2 {
+			t.Errorf("%s has sequence %d, is of transaction %d, and has the stamp %v, %v; the first has %d and %v", key, e.Sequence, e.Transaction, at, ok, first, stamp)
+		}
+		stamp = at
+		all := versionsAt(t, c, key)
+		wantVersions(t, all, fmt.Sprintf(`set set "v" "n=%d\n"`, i))
+		if len(all) == 1 && !all[0].Time.Equal(at) {
+			t.Errorf("the version of %s is of %v, its stamp of %v", key, all[0].Time, at)
+		}
+	}
+}
