@@ -12,7 +12,7 @@ import (
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	root := must(t, "--help")
-	for _, name := range []string{"serve", "set", "get", "del", "ls", "watch", "dump", "load", "bench", "status", "failover", "promote", "keygen"} {
+	for _, name := range []string{"serve", "set", "get", "del", "ls", "txn", "edit", "add", "watch", "dump", "load", "bench", "status", "failover", "promote", "keygen"} {
 		if !strings.Contains(root, "\n  "+name+" ") {
 			t.Errorf("chp --help does not list %s", name)
 		}
@@ -41,6 +41,8 @@ func TestCompletion(t *testing.T) {
 		"serve --log-level ":  "debug",
 		"serve --log-format ": "json",
 		"watch --js":          "--json",
+		"set --if-":           "--if-absent",
+		"del --if-":           "--if-value",
 	} {
 		list := append([]string{"__complete"}, strings.Split(args, " ")...)
 		if out := must(t, list...); !strings.Contains(out, want) {
@@ -59,6 +61,20 @@ func TestUsageErrors(t *testing.T) {
 		{"set k", "takes 2 arguments"},
 		{"set k v w", "takes 2 arguments"},
 		{"set k v --ttl soon", "soon"},
+		{"set k v --if-seq x", "\"x\" is not a whole number"},
+		{"set k v --if-seq -1", "--if-seq -1: must not be negative"},
+		{"set k v --if-value=", "--if-value: the value is empty"},
+		{"set k v --if-absent --if-value x", "exclude each other"},
+		{"del k --if-absent", "--if-absent"},
+		{"del k l --if-seq 7", "conditions are for one KEY"},
+		{"del k --prefix --if-present", "conditions are for one KEY"},
+		{"del --all --if-present", "conditions are for one KEY"},
+		{"add k", "takes 2 arguments"},
+		{"add k 1.5", "is not a whole number"},
+		{"add k -5", "write -- before a value that begins with -"},
+		{"txn a b", "at most 1 argument"},
+		{"edit", "takes 1 argument"},
+		{"edit HUGZ", "is reserved"},
 		{"set k v --ttl -1s", "--ttl"},
 		{"set k v --ttl 5", "did you mean 5s?"},
 		{"set k v --ttl 0.5", "did you mean 0.5s?"},
@@ -190,7 +206,7 @@ func TestNoServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Nobody listens on port 1.
-	for _, args := range []string{"set k v", "get k", "del k", "watch", "dump", "load " + file, "bench --updates 10"} {
+	for _, args := range []string{"set k v", "set k v --if-absent", "get k", "del k", "del k --if-present", "edit k", "add k 1", "watch", "dump", "load " + file, "bench --updates 10"} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
 			o := try(t, append(strings.Fields(args), "--timeout", "2s", "--server", "tcp://127.0.0.1:1")...)

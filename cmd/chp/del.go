@@ -19,6 +19,7 @@ import (
 type delFlags struct {
 	connection
 	prefix, all, yes, dry, asJSON bool
+	only                          conditions
 }
 
 func newDel() *cobra.Command {
@@ -40,11 +41,16 @@ with a slash.
 
 With --dry-run it prints the keys, one per line as chp ls does, and deletes nothing.
 
+With --if-present, --if-seq or --if-value it deletes the one KEY only if that holds when
+the server orders the update. Otherwise nothing changes, the exit code is 1, and the
+sequence number of the key's last update is on standard error.
+
 With --json each deleted key is an object with key (key_base64 if it is not UTF-8)
 and seq, a string; with --prefix there is one object with deleted, the number of
-keys.`,
+keys. The object of a conflict is that of chp set.`,
 		Example: `  chp del /lamp/1
   chp del /lamp/2 /lamp/3
+  chp del /lock --if-value node1
   chp del --prefix /lamp/ --dry-run
   chp del --prefix /lamp/
   chp del --all --yes`,
@@ -61,6 +67,7 @@ keys.`,
 	flags.BoolVar(&f.yes, "yes", false, "do not ask before many keys are deleted")
 	flags.BoolVar(&f.dry, "dry-run", false, "print the keys, and delete nothing")
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON objects, one per line")
+	f.only.register(cmd, false)
 	f.register(cmd, 5*time.Second)
 	f.registerModel(cmd)
 	f.completeKeys(cmd, -1)
@@ -73,6 +80,16 @@ keys.`,
 		}
 		if f.all && len(args) > 0 && !(f.prefix && nameless(args[0])) {
 			return fail(exitUsage, "--all is for every key, without KEY")
+		}
+		only, err := f.only.options()
+		if err != nil {
+			return err
+		}
+		if len(only) > 0 {
+			if f.prefix || f.all || f.dry || len(args) != 1 {
+				return fail(exitUsage, "conditions are for one KEY, without --prefix, --all and --dry-run")
+			}
+			return f.deleteIf(ctx, cmd, args[0], only)
 		}
 		if f.all && len(args) == 0 {
 			return f.deletePrefix(ctx, cmd, "")
@@ -127,6 +144,22 @@ func (f *delFlags) deleteKeys(ctx context.Context, cmd *cobra.Command, keys []st
 		return fail(exitRefused, "%s are not in the map of %s", strings.Join(missing, ", "), c.Server())
 	}
 	return nil
+}
+
+// deleteIf deletes a key under conditions.
+func (f *delFlags) deleteIf(ctx context.Context, cmd *cobra.Command, key string, only []chp.IfOption) error {
+	c, err := f.openKeys(ctx, f.open, key)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	limited, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	sequence, err := c.DeleteIf(limited, key, append(only, chp.WithConflictValue())...)
+	if err != nil {
+		return c.judged(cmd, err, f.asJSON)
+	}
+	return printSequence(cmd.OutOrStdout(), key, sequence, f.asJSON)
 }
 
 // deleteFound deletes keys and prints the sequence numbers. --timeout limits the wait for

@@ -31,6 +31,9 @@ func appendEventJSON(dst []byte, e chp.Event) []byte {
 		dst = command.AppendJSONField(dst, "value", e.Value)
 		dst = append(dst, ',')
 	}
+	if e.Transaction != 0 {
+		dst = append(appendJSONSequence(dst, "transaction", e.Transaction), ',')
+	}
 	dst = appendJSONSequence(dst, "seq", e.Sequence)
 	return append(dst, '}', '\n')
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"reflect"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -17,24 +19,29 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// lineReader reads lines.
+type lineReader struct {
+	in     *bufio.Reader
+	limit  int    // maximum size of a line in bytes
+	advice string // what to do about a longer one
+	number int    // number of the current line, from 1
+	long   []byte
+}
+
 // pairReader reads the JSON lines of a dump.
 type pairReader struct {
-	in     *bufio.Reader
-	limit  int // maximum size of a line in bytes
-	number int // number of the current line, from 1
-	long   []byte
-
+	lineReader
 	skipped int // number of lines with an expired time to live
 	outside outside
 }
 
 func newPairReader(in io.Reader, limit int) *pairReader {
-	return &pairReader{in: bufio.NewReaderSize(in, 64<<10), limit: limit}
+	return &pairReader{lineReader: lineReader{in: bufio.NewReaderSize(in, 64<<10), limit: limit, advice: "; use --max-line to allow more"}}
 }
 
-// dumpLine is a line for encoding/json. Pointers distinguish empty fields from missing
-// ones.
-type dumpLine struct {
+// pairFields are the fields of a line, for encoding/json, that say what a key is set to.
+// Pointers distinguish empty fields from missing ones.
+type pairFields struct {
 	Key         *string `json:"key"`
 	KeyBase64   *[]byte `json:"key_base64"`
 	Value       *string `json:"value"`
@@ -44,6 +51,11 @@ type dumpLine struct {
 	PropertiesBase64 []byte         `json:"properties_base64"`
 
 	TTL *float64 `json:"ttl"`
+}
+
+// dumpLine is a line of a dump.
+type dumpLine struct {
+	pairFields
 
 	// Of the lines of --diverged, for the user.
 	Seq       any `json:"seq"`
@@ -57,13 +69,9 @@ type dumpLine struct {
 // end of the input the error is io.EOF; any other error concerns line p.number.
 func (p *pairReader) next() (chp.Entry, error) {
 	for {
-		p.number++
-		line, err := p.line()
+		line, err := p.filled()
 		if err != nil {
 			return chp.Entry{}, err
-		}
-		if line = bytes.TrimSpace(line); len(line) == 0 {
-			continue
 		}
 		e, err := parsePair(line)
 		if err == nil && e.TTL < 0 {
@@ -87,9 +95,20 @@ func (p *pairReader) report(cmd *cobra.Command, count int, where string) error {
 	return report(cmd, "loaded %s %s%s", command.Count(count, "key"), where, skipped)
 }
 
+// filled returns the next line that is not blank, as line does.
+func (p *lineReader) filled() ([]byte, error) {
+	for {
+		p.number++
+		line, err := p.line()
+		if line = bytes.TrimSpace(line); err != nil || len(line) > 0 {
+			return line, err
+		}
+	}
+}
+
 // line returns the next line without its newline. It is valid until the next call. Memory
 // is allocated only for bytes that have been read, up to the limit.
-func (p *pairReader) line() ([]byte, error) {
+func (p *lineReader) line() ([]byte, error) {
 	p.long = p.long[:0]
 	for {
 		part, err := p.in.ReadSlice('\n')
@@ -99,7 +118,7 @@ func (p *pairReader) line() ([]byte, error) {
 		}
 		switch {
 		case len(p.long)+len(part) > p.limit:
-			return nil, fmt.Errorf("longer than %d bytes; use --max-line to allow more", p.limit)
+			return nil, fmt.Errorf("longer than %d bytes%s", p.limit, p.advice)
 		case ended && len(p.long) == 0:
 			return part, nil // the whole line
 		}
@@ -113,53 +132,62 @@ func (p *pairReader) line() ([]byte, error) {
 	}
 }
 
-// parsePair parses a line. An expired time to live becomes -1.
+// parsePair parses a line of a dump. An expired time to live becomes -1.
 func parsePair(line []byte) (e chp.Entry, err error) {
+	var l dumpLine
+	if err := decodeLine(line, "a dump", &l); err != nil {
+		return e, err
+	}
+	return l.entry()
+}
+
+// decodeLine decodes a line of JSON. The error says what is wrong with it, in words of what
+// the lines are.
+func decodeLine(line []byte, what string, into any) error {
 	// encoding/json silently replaces bytes that are not UTF-8.
 	if !utf8.Valid(line) {
-		return e, errors.New("not UTF-8; use key_base64 or value_base64 for other bytes")
+		return errors.New("not UTF-8; use key_base64 or value_base64 for other bytes")
 	}
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
-	var l dumpLine
-	if err := d.Decode(&l); err != nil {
+	if err := d.Decode(into); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			err = errors.New("the JSON object is cut off")
 		}
 		if errors.Is(err, errProperties) {
-			return e, errProperties
+			return errProperties
 		}
 		if kind := (*json.UnmarshalTypeError)(nil); errors.As(err, &kind) {
+			name := kind.Field[strings.LastIndexByte(kind.Field, '.')+1:]
 			switch {
-			case kind.Field == "":
+			case name == "":
 				err = errors.New("not a JSON object")
-			case kind.Field == "ttl":
-				return e, errors.New("ttl must be a number")
+			case kind.Type.Kind() == reflect.Float64:
+				return fmt.Errorf("%s must be a number", name)
+			case kind.Type.Kind() == reflect.Bool:
+				return fmt.Errorf("%s must be true or false", name)
 			default:
-				return e, fmt.Errorf("%s must be a string", kind.Field)
+				return fmt.Errorf("%s must be a string", name)
 			}
 		}
-		return e, fmt.Errorf("not a line of a dump: %w", err)
+		return fmt.Errorf("not a line of %s: %w", what, err)
 	}
 	if d.InputOffset() != int64(len(line)) {
-		return e, errors.New("not a line of a dump: text after the JSON object")
+		return fmt.Errorf("not a line of %s: text after the JSON object", what)
 	}
-	switch {
-	case (l.Key == nil) == (l.KeyBase64 == nil):
-		return e, errors.New("needs either key or key_base64")
-	case (l.Value == nil) == (l.ValueBase64 == nil):
-		return e, errors.New("needs either value or value_base64")
-	case len(l.Properties) > 0 && len(l.PropertiesBase64) > 0:
+	return nil
+}
+
+// entry returns what the fields say. An expired time to live becomes -1.
+func (l *pairFields) entry() (e chp.Entry, err error) {
+	if e.Key, err = textOf("key", l.Key, l.KeyBase64); err != nil {
+		return e, err
+	}
+	if e.Value, err = textOf("value", l.Value, l.ValueBase64); err != nil {
+		return e, err
+	}
+	if len(l.Properties) > 0 && len(l.PropertiesBase64) > 0 {
 		return e, errors.New("needs either properties or properties_base64")
-	case l.Key != nil:
-		e.Key = []byte(*l.Key)
-	default:
-		e.Key = *l.KeyBase64
-	}
-	if l.Value != nil {
-		e.Value = []byte(*l.Value)
-	} else {
-		e.Value = *l.ValueBase64
 	}
 	if len(e.Value) == 0 {
 		return e, errors.New("the value is empty, which would delete the key")
@@ -173,6 +201,17 @@ func parsePair(line []byte) (e chp.Entry, err error) {
 		}
 	}
 	return e, nil
+}
+
+// textOf returns the bytes of a field that is text or in base64.
+func textOf(name string, text *string, inBase64 *[]byte) ([]byte, error) {
+	switch {
+	case (text == nil) == (inBase64 == nil):
+		return nil, fmt.Errorf("needs either %s or %s_base64", name, name)
+	case text != nil:
+		return []byte(*text), nil
+	}
+	return *inBase64, nil
 }
 
 // timeToLive converts a number of seconds. It returns -1 if the number is not positive.

@@ -19,6 +19,7 @@ func newSet() *cobra.Command {
 	var n connection
 	var ttl time.Duration
 	var asJSON bool
+	var only conditions
 	var properties []string
 	cmd := &cobra.Command{
 		Use:   "set KEY VALUE",
@@ -31,21 +32,34 @@ Properties go with the value to all clients: chp get --json, ls -l, watch --json
 dump show those of a key's last update. The name has no equals sign, and does not begin
 with x-, which is the protocol's; neither name nor value has a newline.
 
+With --if-absent, --if-present, --if-seq or --if-value it sets KEY only if that holds when
+the server orders the update; so of two that change the same value none overwrites the
+other unseen. Otherwise nothing changes, the exit code is 1, and the sequence number of the
+key's last update is on standard error. A server that judges no conditions is sent nothing.
+
 With --json it prints an object with key (key_base64 if it is not UTF-8) and seq, a
-string.`,
+string. In case of a conflict it has conflict, true, and seq is that of the key's last
+update, or 0 if the key does not exist; value is the key's, if it has at most 64 KiB.`,
 		Example: `  chp set /lamp/1 on
   chp set /session/42 open --ttl 30s
   chp set /flag/dark on --property by=alice --property ticket=OPS-7
-  chp set /picture - < picture.png`,
+  chp set /picture - < picture.png
+  chp set /leader node1 --ttl 30s --if-absent
+  chp set /config new --if-seq "$(chp get --json /config | jq -r .seq)"`,
 		Args: command.Args(2, 2),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "time after which the key expires, at most 87600h (ten years); 0 means never")
 	cmd.Flags().StringArrayVar(&properties, "property", nil, "a property of the update, as `NAME=VALUE`; repeat it for more")
+	only.register(cmd, true)
 	n.register(cmd, 5*time.Second)
 	n.registerModel(cmd)
 	n.completeKeys(cmd, 1)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		conditions, err := only.options()
+		if err != nil {
+			return err
+		}
 		options := []chp.SetOption{chp.WithTTL(ttl)}
 		for _, p := range properties {
 			name, value, ok := strings.Cut(p, "=")
@@ -89,9 +103,17 @@ string.`,
 			return err
 		}
 		defer c.Close()
-		sequence, err := c.SetSync(limited, key, value, options...)
+		sequence := int64(0)
+		if len(conditions) == 0 {
+			sequence, err = c.SetSync(limited, key, value, options...)
+		} else {
+			for _, o := range options {
+				conditions = append(conditions, o)
+			}
+			sequence, err = c.SetIf(limited, key, value, append(conditions, chp.WithConflictValue())...)
+		}
 		if err != nil {
-			return c.confirm(err)
+			return c.judged(cmd, err, asJSON)
 		}
 		return printSequence(cmd.OutOrStdout(), key, sequence, asJSON)
 	})

@@ -39,6 +39,7 @@ has cause, one of
   deleted   an update deleted the key
   expired   the key's time to live ended
   resync    the key in a new snapshot differs from what was printed before
+and, for the updates of a transaction, transaction, the sequence number of its last one,
 and ttl, the remaining time to live in seconds, if the key expires, and properties, time
 and by, those of the update, as chp get --json prints them.
 ` + execHelp,
