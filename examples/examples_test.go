@@ -42,13 +42,13 @@ func programs() ([]string, error) {
 	return paths, err
 }
 
-// build builds all programs with one command, the first time.
+// build builds all programs, and chp, with one command, the first time.
 var build = sync.OnceValue(func() error {
 	names, err := programs()
 	if err != nil {
 		return err
 	}
-	args := []string{"build", "-ldflags=-s -w", "-o", folder}
+	args := []string{"build", "-ldflags=-s -w", "-o", folder, "../cmd/chp"}
 	for _, name := range names {
 		args = append(args, "./"+name)
 	}
