@@ -13,7 +13,7 @@ import (
 // conditions are the flags of a command that changes a key only if something holds.
 type conditions struct {
 	absent, present bool
-	sequence        int64
+	sequence        sequence
 	value           string
 	given           func(flag string) bool
 }
@@ -30,27 +30,24 @@ func (o *conditions) register(cmd *cobra.Command, absent bool) {
 		flags.BoolVar(&o.absent, "if-absent", false, "only if the key does not exist")
 	}
 	flags.BoolVar(&o.present, "if-present", false, "only if the key exists")
-	flags.Int64Var(&o.sequence, "if-seq", 0, "only if the key's last update has the sequence number `N`"+zero)
+	flags.Var(&o.sequence, "if-seq", "only if the key's last update has the sequence number `N`"+zero)
 	flags.StringVar(&o.value, "if-value", "", "only if the key has the value `V`")
 	command.Exclude(cmd, names...)
 }
 
 // options returns the condition that was given, if any, for chp.Client.SetIf.
-func (o *conditions) options() ([]chp.IfOption, error) {
+func (o *conditions) options() []chp.IfOption {
 	switch {
 	case o.absent:
-		return []chp.IfOption{chp.IfAbsent()}, nil
+		return []chp.IfOption{chp.IfAbsent()}
 	case o.present:
-		return []chp.IfOption{chp.IfPresent()}, nil
+		return []chp.IfOption{chp.IfPresent()}
 	case o.given("if-value"):
-		return []chp.IfOption{chp.IfValue([]byte(o.value))}, nil
+		return []chp.IfOption{chp.IfValue([]byte(o.value))}
 	case !o.given("if-seq"):
-		return nil, nil
+		return nil
 	}
-	if o.sequence < 0 {
-		return nil, fail(exitUsage, "--if-seq %d: must not be negative", o.sequence)
-	}
-	return []chp.IfOption{chp.IfSequence(o.sequence)}, nil
+	return []chp.IfOption{chp.IfSequence(int64(o.sequence))}
 }
 
 // judged is confirm for an update under conditions. After a conflict it prints, with --json,

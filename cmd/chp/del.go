@@ -81,11 +81,7 @@ keys. The object of a conflict is that of chp set.`,
 		if f.all && len(args) > 0 && !(f.prefix && nameless(args[0])) {
 			return fail(exitUsage, "--all is for every key, without KEY")
 		}
-		only, err := f.only.options()
-		if err != nil {
-			return err
-		}
-		if len(only) > 0 {
+		if only := f.only.options(); len(only) > 0 {
 			if f.prefix || f.all || f.dry || len(args) != 1 {
 				return fail(exitUsage, "conditions are for one KEY, without --prefix, --all and --dry-run")
 			}

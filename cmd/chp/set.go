@@ -56,10 +56,6 @@ update, or 0 if the key does not exist; value is the key's, if it has at most 64
 	n.registerModel(cmd)
 	n.completeKeys(cmd, 1)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-		conditions, err := only.options()
-		if err != nil {
-			return err
-		}
 		options := []chp.SetOption{chp.WithTTL(ttl)}
 		for _, p := range properties {
 			name, value, ok := strings.Cut(p, "=")
@@ -103,7 +99,7 @@ update, or 0 if the key does not exist; value is the key's, if it has at most 64
 			return err
 		}
 		defer c.Close()
-		sequence := int64(0)
+		sequence, conditions := int64(0), only.options()
 		if len(conditions) == 0 {
 			sequence, err = c.SetSync(limited, key, value, options...)
 		} else {

@@ -37,8 +37,7 @@ func main() {
 	}
 	defer client.Close()
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan() && ctx.Err() == nil; {
-		var name string
-		var more int
+		name, more := "", 0
 		if _, err := fmt.Sscan(lines.Text(), &name, &more); err != nil {
 			log.Print(err)
 			continue
