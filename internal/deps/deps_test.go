@@ -32,6 +32,7 @@
 //	                        sockets ◀── patterns/freelance ◀── cmd
 //	                        sockets ◀── patterns/majordomo ◀── patterns/titanic
 //	               chp/commit ◀── chp/durable ◀── cmd
+//	                      chp ◀── chp/recipes ◀── cmd
 //	chp/commit ◀── chp/durable/internal/file ◀── chp/durable/internal/format ◀── chp/durable/internal/segment ◀── chp/durable
 //	                        sockets ◀── internal/command ◀── cmd
 //	chp, chp/durable ◀── internal/bench ◀── cmd
@@ -100,6 +101,13 @@ var rules = []struct {
 		own:  []string{"zmtp", "sockets", "chp/commit", "patterns/binarystar", "patterns/internal/subscribe"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
+	},
+	{
+		path: "chp/recipes",
+		// What it does, any program can do with package chp.
+		own: []string{"chp", "zmtp", "sockets", "chp/commit", "patterns/binarystar", "patterns/internal/subscribe"},
+		std: []string{"net/http"},
+		out: []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
 	},
 	{
 		path: "internal/kvmsg",
