@@ -37,6 +37,18 @@ func Fail(code int, format string, a ...any) error {
 	return &Error{Code: code, Err: fmt.Errorf(format, a...)}
 }
 
+// errQuiet is for an exit code without a message.
+var errQuiet = errors.New("")
+
+// Exit returns an error with an exit code that is not the program's own, such as that of another
+// one that it has run. Nothing is printed. For 0 it returns nil.
+func Exit(code int) error {
+	if code == 0 {
+		return nil
+	}
+	return &Error{Code: code, Err: errQuiet}
+}
+
 // ErrorText returns the text of an error for a message. Its control characters, which may
 // be a peer's, are escaped, also the ends of lines. The texts of joined errors (errors.Join)
 // are separated by separator.

@@ -90,6 +90,9 @@ func execute(ctx context.Context, root *cobra.Command, args []string, s streams)
 		// An error before the command's function runs concerns the command line.
 		failed = &Error{Code: ExitUsage, Err: err}
 	}
+	if failed.Err == errQuiet {
+		return failed.Code
+	}
 	text := fmt.Sprintf("%s: %s\n", root.Name(), ErrorText(failed, "\n"))
 	if failed.Code == ExitUsage {
 		text += fmt.Sprintf("see: %s --help\n", command.CommandPath())
