@@ -73,7 +73,7 @@ func newClient(o ClientOptions) (*Client, error) {
 	c.opts.Security = sockets.Security{}
 	c.live.SetUp(&c.lock, o.WatchQueue)
 	c.writer = submit.New(submit.Options{
-		Subtrees: c.subtrees, SendQueue: o.SendQueue, MaxValue: o.MaxValueSize, Sequence: c.Sequence, Wait: c.WaitActive,
+		Subtrees: c.subtrees, SendQueue: o.SendQueue, MaxValue: o.MaxValueSize, Sequence: c.Sequence, Has: c.has, Wait: c.WaitActive,
 	})
 	c.follower = follow.New(follow.Options{
 		Servers: servers, Subtrees: c.subtrees, Model: o.Model, Dialect: c.dialect,

@@ -65,7 +65,8 @@ type Event struct {
 	// Transaction is the sequence of the last update of the transaction that this update belongs to
 	// (see Client.ApplyIf), or 0 if it is of none with several. The others of it in the
 	// watched subtrees, which have the same Transaction, are queued by then: NextBatch
-	// reports all of them in one call.
+	// reports all of them in one call. The last update has 0 if the client's subtrees have none
+	// of the others.
 	Transaction int64
 }
 

@@ -43,6 +43,12 @@ func (m *reader) AppendGet(dst []byte, key string) ([]byte, bool) {
 	return value, ok
 }
 
+// has reports whether a key exists.
+func (m *reader) has(key []byte) bool {
+	now := m.live.Now()
+	return now != nil && now.Store.View(key, func(kvmsg.Record) {})
+}
+
 // Lookup returns a copy of a key's entry with PresenceFound. If there is no entry to
 // return, the presence says why: at a server, which has all keys, it is PresenceAbsent. Get is
 // faster, but does not tell these cases apart.

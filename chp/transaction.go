@@ -163,8 +163,11 @@ func (p *proposal) outcome(a *txn.Answer) (int64, error) {
 	switch a.Status {
 	case txn.StatusMade:
 		return a.Sequence, nil
-	case txn.StatusConflict:
-		e := &ConflictError{Sequence: a.Sequence, Value: a.Value, HasValue: a.Has}
+	case txn.StatusConflict, txn.StatusAbsent:
+		e := &ConflictError{Value: a.Value, HasValue: a.Has}
+		if a.Status == txn.StatusConflict {
+			e.Sequence = a.Sequence
+		}
 		n := 0
 		for _, c := range p.conditions {
 			if c.c.Kind != 0 {
@@ -188,8 +191,8 @@ func (p *proposal) outcome(a *txn.Answer) (int64, error) {
 //
 // The server judges the conditions on all updates that come before in its order. When SetIf
 // returns, what it was judged against is published, with commit.Always on disk, and in a pair in
-// sync at both servers; and the replica shows it, for keys of the client's subtrees. Others may
-// be set, too.
+// sync at both servers; and the replica shows it, for keys of the client's subtrees, unless the client
+// is closed before. Others may be set, too.
 //
 // The outcome is exact: if a connection breaks, the server ends, or the other one of a pair takes
 // over, SetIf waits for the next session, and the update is made once or not at all.

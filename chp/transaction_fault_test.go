@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -142,5 +143,43 @@ func TestIncrementsAcrossFailovers(t *testing.T) {
 				t.Errorf("the sum is %s", v)
 			}
 		})
+	}
+}
+
+// After a conflict with a key that does not exist the replica shows that it does not, although
+// its updates come late.
+func TestReplicaShowsThatAKeyIsAbsentAfterAConflict(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	server := startServer(t, ServerOptions{HeartbeatInterval: hang})
+	c, proxies := throughProxies(t, server, ClientOptions{HeartbeatTimeout: hang, Subtrees: []string{"/a/"}})
+	for _, later := range []string{"", "/b/k", "/a/other"} { // what changes after it
+		seq, err := c.SetIf(ctx, "/a/k", []byte("1"), IfAbsent())
+		must(t, err)
+		var updates *link
+		proxies[1].each(func(l *link) { l.hold(); updates = l })
+		_, err = server.DeleteIf(ctx, "/a/k")
+		must(t, err)
+		if later != "" {
+			_, err = server.SetIf(ctx, later, []byte("x"))
+			must(t, err)
+		}
+		done := make(chan error, 1)
+		judged := server.sequencer.Counted.Conflicts.Load()
+		go func() {
+			_, err := c.SetIf(ctx, "/a/k", []byte("2"), IfSequence(seq))
+			if c.has([]byte("/a/k")) {
+				t.Errorf("SetIf returned %v, and the replica has the key", err)
+			}
+			done <- err
+		}()
+		eventually(t, "the server has judged it", func() bool { return server.sequencer.Counted.Conflicts.Load() > judged })
+		_, err = c.ApplyIf(ctx, new(Batch), IfAbsent().On("/b/none")) // its answer comes behind the other
+		must(t, err)
+		updates.release()
+		var conflict *ConflictError
+		if err := <-done; !errors.As(err, &conflict) || conflict.Sequence != 0 || conflict.Key != "/a/k" {
+			t.Errorf("%v, want a conflict with no key", err)
+		}
 	}
 }

@@ -48,12 +48,18 @@ func (q *Sequencer) Transact(b *hooks.Batch, spans []buf.Span, from From, answer
 	if q.halted != (halted{}) {
 		return answers, w, 0
 	}
-	if q.passive || from.Term != q.ends.count && !mutate.StaleRequests {
+	if !q.judges(from) {
 		b.Peer().Disconnect(ErrNotActive) // the client sends them again, here or elsewhere
 		return answers, q.written(), len(spans)
 	}
 	answers, done = q.transact(b.Wire(), spans, from, answers)
 	return answers, q.written(), done
+}
+
+// judges reports whether requests that come over a connection are judged. Those that were sent in
+// a former term may have been answered elsewhere since. mu must be held.
+func (q *Sequencer) judges(from From) bool {
+	return !q.passive && (from.Term == q.ends.count || mutate.StaleRequests)
 }
 
 // transact is Transact at an active server. mu must be held.
@@ -142,6 +148,9 @@ func (q *Sequencer) judge(j *judge, from From, wire []byte, end uint32) {
 		if now := q.newest(j, c.Key); !c.Holds(now) && !mutate.IgnoreConditions {
 			q.Counted.Conflicts.Add(1)
 			a.Status, a.Sequence = txn.StatusConflict, now.Sequence
+			if now.Record == nil {
+				a.Status, a.Sequence = txn.StatusAbsent, q.order.last+int64(len(j.spans))
+			}
 			if r.Flags&txn.FlagValue != 0 && now.Record != nil {
 				if value := now.Record.Value(); len(value) <= txn.MaxAnswerValue {
 					a.Value, a.Has = value, true

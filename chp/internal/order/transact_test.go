@@ -144,6 +144,9 @@ func (w *world) judge(a *asked) {
 		}[c.Kind]
 		if !holds {
 			a.want.Status, a.want.Sequence = txn.StatusConflict, now.seq
+			if now.value == "" {
+				a.want.Status, a.want.Sequence = txn.StatusAbsent, w.last()
+			}
 			if a.Flags&txn.FlagValue != 0 && now.value != "" {
 				a.want.Value, a.want.Has = []byte(now.value), true
 			}
@@ -321,6 +324,48 @@ func TestTransactionsLikeTheModel(t *testing.T) {
 		if len(w.q.held.newest) != 0 {
 			t.Fatalf("%d keys are remembered as held\n%s", len(w.q.held.newest), w.script.String())
 		}
+	}
+}
+
+// A request that was sent to this server before it was passive, and that the other one made
+// meanwhile, is not judged when it comes late: it does not say that it was sent again.
+func TestLateRequestOfAFormerTermIsNotJudged(t *testing.T) {
+	t.Parallel()
+	w := &world{t: t, r: rand.New(rand.NewPCG(1, 1)), client: ledger.ID{1}, mark: txn.NewMark()}
+	s := state.New(1)
+	w.begin(s, true)
+	id := w.mark.UUID(1)
+	wire := (&txn.Request{Number: 1, Updates: kvmsg.AppendRecord(nil, []byte("k"), 0, id[:], nil, []byte("v"))}).Append(nil)
+	// deliver has the request come over a connection that began in a term.
+	deliver := func(term uint64) (judged bool) {
+		w.q.mu.Lock()
+		defer w.q.mu.Unlock()
+		from := From{ID: w.client, Numbered: true, Term: term}
+		if w.q.judges(from) {
+			w.q.transact(wire, []buf.Span{{End: uint32(len(wire))}}, from, nil)
+			return true
+		}
+		return false
+	}
+	before := w.q.Term()
+	w.q.Yield()
+	if deliver(before) {
+		t.Error("a passive server judges")
+	}
+	// The other one makes it.
+	made := kvmsg.AppendRecord(nil, []byte("k"), s.Last()+1, id[:], nil, []byte("v"))
+	spans, _ := kvmsg.SpansOf(made, nil)
+	reign := s.Terms.Newest.ID + 1
+	if err := w.q.Followed(state.Head{First: s.Last() + 1, Reign: reign, Client: w.client}, made, spans); err != nil {
+		t.Fatal(err)
+	}
+	w.q.Lead(0, false, 0, 0)
+	last := s.Last()
+	if deliver(before); s.Last() != last {
+		t.Errorf("made a second time: sequence %d after %d", s.Last(), last)
+	}
+	if !deliver(w.q.Term()) {
+		t.Error("a request of the present term is not judged")
 	}
 }
 

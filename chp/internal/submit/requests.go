@@ -1,6 +1,7 @@
 package submit
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -60,6 +61,7 @@ type Request struct {
 	wire   []byte // nil when it was answered, or has ended
 	sent   bool   // at least once
 	shown  bool   // the replica has the keys that matter
+	absent []byte // key that did not exist, with txn.StatusAbsent
 }
 
 // Result returns the answer, or an error. Done must be closed.
@@ -311,10 +313,13 @@ func (q *Requests) Answered(from Session, answers []byte) {
 		if one == nil || one.wire == nil {
 			continue
 		}
+		if a.Status == txn.StatusAbsent {
+			one.absent = keyOf(one.wire, a.Condition)
+		}
 		q.free(one)
 		one.answer = a
 		one.answer.Value = append([]byte(nil), a.Value...)
-		if one.shown && a.Status <= txn.StatusConflict {
+		if one.shown && (a.Status <= txn.StatusConflict || a.Status == txn.StatusAbsent) {
 			q.await = append(q.await, one)
 		} else {
 			q.finish(one, nil)
@@ -326,6 +331,20 @@ func (q *Requests) Answered(from Session, answers []byte) {
 	q.signalRoom()
 	q.awaits.Store(len(q.await) > 0) // before the sequence is loaded: see seen
 	q.settle()
+}
+
+// keyOf returns a copy of the key of a condition of a request in wire form, or nil.
+func keyOf(wire []byte, condition int) []byte {
+	var r txn.Request
+	var c txn.Condition
+	if r.Parse(wire) {
+		for rest, ok := r.Conditions, true; ok && len(rest) > 0; condition-- {
+			if rest, ok = c.Next(rest); ok && condition == 0 {
+				return bytes.Clone(c.Key)
+			}
+		}
+	}
+	return nil
 }
 
 // find returns the request with a number that was sent in this session, or nil. mu must be held.
@@ -351,7 +370,7 @@ func (q *Requests) settle() {
 	sequence := q.w.opts.Sequence()
 	kept := q.await[:0]
 	for _, one := range q.await {
-		if one.answer.Sequence > sequence {
+		if one.answer.Sequence > sequence && (one.absent == nil || q.w.opts.Has(one.absent)) {
 			kept = append(kept, one)
 			continue
 		}

@@ -33,6 +33,9 @@ type Options struct {
 	// Sequence returns the sequence up to which the replica has applied updates.
 	Sequence func() int64
 
+	// Has reports whether the replica has a key.
+	Has func(key []byte) bool
+
 	// Wait waits until there is a session. After its error an update is not sent.
 	Wait func(ctx context.Context) error
 }

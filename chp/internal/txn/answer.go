@@ -24,14 +24,17 @@ type Status byte
 const (
 	// StatusMade: the updates are in the map, and published. The last one has Answer.Sequence.
 	StatusMade Status = iota
-	// StatusConflict: a condition does not hold, and nothing is changed. Its key's last update has
-	// Answer.Sequence, or the key does not exist if that is 0.
+	// StatusConflict: a condition does not hold, and nothing is changed. Its key exists, and its last
+	// update has Answer.Sequence.
 	StatusConflict
 	// StatusRefused: the server refuses the updates, and nothing is changed. Answer.Sequence is the
 	// kvmsg.Reason.
 	StatusRefused
 	// StatusUnknown means that the server cannot know whether the request was made before.
 	StatusUnknown
+	// StatusAbsent: a condition does not hold, since its key does not exist, and nothing is changed.
+	// Answer.Sequence is that of the last update before, of any key.
+	StatusAbsent
 )
 
 // Answer is the answer to one request.
