@@ -87,6 +87,7 @@ type cluster struct {
 	replicas []*replica
 	observer *replica // not disturbed
 	writers  []*writer
+	holders  []*holder
 	lives    []*life // all that there were; nil before the end
 	faults   []fault
 	phases   []string // and how long they took
@@ -163,9 +164,12 @@ func run(t *testing.T, s shape, plan func(c *cluster, seed uint64) []fault) *clu
 	for _, w := range c.writers {
 		writers.Go(func() { w.run(writing) })
 	}
+	for _, w := range c.holders {
+		writers.Go(func() { w.run(writing) })
+	}
 	c.inject(ctx, c.faults)
 	sleep(ctx, 200*time.Millisecond) // some updates after the last fault
-	for c.acknowledged() < enough && sleep(ctx, 10*time.Millisecond) {
+	for (c.acknowledged() < enough || c.judged() < enough) && sleep(ctx, 10*time.Millisecond) {
 	}
 	stop()
 	writers.Wait()
@@ -210,6 +214,14 @@ func (c *cluster) acknowledged() (n int64) {
 	return n
 }
 
+// judged counts the updates under conditions that were made.
+func (c *cluster) judged() (n int64) {
+	for _, w := range c.holders {
+		n += w.done.Load()
+	}
+	return n
+}
+
 // start starts the servers and the replicas, and waits until all follow.
 func (c *cluster) start(replicas int, seed uint64) {
 	t := c.t
@@ -241,6 +253,11 @@ func (c *cluster) start(replicas int, seed uint64) {
 		default:
 			subtrees = []string{subtree(i), subtree(i + 3)}
 		}
+		if subtrees != nil && (i < *writerCount || i%5 != 3) {
+			subtrees = append(subtrees, condSubtree)
+		} else if subtrees != nil {
+			subtrees = append(subtrees, accountKey(0)) // a part of most transactions
+		}
 		name := fmt.Sprintf("replica%d", i)
 		var routes []*route
 		var servers []string
@@ -268,6 +285,9 @@ func (c *cluster) start(replicas int, seed uint64) {
 			own.Shuffle(len(mine), func(i, k int) { mine[i], mine[k] = mine[k], mine[i] })
 			c.writers = append(c.writers, &writer{replica: r, proc: proc, first: n == 0, keys: mine, rng: own, pause: *think})
 		}
+	}
+	for i, r := range c.replicas[:min(*writerCount, len(c.replicas))] {
+		c.holders = append(c.holders, newHolder(r, 2*replicas+2+i, seed))
 	}
 	c.observer = newReplica(t, c.history, "observer", nil, direct, nil, c.dir)
 	c.flooder = &writer{replica: c.observer, proc: 2 * replicas, keys: c.keys, rng: rand.New(rand.NewPCG(seed, 3))}

@@ -22,11 +22,17 @@ type fact struct {
 	from  string // the watch that reported it first
 }
 
+// update is one of a client: those of a transaction have the same UUID.
+type update struct {
+	uuid [16]byte
+	key  string
+}
+
 // facts holds the updates that all watches together have reported.
 type facts struct {
 	bySeq   map[int64]fact
 	byValue map[uint64]int64
-	byUUID  map[[16]byte]int64
+	byUUID  map[update]int64
 	seen    map[uint64]time.Duration // when a value was reported first
 	sorted  []int64
 	byKey   map[string][]int64 // sorted, too
@@ -51,12 +57,15 @@ func (h *history) check(lives []*life, keys []string, timeout time.Duration, spl
 	h.checkAcknowledged(k)
 	h.checkProgramOrder(k)
 	h.checkReadYourWrites(lives, k)
+	h.checkTransactions(lives, k)
+	h.checkConflicts(k)
+	h.checkExclusion()
 	h.checkLinearizable(k, keys, timeout)
 }
 
 // collect brings together the watches' reports, and finds contradictions.
 func (h *history) collect(lives []*life) *facts {
-	k := &facts{bySeq: map[int64]fact{}, byValue: map[uint64]int64{}, byUUID: map[[16]byte]int64{}, seen: map[uint64]time.Duration{}}
+	k := &facts{bySeq: map[int64]fact{}, byValue: map[uint64]int64{}, byUUID: map[update]int64{}, seen: map[uint64]time.Duration{}}
 	for _, l := range lives {
 		for _, e := range l.events {
 			if e.value == 0 && !e.live {
@@ -69,7 +78,7 @@ func (h *history) collect(lives []*life) *facts {
 				h.violate("agreement", "sequence %d is %q=%d (%x) at %s and %q=%d (%x) at %s",
 					e.seq, old.key, old.value, old.uuid, old.from, e.key, e.value, e.uuid, l.name)
 			}
-			if e.value != 0 {
+			if e.value != 0 && e.value < sumBase {
 				if seq, known := k.byValue[e.value]; known && seq != e.seq {
 					h.violate("twice", "value %d of %q has the sequences %d and %d (%s)", e.value, e.key, seq, e.seq, l.name)
 				}
@@ -79,10 +88,11 @@ func (h *history) collect(lives []*life) *facts {
 				}
 			}
 			if e.uuid != [16]byte{} {
-				if seq, known := k.byUUID[e.uuid]; known && seq != e.seq {
+				who := update{e.uuid, e.key}
+				if seq, known := k.byUUID[who]; known && seq != e.seq {
 					h.violate("twice", "UUID %x of %q has the sequences %d and %d (%s)", e.uuid, e.key, seq, e.seq, l.name)
 				}
-				k.byUUID[e.uuid] = e.seq
+				k.byUUID[who] = e.seq
 			}
 		}
 	}
@@ -110,7 +120,7 @@ func (h *history) known(k *facts) {
 		if f, seen := k.bySeq[o.Seq]; seen && o.Kind == opSet && f.value == o.ID {
 			continue
 		}
-		if !o.Synced {
+		if !o.Synced || o.exact() {
 			continue
 		}
 		if seq := k.byValue[o.ID]; seq < o.Seq {
@@ -192,7 +202,8 @@ func (h *history) checkFresh(l *life, k *facts) {
 		if e.live && before != nil && (!before.live || slices.ContainsFunc(l.installs, func(at time.Duration) bool { return at <= e.at && at >= before.at })) {
 			for key, seq := range has {
 				all := k.byKey[key]
-				if n, _ := slices.BinarySearch(all, e.seq); n > 0 && all[n-1] > seq {
+				// A watch does not report an update to the same value that a snapshot brought.
+				if n, _ := slices.BinarySearch(all, e.seq); n > 0 && all[n-1] > seq && k.bySeq[all[n-1]].value != k.bySeq[seq].value {
 					h.violate("fresh", "%s: when update %d came %q was of %d, and %d had been applied (%s has it)", l.name, e.seq, key, seq, all[n-1], k.bySeq[all[n-1]].from)
 				}
 			}
@@ -232,19 +243,28 @@ func (h *history) checkExpiry(l *life) {
 // checkAcknowledged: the sequence that a call returned is its update's, and updates
 // reported as not done were not done.
 func (h *history) checkAcknowledged(k *facts) {
+	made := map[int64]*op{}
 	for _, o := range h.ops {
 		if o.Kind != opSet && o.Kind != opDelete {
 			continue
 		}
 		want := fact{key: o.Key}
 		if o.Kind == opSet {
-			want.value = o.ID
+			want.value = o.value()
+		}
+		if o.If != "" && o.Seq != 0 {
+			if other := made[o.Seq]; other != nil {
+				h.violate("acknowledged", "%s %d of %q and %s %d of %q returned %d", o.Kind, o.ID, o.Key, other.Kind, other.ID, other.Key, o.Seq)
+			}
+			made[o.Seq] = o
 		}
 		if f, known := k.bySeq[o.Seq]; o.Seq != 0 && known && (f.key != want.key || f.value != want.value) {
 			h.violate("acknowledged", "%s %d of %q returned %d, which is %q=%d", o.Kind, o.ID, o.Key, o.Seq, f.key, f.value)
 		}
 		if seq, applied := k.byValue[o.ID]; applied && o.Seq != 0 && o.Seq != seq {
 			h.violate("acknowledged", "set %d of %q returned %d and was applied as %d", o.ID, o.Key, o.Seq, seq)
+		} else if applied && o.Outcome == conflicted {
+			h.violate("exact", "set %d of %q met a conflict (%s) and was applied as %d", o.ID, o.Key, o.Err, seq)
 		} else if applied && o.Outcome == failed {
 			h.violate("acknowledged", "set %d of %q failed (%s) and was applied as %d", o.ID, o.Key, o.Err, seq)
 		}
@@ -265,10 +285,15 @@ func (h *history) checkProgramOrder(k *facts) {
 			continue
 		}
 		w := who{o.Proc, o.Client}
+		if o.Outcome == conflicted || o.Group != 0 && o.Group != o.ID {
+			continue
+		}
 		if before := last[w]; before != nil && k.seq(before) >= seq {
 			h.violate("program order", "%s: %s %d (%s) is %d, and %s %d (%s) before it %d", o.Client, o.Kind, o.ID, o.Outcome, seq, before.Kind, before.ID, before.Outcome, k.seq(before))
 		}
-		last[w] = o
+		if o.If == "" || o.Outcome == acked { // one that is judged again can come after later ones
+			last[w] = o
+		}
 	}
 }
 
@@ -297,7 +322,7 @@ func (h *history) checkReadYourWrites(lives []*life, k *facts) {
 		}
 	}
 	for _, o := range h.ops {
-		if !o.Looked || o.Kind == opSet && o.Saw == o.ID || o.Kind == opDelete && o.Saw == 0 {
+		if !o.Looked || o.Outcome != acked || o.Kind == opSet && o.Saw == o.ID || o.Kind == opDelete && o.Saw == 0 {
 			continue
 		}
 		switch seq, known := k.byValue[o.Saw]; {
@@ -333,6 +358,24 @@ var model = porcupine.Model{
 			}
 			return o.Saw == r.value, r
 		}
+		switch {
+		case o.If == condAdd:
+			sum := max(r.value, sumBase) + 1
+			return (o.Value == 0 || o.Value == sum) && (o.vanishing == 0 || o.vanishing == r.gone+1), register{value: sum, seq: r.seq, gone: r.gone + min(o.vanishing, 1)}
+		case o.If == condSame:
+			// The key may have expired.
+			if r.until != 0 && o.until+slack >= r.until && (o.Outcome == conflicted && o.Saw == 0 || o.Outcome != conflicted && o.Expect == 0) {
+				r = register{seq: r.seq, gone: r.gone}
+			}
+			switch holds := r.value == o.Expect; {
+			case o.Outcome == conflicted:
+				return r.value == o.Saw && holds == o.Held, r
+			case !holds && o.vanishing != 0:
+				return o.vanishing == r.gone+1, register{r.value, r.until, r.seq, o.vanishing}
+			case !holds:
+				return false, r
+			}
+		}
 		if o.vanishing != 0 {
 			return o.vanishing == r.gone+1, register{seq: r.seq, gone: o.vanishing}
 		}
@@ -364,13 +407,17 @@ var model = porcupine.Model{
 // stepped is an operation as the model takes it.
 type stepped struct {
 	*op
-	seq int64 // 0: not known
+	seq   int64         // 0: not known
+	until time.Duration // it was done before
 
 	// A vanishing is an operation that may have been done or not, and leaves no key: a
 	// deletion, or a set whose value no client has seen and whose time to live may have
 	// ended. The vanishings of a key differ only in when they began, and each may come at
 	// any later time. So they can as well come in the order in which they began; else
 	// there were too many orders to try. They are numbered from 1.
+	//
+	// Those with a condition demand a value that was there when they began, and that never
+	// comes back, so the same is true of them; and of additions.
 	vanishing int
 }
 
@@ -386,6 +433,9 @@ func (h *history) checkLinearizable(k *facts, keys []string, timeout time.Durati
 		if at, known := seen[o.Saw]; o.Saw != 0 && (!known || o.Return < at) {
 			seen[o.Saw] = o.Return
 		}
+		if at, known := seen[o.Expect]; o.Expect != 0 && (!known || o.Call < at) {
+			seen[o.Expect] = o.Call
+		}
 		if o.Kind == opReset {
 			resets = append(resets, o)
 		}
@@ -394,21 +444,23 @@ func (h *history) checkLinearizable(k *facts, keys []string, timeout time.Durati
 	for _, key := range keys {
 		var ops, vanishings []porcupine.Operation
 		for _, o := range slices.Concat(byKey[key], resets) {
-			x := porcupine.Operation{ClientId: max(o.Proc, 0), Input: &stepped{op: o, seq: k.seq(o)}, Call: int64(o.Call), Return: int64(o.Return)}
+			x := porcupine.Operation{ClientId: max(o.Proc, 0), Input: &stepped{op: o, seq: k.seq(o), until: o.Return}, Call: int64(o.Call), Return: int64(o.Return)}
 			at, applied := seen[o.ID]
 			switch {
 			case o.Outcome == failed:
 				continue
-			case o.Outcome == acked:
+			case o.Outcome == acked, o.Outcome == conflicted:
 			case o.Kind == opRead:
 				continue
 			case o.Kind == opReset:
 				x.Return = int64(end)
 			case applied: // before it was seen
-				x.Return = int64(at)
-			case o.Kind == opDelete:
+				x.Return, x.Input.(*stepped).until = int64(at), at
+			case o.Kind == opDelete, o.If == condAdd:
 				x.Return = int64(end)
 				vanishings = append(vanishings, x)
+				continue
+			case o.If != "": // it was made where there was no key, and has left none
 				continue
 			case o.TTL > 0 && o.Call+o.TTL-slack < end: // the key was not seen to be gone before
 				x.Call, x.Return = int64(o.Call+o.TTL-slack), int64(end)

@@ -144,6 +144,100 @@ func TestChecks(t *testing.T) {
 	}
 }
 
+// conditional adds to a sound history: two accounts of a transaction, a conflict, a lock that two take
+// one after the other, and additions.
+func conditional(h *history, all *life) {
+	for _, o := range []*op{
+		{ID: 8, Group: 8, Size: 2, Kind: opSet, If: condSame, Key: "/x/a0", Call: 230 * ms, Return: 240 * ms, Outcome: acked, Seq: 107},
+		{ID: 9, Group: 8, Size: 2, Kind: opSet, If: condSame, Key: "/x/a1", Call: 230 * ms, Return: 240 * ms, Outcome: acked, Seq: 108},
+		{ID: 10, Kind: opSet, If: condSame, Key: "/x/a0", Call: 250 * ms, Return: 260 * ms, Outcome: conflicted, Saw: 8, PresentSeq: 107, Looked: true, Shown: 107},
+		{ID: 11, Kind: opSet, If: condSame, Key: lockKey, Call: 270 * ms, Return: 280 * ms, Outcome: acked, Seq: 109, Released: 290 * ms},
+		{ID: 12, Kind: opDelete, If: condSame, Key: lockKey, Expect: 11, ExpectSeq: 109, Call: 290 * ms, Return: 300 * ms, Outcome: unknown},
+		{ID: 13, Kind: opSet, If: condSame, Key: lockKey, Call: 292 * ms, Return: 310 * ms, Outcome: acked, Seq: 111, Released: 320 * ms},
+		{ID: 14, Kind: opSet, If: condAdd, Key: sumKey, Call: 330 * ms, Return: 340 * ms, Outcome: acked, Value: sumBase + 1},
+		{ID: 15, Kind: opSet, If: condAdd, Key: sumKey, Call: 350 * ms, Return: 360 * ms, Outcome: unknown},
+		{ID: 16, Kind: opSet, If: condAdd, Key: sumKey, Call: 370 * ms, Return: 380 * ms, Outcome: acked, Value: sumBase + 3},
+	} {
+		o.Client = "all"
+		h.ops = append(h.ops, o)
+	}
+	for _, e := range []event{
+		{seq: 107, key: "/x/a0", value: 8, uuid: [16]byte{7}, transaction: 108},
+		{seq: 108, key: "/x/a1", value: 9, uuid: [16]byte{7}, transaction: 108},
+		{seq: 109, key: lockKey, value: 11, uuid: [16]byte{9}},
+		{seq: 110, key: lockKey, uuid: [16]byte{10}, cause: chp.CauseDeleted},
+		{seq: 111, key: lockKey, value: 13, uuid: [16]byte{11}},
+		{seq: 112, key: sumKey, value: sumBase + 1, uuid: [16]byte{12}},
+		{seq: 113, key: sumKey, value: sumBase + 2, uuid: [16]byte{13}},
+		{seq: 114, key: sumKey, value: sumBase + 3, uuid: [16]byte{14}},
+	} {
+		e.live, e.at = true, 400*ms
+		all.events = append(all.events, e)
+	}
+}
+
+// TestConditionChecks: each check of conditions finds its violation, and nothing in a sound history.
+func TestConditionChecks(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		spoil  func(ops []*op, events []event) // ops by ID
+		checks string
+	}{
+		{"nothing", func([]*op, []event) {}, ""},
+		{"an addition to what was there before", func(ops []*op, _ []event) { ops[16].Value = sumBase + 1 }, "linearizable"},
+		{"one that held was reported as a conflict", func(ops []*op, _ []event) { ops[10].Expect = 8 }, "linearizable"},
+		{"a conflict with what was not there", func(ops []*op, _ []event) { ops[10].Saw, ops[10].PresentSeq = 9, 108 }, "conflict, linearizable, read your conflicts"},
+		{"a conflict that was made", func(ops []*op, _ []event) { ops[13].Outcome, ops[13].Seq, ops[13].Saw = conflicted, 0, 0 }, "exact, linearizable"},
+		{"the sequence of another update", func(ops []*op, _ []event) { ops[13].Seq = 110 }, "acknowledged"},
+		{"two with one sequence", func(ops []*op, _ []event) { ops[8].Seq, ops[9].Seq = 108, 108 }, "acknowledged, transaction"},
+		{"a transaction in pieces", func(_ []*op, events []event) {
+			events[1].seq, events[2].seq = 109, 108
+			events[1], events[2] = events[2], events[1]
+		}, "acknowledged, transaction"},
+		{"a watch that does not name the transaction", func(_ []*op, events []event) { events[0].transaction = 0 }, "transaction"},
+		{"a replica that does not show a conflict", func(ops []*op, _ []event) { ops[10].Shown = 106 }, "read your conflicts"},
+		{"two that have a lock", func(ops []*op, _ []event) { ops[11].Released, ops[12].Call = 315*ms, 315*ms }, "exclusion, linearizable"},
+		{"a token that falls", func(ops []*op, events []event) { ops[11].Seq, ops[13].Call = 112, 292*ms }, "acknowledged, exclusion, linearizable, program order"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h, all, a := scene()
+			conditional(h, all)
+			n := len(all.events) - 8
+			c.spoil(append([]*op{nil}, h.ops...), all.events[n:])
+			h.check([]*life{all, a}, []string{"/x/a0", "/x/a1", lockKey, sumKey}, 10*time.Second, false)
+			failed := map[string]bool{}
+			for _, v := range h.broken {
+				failed[v.Check] = true
+			}
+			if got := strings.Join(slices.Sorted(maps.Keys(failed)), ", "); got != c.checks {
+				t.Errorf("failed: %s, want %s\n%v", got, c.checks, h.broken)
+			}
+		})
+	}
+	h := &history{}
+	for i := range accounts {
+		h.ops = append(h.ops, &op{ID: uint64(i + 1), Amount: funds / accounts})
+	}
+	h.ops = append(h.ops, &op{ID: accounts + 1, Amount: 1})
+	content := map[string]uint64{}
+	h.checkAccounts("none", content)
+	for i := range accounts {
+		content[accountKey(i)] = uint64(i + 1)
+	}
+	h.checkAccounts("all", content)
+	if len(h.broken) > 0 {
+		t.Error(h.broken)
+	}
+	content[accountKey(2)] = accounts + 1
+	h.checkAccounts("a part of a transfer", content)
+	delete(content, accountKey(2))
+	h.checkAccounts("a part of the opening", content)
+	if len(h.broken) != 2 {
+		t.Error(h.broken)
+	}
+}
+
 // TestValues: a value names its operation, and shows when it is not whole.
 func TestValues(t *testing.T) {
 	t.Parallel()

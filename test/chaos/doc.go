@@ -42,6 +42,21 @@
 //   - no key expires before its time, and none that has no time to live;
 //   - no server ended by itself.
 //
+// Some goroutines change keys of their own under conditions: they move amounts between
+// accounts in transactions, add to counters (Add, and SetIf with the sequence or the value that was
+// there), create keys that others create too, and take and release a lock. Of those:
+//
+//   - the history of each key is linearizable as that of a register with compare-and-set, in
+//     which a conflict is a read of what was there (linearizable);
+//   - an update that was made has a sequence of its own, and one that met a conflict was
+//     never made (exact, acknowledged);
+//   - what a conflict reports was there (conflict), and the replica shows it (read your
+//     conflicts);
+//   - the sum of all accounts is the same in each replica at every moment, and whenever a watch has
+//     reported what was queued; the updates of a transaction have consecutive sequences, and
+//     events name it (transaction);
+//   - nobody takes a lock while another one holds it, and the tokens rise (exclusion).
+//
 // TestReturn runs sequences in which the servers of a pair are apart: one of them goes on
 // alone, starts again several times without hearing the other one, expires keys, is cut off
 // from everybody, or comes back with its data or without. It checks that an acknowledged

@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strconv"
 	"sync"
@@ -26,9 +27,10 @@ const (
 type outcome string
 
 const (
-	acked   outcome = "ok"      // it was done
-	failed  outcome = "failed"  // it was not done and never will be
-	unknown outcome = "unknown" // it was done, or will be, or not
+	acked      outcome = "ok"       // it was done
+	failed     outcome = "failed"   // it was not done and never will be
+	conflicted outcome = "conflict" // neither, since its condition did not hold
+	unknown    outcome = "unknown"  // it was done, or will be, or not
 )
 
 // op is one operation of a goroutine on one key.
@@ -47,7 +49,26 @@ type op struct {
 	Looked  bool          `json:"looked,omitempty"`
 	Synced  bool          `json:"synced,omitempty"` // its client took a new snapshot before the call had returned and looked
 	Err     string        `json:"err,omitempty"`
+
+	// With a condition:
+	If         condition     `json:"if,omitempty"`
+	Expect     uint64        `json:"expect,omitempty"`      // value that the condition demands; 0: no key
+	ExpectSeq  int64         `json:"expect_seq,omitempty"`  // and its sequence
+	PresentSeq int64         `json:"present_seq,omitempty"` // what a conflict reports; Saw is the value
+	Held       bool          `json:"held,omitempty"`        // another condition of the transaction did not
+	Shown      int64         `json:"shown,omitempty"`       // sequence that the replica showed after a conflict; 0: no key
+	Value      uint64        `json:"value,omitempty"`       // what the update stands for, if not for ID
+	Amount     int64         `json:"amount,omitempty"`      // of an account or a counter; never changes
+	Group      uint64        `json:"group,omitempty"`       // ID of the first one of its transaction of several
+	Size       int           `json:"size,omitempty"`        // of that
+	Released   time.Duration `json:"released,omitempty"`    // when the lock was given up; guarded by history.mu
 }
+
+// exact reports whether the call returned the sequence of its own update, whatever happened.
+func (o *op) exact() bool { return o.If != "" || o.Group != 0 }
+
+// value returns what the value of an update stands for.
+func (o *op) value() uint64 { return cmp.Or(o.Value, o.ID) }
 
 // event is an event of a watch.
 type event struct {
@@ -59,6 +80,8 @@ type event struct {
 	live  bool // an update that came, and not part of a snapshot
 	ttl   bool // the key has a time to live
 	at    time.Duration
+
+	transaction int64
 }
 
 // history collects the operations, events and faults.
@@ -79,16 +102,24 @@ type violation struct {
 
 func (h *history) now() time.Duration { return time.Since(h.begin) }
 
-// call notes that an operation begins. The op belongs to the caller until it
-// calls done.
-func (h *history) call(o *op) *op {
-	o.Outcome = unknown
+// call notes that an operation begins, or the operations of a transaction. They belong to
+// the caller from then on.
+func (h *history) call(ops ...*op) *op {
 	h.mu.Lock()
-	o.ID = uint64(len(h.ops) + 1)
-	h.ops = append(h.ops, o)
+	for i, o := range ops {
+		o.Outcome = unknown
+		o.ID = uint64(len(h.ops) + 1)
+		if len(ops) > 1 {
+			o.Group, o.Size = o.ID-uint64(i), len(ops)
+		}
+		h.ops = append(h.ops, o)
+	}
 	h.mu.Unlock()
-	o.Call = h.now()
-	return o
+	now := h.now()
+	for _, o := range ops {
+		o.Call = now
+	}
+	return ops[0]
 }
 
 func (h *history) fault(format string, args ...any) {

@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"os"
@@ -21,6 +22,7 @@ var mutations = []struct {
 	name   string
 	shape  string // of TestChaos
 	run    string // another test
+	of     string // the package of run, if it is not this one
 	checks []string
 	args   []string
 }{
@@ -31,6 +33,10 @@ var mutations = []struct {
 	{name: "reconnect", shape: "memory", checks: []string{"complete", "convergence"}, args: []string{"-only", "reset,close"}},
 	{name: "drop-slow", shape: "memory", checks: []string{"complete", "convergence"}, args: []string{"-only", "flood", "-faults", "15"}},
 	{name: "no-repeat-check", shape: "memory", checks: []string{"twice", "program order"}, args: []string{"-only", "late"}},
+	{name: "no-repeat-check", shape: "memory", checks: []string{"exact"}, args: []string{"-only", "reset,late"}}, // for requests
+	{name: "ignore-conditions", shape: "memory", checks: []string{"linearizable"}, args: []string{"-only", "rejoin"}},
+	// It takes an instant between two events in the server.
+	{name: "stale-requests", of: "clustermap/chp/internal/order", run: "^TestLateRequestOfAFormerTermIsNotJudged$"},
 	{name: "expire-superseded", shape: "memory", checks: []string{"expiry"}},
 	{name: "publish-early", shape: "data", checks: []string{"linearizable"}, args: []string{"-only", "full", "-faults", "10"}},
 	{name: "publish-alone", shape: "pair", checks: []string{"linearizable", "fresh", "twice", "acknowledged"}, args: []string{"-only", "full", "-faults", "12"}},
@@ -54,6 +60,14 @@ func TestMutations(t *testing.T) {
 		listed = append(listed, m.name)
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
+			if m.of != "" {
+				cmd := exec.Command("go", "test", "-tags", "mutate", "-run", m.run, "-v", m.of)
+				cmd.Env = append(os.Environ(), mutate.Variable+"="+m.name)
+				if out, err := cmd.CombinedOutput(); err == nil || !bytes.Contains(out, []byte("--- FAIL: Test")) {
+					t.Errorf("%v\n%s", err, out)
+				}
+				return
+			}
 			for seed := range attempts {
 				if noticed := mutated(t, m.name, cmp.Or(m.run, "^TestChaos$/^"+m.shape+"$"), m.args, seed+1); len(noticed) > 0 {
 					t.Logf("noticed by %q", noticed)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,6 +42,7 @@ type life struct {
 	watch    *chp.Watch
 	cancel   context.CancelFunc
 	reader   sync.WaitGroup
+	ended    atomic.Bool // the client is closed, or about to be
 
 	mu       sync.Mutex
 	events   []event           // all that the watch has reported
@@ -115,6 +117,7 @@ func (r *replica) begin() {
 // end closes the client. It may be called again.
 func (r *replica) end() {
 	l := r.now()
+	l.ended.Store(true)
 	l.cancel()
 	l.reader.Wait()
 	l.watch.Close()
@@ -151,10 +154,10 @@ func (l *life) follow(ctx context.Context, h *history) error {
 				synced = true
 				return true
 			}
-			x := event{seq: e.Sequence, key: string(e.Key), cause: e.Cause, ttl: e.TTL != 0, at: now}
+			x := event{seq: e.Sequence, key: string(e.Key), cause: e.Cause, ttl: e.TTL != 0, at: now, transaction: e.Transaction}
 			copy(x.uuid[:], e.UUID)
 			if e.Op == chp.OpSet {
-				if x.value, fault = readValue(e.Value); fault != nil {
+				if x.value, fault = valueOf(x.key, e.Value); fault != nil {
 					fault = fmt.Errorf("%s: %q at %d: %w", l.name, e.Key, e.Sequence, fault)
 					return false
 				}
@@ -168,6 +171,8 @@ func (l *life) follow(ctx context.Context, h *history) error {
 		})
 		if fault != nil {
 			h.violate("mangled", "%v", fault)
+		} else if err == nil && holds(l.subtrees, condSubtree) {
+			l.checkAccounts(h)
 		}
 		if err != nil {
 			return err
@@ -189,7 +194,7 @@ func holds(subtrees []string, key string) bool {
 func state(c *chp.Client) (content map[string]uint64, err error) {
 	content = map[string]uint64{}
 	c.Range(func(key, value []byte) bool {
-		id, bad := readValue(value)
+		id, bad := valueOf(string(key), value)
 		if bad != nil {
 			err = errors.Join(err, fmt.Errorf("%q: %w", key, bad))
 		}
