@@ -31,10 +31,11 @@ func (o *Clients) Make(id ID, number uint64, seq int64) {
 // clients if there is too much of all.
 func (o *Clients) forgetMade(p *Progress) {
 	p.newest = max(p.newest, p.made[len(p.made)-1].last)
-	if i := 0; p.made[i].last+Window <= p.newest {
-		for p.made[i].last+Window <= p.newest { // ends at the newest one
-			i++
-		}
+	i := max(0, len(p.made)-2*Window) // an honest client has at most Window of them
+	for i < len(p.made)-1 && p.made[i].last+Window <= p.newest {
+		i++
+	}
+	if i > 0 {
 		p.made = slices.Delete(p.made, 0, i)
 		o.runs -= i
 	}
