@@ -18,15 +18,12 @@ import (
 // previous one, so that a chunk of more than half of Small uses at least half of its
 // memory.
 var classes = [...]int{
-	512, Small, 8 << 10, 16 << 10, 32 << 10, 64 << 10, Large, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20,
+	512, Small, 8 << 10, 16 << 10, 32 << 10, 64 << 10, Large, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20,
+	Largest,
 }
 
-// The classes of other chunks.
-const (
-	unpooled = -1 - iota
-	exact    // from Exact
-	sized    // from Get, larger than all classes
-)
+// exact is the class of chunks from Exact.
+const exact = -2
 
 var pools [len(classes)]sync.Pool
 
@@ -35,11 +32,11 @@ var pools [len(classes)]sync.Pool
 type Chunk struct {
 	data  []byte
 	refs  atomic.Int32
-	class int8 // index into pools, or one of the classes above
+	class int8 // index into pools, exact, or -1 if not pooled
 
 	lender Lender // the owner of the bytes; see Wrap
 
-	// Of an exact or sized chunk.
+	// Of an exact chunk.
 	size    int         // of data
 	revived func(*byte) // revive, made once
 }
@@ -58,7 +55,9 @@ func Get(size int) *Chunk {
 		c.refs.Store(1)
 		return c
 	}
-	return ofSize(size, sized)
+	c := &Chunk{data: make([]byte, size), class: -1}
+	c.refs.Store(1)
+	return c
 }
 
 // Size returns the number of bytes of a chunk that Get returns for size.
@@ -68,7 +67,7 @@ func Size(size int) int {
 			return n
 		}
 	}
-	return pages(size)
+	return size
 }
 
 // Data returns all bytes of the chunk.
@@ -95,7 +94,7 @@ func (c *Chunk) Release() {
 	switch {
 	case c.class >= 0:
 		pools[c.class].Put(c)
-	case c.class < unpooled:
-		c.pool()
+	case c.class == exact:
+		exactPool(c.size).Put(c)
 	}
 }
