@@ -44,7 +44,10 @@ value, unless the value had one before.`,
 	n.registerModel(cmd)
 	n.completeKeys(cmd, 1)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-		key := args[0]
+		key, editor := args[0], cmp.Or(strings.TrimSpace(os.Getenv("VISUAL")), strings.TrimSpace(os.Getenv("EDITOR")))
+		if editor == "" && !command.Interactive(cmd) { // vi would wait for ever
+			return fail(exitRefused, "no editor: without a terminal set $VISUAL or $EDITOR")
+		}
 		c, err := n.openKeys(ctx, n.read, key)
 		if err != nil {
 			return err
@@ -56,7 +59,7 @@ value, unless the value had one before.`,
 		if err != nil {
 			return fail(exitRefused, "%w", err)
 		}
-		value, err := file.edit(ctx, cmd)
+		value, err := file.edit(ctx, cmd, cmp.Or(editor, defaultEditor))
 		if err == nil && bytes.Equal(value, before.Value) {
 			file.remove()
 			command.Say(cmd.ErrOrStderr(), fmt.Sprintf("chp: %q is unchanged; nothing was set\n", key))
@@ -140,8 +143,7 @@ var defaultEditor = map[bool]string{true: "notepad", false: "vi"}[runtime.GOOS =
 
 // edit runs the editor, and returns the value that the file has after it. It waits for the end
 // of the editor, even if ctx ends: the key that interrupts a program may be one of the editor's.
-func (f *editFile) edit(ctx context.Context, cmd *cobra.Command) ([]byte, error) {
-	editor := cmp.Or(strings.TrimSpace(os.Getenv("VISUAL")), strings.TrimSpace(os.Getenv("EDITOR")), defaultEditor)
+func (f *editFile) edit(ctx context.Context, cmd *cobra.Command, editor string) ([]byte, error) {
 	child := exec.Command("sh", "-c", editor+` "$1"`, "sh", f.name) // it may be a command with arguments
 	if runtime.GOOS == "windows" {
 		words := strings.Fields(editor)

@@ -142,3 +142,11 @@ func TestEditInterrupted(t *testing.T) {
 		t.Errorf("exit code %d, %s; left %v", code, p.stderr.String(), left)
 	}
 }
+
+// Without a terminal and without the name of an editor there is none, and nothing waits.
+func TestEditWithoutAnEditor(t *testing.T) {
+	t.Parallel()
+	cmd := program(t, "edit", "/k", "--server", "tcp://127.0.0.1:1")
+	cmd.Env = append(cmd.Env, "VISUAL=", "EDITOR=")
+	runCommand(t, cmd).expect(t, exitRefused, "no editor: without a terminal set $VISUAL or $EDITOR")
+}

@@ -115,6 +115,8 @@ func TestHostileServer(t *testing.T) {
 					switch name {
 					case "VALUE":
 						return "v"
+					case "N":
+						return "1"
 					case "SUBTREE", "PREFIX":
 						return "/a/"
 					case "FILE", "PATH":
@@ -143,7 +145,7 @@ func TestHostileServer(t *testing.T) {
 					args = append(args, "--host", loopback.Own())
 				}
 				run := program(t, args...)
-				run.Env = append(run.Env, "XDG_CONFIG_HOME="+dir)
+				run.Env = append(run.Env, "XDG_CONFIG_HOME="+dir, "TMPDIR="+dir, "VISUAL=", "EDITOR=echo edited >")
 				var o outcome
 				if path[0] == "serve" || path[0] == "watch" { // they do not end by themselves
 					o = untilIdle(t, startCommand(t, run), path[0])
