@@ -7,7 +7,7 @@ func TestMadeIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, number := range []func(i int) uint64{
 		func(int) uint64 { return 1 },
-		func(i int) uint64 { return uint64(1<<62 - 1 - i) },
+		func(i int) uint64 { return 1<<62 - 1 - uint64(i) },
 		func(i int) uint64 { return uint64(2*i + 1) },
 	} {
 		var o Clients
