@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"clustermap/chp"
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 )
 
@@ -84,7 +85,7 @@ func TestReturn(t *testing.T) {
 		all.Go(func() {
 			defer func() { <-running }()
 			t.Run(c.name, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), *convergence)
+				ctx, cancel := context.WithTimeout(t.Context(), testenv.Hang) // of several servers that start, one after the other
 				defer cancel()
 				r := newReunion(ctx, t, c.interval)
 				c.do(r)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"clustermap/chp"
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 )
 
@@ -43,7 +44,7 @@ func TestReturnSchedules(t *testing.T) {
 		all.Go(func() {
 			defer func() { <-running }()
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), *convergence)
+				ctx, cancel := context.WithTimeout(t.Context(), testenv.Hang) // of several servers that start, one after the other
 				defer cancel()
 				newSchedule(ctx, t, seed).run()
 			})
