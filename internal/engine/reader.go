@@ -172,11 +172,10 @@ func (r *reader) room(least int) []byte {
 	}
 	most := max(need+readAhead, pending+buf.Large)
 	if r.givesAway(max(need, r.usual)) {
-		// The most that a message needs for a chunk of its own, which is copied there. It has none
+		// No more than a message needs for a chunk of its own, which is copied there. It has none
 		// yet if it has that much: not until a frame has come with which it is large.
-		most = max(max(need, r.usual)/idlePart, keepTail) + 1
-		if most < pending+least {
-			most += need
+		if own := max(max(need, r.usual)/idlePart, keepTail) + 1; own >= pending+least {
+			most = own
 		}
 	}
 	return data[r.fill:min(len(data), r.start+most)]

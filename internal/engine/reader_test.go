@@ -563,6 +563,33 @@ func TestReaderManyFrames(t *testing.T) {
 	}
 }
 
+// TestReaderReadsLittleBeyondAMessage: what is read beyond a large message fits in an ordinary chunk,
+// which does not count: the next one begins with all of its memory to be counted.
+func TestReaderReadsLittleBeyondAMessage(t *testing.T) {
+	t.Parallel()
+	for _, gives := range []bool{false, true} {
+		for _, frames := range [][]string{{strings.Repeat("x", 1<<20)}, {"head", strings.Repeat("x", 1<<20)}, slices.Repeat([]string{strings.Repeat("x", 300_000)}, 7)} {
+			r := newRecorder(t, Config{})
+			r.gives.Store(gives)
+			rd := r.reader()
+			const messages = 10
+			data := bytes.Repeat(wire(frames...), messages)
+			for got := 0; len(data) > 0; got = len(r.got) {
+				n := copy(rd.Space(), data)
+				data = data[n:]
+				must(t, rd.Received(n))
+				if len(r.got) > got && rd.pending() > buf.Large {
+					t.Errorf("%d frames, given away: %t: %d bytes beyond a message", len(frames), gives, rd.pending())
+				}
+			}
+			rd.end()
+			if len(r.got) != messages {
+				t.Errorf("%d messages", len(r.got))
+			}
+		}
+	}
+}
+
 // TestGivesToPlainCalls: only an application that takes large messages singly gets them in chunks of their
 // own; for batches, chunks hold several and are used again.
 func TestGivesToPlainCalls(t *testing.T) {
