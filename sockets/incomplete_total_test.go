@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync"
 	"testing"
+
+	"clustermap/zmtp"
 )
 
 // TestMessagesThatWaitForTheTotalCount: whole large messages that wait until the queues
@@ -128,6 +130,44 @@ func TestSmallPartialMessagesCount(t *testing.T) {
 			if n := seen.Count(EventDisconnected); n > 0 {
 				t.Errorf("%d disconnected", n)
 			}
+		})
+	}
+}
+
+// TestHeldIsTwiceWhatHasArrived: of large messages that have arrived in part, however much was
+// announced, a socket holds twice what has arrived, and for all peers together an eighth of the
+// bound beside that. It does not matter how the application receives large messages.
+func TestHeldIsTwiceWhatHasArrived(t *testing.T) {
+	t.Parallel()
+	const bound, peers, announced, sent = 64 << 20, 20, 3 << 20, 600_000
+	for name, receive := range map[string]func(ctx context.Context, pull *Pull) error{
+		"Recv":      func(ctx context.Context, pull *Pull) error { _, err := pull.Recv(ctx); return err },
+		"RecvBatch": func(ctx context.Context, pull *Pull) error { return pull.RecvBatch(ctx, new(Batch)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := testContext(t)
+			pull := open(t, NewPull, Options{MaxIncompleteBytes: bound})
+			must(t, pull.Bind(ctx, anyPort))
+			push := open(t, NewPush, Options{})
+			must(t, push.Connect(pull.LastEndpoint()))
+			for range 3 {
+				must(t, push.Send(ctx, make([]byte, 100_000)))
+				must(t, receive(ctx, pull))
+			}
+			for range peers {
+				r := dialRaw(t, pull.LastEndpoint()).Greet("PUSH", nil)
+				go func() { // it is not read to the end
+					_, _ = r.Conn.Write(append(zmtp.AppendHeader(nil, 0, announced), make([]byte, sent)...))
+				}()
+			}
+			eventually(t, "all has arrived", func() bool {
+				used, holders := pull.held()
+				if used > 2*peers*sent+bound/8 {
+					t.Fatalf("%d bytes are held", used)
+				}
+				return holders == peers && used >= peers*sent
+			})
 		})
 	}
 }

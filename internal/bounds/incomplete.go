@@ -76,6 +76,24 @@ func (m *Incomplete) SetLimit(most int) {
 func (m *Incomplete) Set(h *Holding, part, bytes int, wait bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.set(h, part, bytes, wait)
+}
+
+// Ahead is Set for a part that grows by more than has arrived, because the rest of a message was
+// announced. It does not wait, and does nothing and returns false if more than 1/aheadPart of
+// the limit would be in use.
+func (m *Incomplete) Ahead(h *Holding, part, bytes int) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.used+bytes-h.parts[part] > m.max/aheadPart {
+		return false
+	}
+	m.set(h, part, bytes, false)
+	return true
+}
+
+// set is Set. mu must be held, and is released while it waits.
+func (m *Incomplete) set(h *Holding, part, bytes int, wait bool) {
 	if h.evicted {
 		return
 	}

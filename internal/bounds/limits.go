@@ -27,10 +27,12 @@ const (
 )
 
 // Of the memory for messages that have not arrived as a whole, the last 1/sharePart is not
-// for the client that has the rest. A peer stalls that sends less than 1/stallPart of what it
-// holds within stallPatience: it would hold the memory for a minute and more.
+// for the client that has the rest, and only the first 1/aheadPart is for bytes that are
+// still to come. A peer stalls that sends less than 1/stallPart of what it holds within
+// stallPatience: it would hold the memory for a minute and more.
 const (
 	sharePart     = 8
+	aheadPart     = 8
 	stallPart     = 32
 	stallPatience = 2 * time.Second
 )

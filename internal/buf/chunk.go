@@ -18,12 +18,15 @@ import (
 // previous one, so that a chunk of more than half of Small uses at least half of its
 // memory.
 var classes = [...]int{
-	512, Small, 8 << 10, 16 << 10, 32 << 10, 64 << 10, Large, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20,
-	Largest,
+	512, Small, 8 << 10, 16 << 10, 32 << 10, 64 << 10, Large, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20,
 }
 
-// exact is the class of chunks from Exact.
-const exact = -2
+// The classes of other chunks.
+const (
+	unpooled = -1 - iota
+	exact    // from Exact
+	sized    // from Get, larger than all classes
+)
 
 var pools [len(classes)]sync.Pool
 
@@ -32,11 +35,11 @@ var pools [len(classes)]sync.Pool
 type Chunk struct {
 	data  []byte
 	refs  atomic.Int32
-	class int8 // index into pools, exact, or -1 if not pooled
+	class int8 // index into pools, or one of the classes above
 
 	lender Lender // the owner of the bytes; see Wrap
 
-	// Of an exact chunk.
+	// Of an exact or sized chunk.
 	size    int         // of data
 	revived func(*byte) // revive, made once
 }
@@ -55,9 +58,7 @@ func Get(size int) *Chunk {
 		c.refs.Store(1)
 		return c
 	}
-	c := &Chunk{data: make([]byte, size), class: -1}
-	c.refs.Store(1)
-	return c
+	return ofSize(size, sized)
 }
 
 // Size returns the number of bytes of a chunk that Get returns for size.
@@ -67,7 +68,7 @@ func Size(size int) int {
 			return n
 		}
 	}
-	return size
+	return pages(size)
 }
 
 // Data returns all bytes of the chunk.
@@ -94,7 +95,7 @@ func (c *Chunk) Release() {
 	switch {
 	case c.class >= 0:
 		pools[c.class].Put(c)
-	case c.class == exact:
-		exactPool(c.size).Put(c)
+	case c.class < unpooled:
+		c.pool()
 	}
 }

@@ -19,26 +19,38 @@ import (
 // turns into chunks. Two collections later those that were not used are garbage, as in any
 // sync.Pool.
 
-// exacts holds the unused exact chunks of equal sizes modulo its length, in pages.
-var exacts [64]sync.Pool
+// ofSizes holds the unused exact and sized chunks of equal sizes modulo its length, in pages.
+var ofSizes [64]sync.Pool
 
 // given is the size of the bytes that have a finalizer.
 var given atomic.Int64
 
 // Exact returns an exact chunk of at least size bytes and less than a page more, with one
 // reference for the caller. Its bytes are not zeroed.
-func Exact(size int) *Chunk {
-	size = (size + page - 1) &^ (page - 1)
-	c, _ := exactPool(size).Get().(*Chunk)
+func Exact(size int) *Chunk { return ofSize(size, exact) }
+
+// ofSize returns a chunk of at least size bytes and less than a page more.
+func ofSize(size int, class int8) *Chunk {
+	size = pages(size)
+	c, _ := ofSizes[size/page%len(ofSizes)].Get().(*Chunk)
 	if c == nil || len(c.data) != size {
-		c = &Chunk{data: make([]byte, size), class: exact, size: size}
+		c = &Chunk{data: make([]byte, size), size: size}
 		c.revived = c.revive
 	}
+	c.class = class
 	c.refs.Store(1)
 	return c
 }
 
-func exactPool(size int) *sync.Pool { return &exacts[size/page%len(exacts)] }
+// pages returns the size of the pages that so many bytes occupy.
+func pages(size int) int { return (size + page - 1) &^ (page - 1) }
+
+// pool keeps a chunk that ofSize has made for use again, unless it is too large.
+func (c *Chunk) pool() {
+	if c.size <= Largest {
+		ofSizes[c.size/page%len(ofSizes)].Put(c)
+	}
+}
 
 // Give returns the bytes of an exact chunk to which the caller has the only reference, which
 // it releases: they are the garbage collector's then. Of other chunks, and of one of which
@@ -64,5 +76,5 @@ func (c *Chunk) revive(p *byte) {
 	given.Add(-int64(c.size))
 	c.data = unsafe.Slice(p, c.size)
 	invariants.Poison(c.data)
-	exactPool(c.size).Put(c)
+	c.pool()
 }

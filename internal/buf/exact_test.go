@@ -5,9 +5,17 @@ import (
 	"testing"
 )
 
-// TestExactSizes: an exact chunk has less than a page beside the bytes asked for.
+// TestExactSizes: an exact chunk has less than a page beside the bytes asked for, and so has one
+// that is larger than all classes.
 func TestExactSizes(t *testing.T) {
 	t.Parallel()
+	for _, size := range []int{4<<20 + 1, 5 << 20, Largest + 1} {
+		c := Get(size)
+		if n := len(c.Data()); n < size || n >= size+page || n != Size(size) {
+			t.Errorf("Get(%d) has %d bytes, and Size says %d", size, n, Size(size))
+		}
+		c.Release()
+	}
 	for _, size := range []int{1, page - 1, page, page + 1, 100_000, 1 << 20} {
 		c := Exact(size)
 		if n := len(c.Data()); n < size || n >= size+page {
@@ -33,7 +41,7 @@ func TestGive(t *testing.T) {
 	if got := c.Give(len(data) - page + 1); len(got) != len(data) || &got[0] != &data[0] {
 		t.Errorf("%d bytes, or others, were given away", len(got))
 	}
-	for _, c := range []*Chunk{Get(100_000), Get(Largest + 1), Wrap(data, nil)} {
+	for _, c := range []*Chunk{Get(100_000), Get(5 << 20), Get(Largest + 1), Wrap(data, nil)} {
 		if c.Give(100_000) != nil {
 			t.Errorf("the bytes of a chunk of %d were given away", len(c.Data()))
 		}

@@ -10,7 +10,7 @@ import (
 // TestReleasePoisons: with the build tag a chunk is overwritten when it is released.
 func TestReleasePoisons(t *testing.T) {
 	t.Parallel()
-	c := Get(5 << 20) // not pooled: no other test can take it and write to it
+	c := Get(Largest + 1) // not pooled: no other test can take it and write to it
 	d := c.Data()
 	clear(d)
 	c.Release()

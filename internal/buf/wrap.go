@@ -6,7 +6,7 @@ import "sync"
 // used.
 type Lender interface{ Release() }
 
-var wrappers = sync.Pool{New: func() any { return &Chunk{class: -1} }}
+var wrappers = sync.Pool{New: func() any { return &Chunk{class: unpooled} }}
 
 // Wrap returns a chunk of bytes that belong to a lender, with one reference for the
 // caller. When the last reference is released, it calls the lender's Release once. The

@@ -18,8 +18,8 @@ import (
 // the next read continues after it. If the chunk has no room left for the
 // message, it is moved to a new chunk. Chunks are larger for larger messages,
 // so that several messages of the recent size fit. A message larger than that
-// gets a buffer that doubles as its bytes arrive, independently of the announced size, and
-// when an eighth of it has arrived one that it fits in.
+// gets a buffer that doubles as its bytes arrive, independently of the announced size. When an
+// eighth of it has arrived it may get one that it fits in; see ahead.
 //
 // If the application receives its large messages one by one, each of them is read into a
 // chunk of its own, which becomes the application's; see givesAway.
@@ -132,10 +132,7 @@ func (r *reader) room(least int) []byte {
 		return data[r.fill:min(len(data), r.start+need)]
 	}
 	// A message with more frames may need another chunk: what it has is copied only if it doubles.
-	if pending > keepTail && need <= idlePart*pending && (last || need >= 2*pending) && r.givesAway(need) {
-		if need > r.ordinary() {
-			r.reserve(bounds.PartFrames, need)
-		}
+	if pending > keepTail && (last || need >= 2*pending) && r.givesAway(need) && r.ahead(need) {
 		r.moveTo(buf.Exact(need))
 		r.exact = true
 		return r.chunk.Data()[r.fill:need]
@@ -152,10 +149,10 @@ func (r *reader) room(least int) []byte {
 			if !last {
 				whole = max(whole, grown) // there is another frame at least
 			}
-			if need <= idlePart*pending {
-				grown = whole // all of it, instead of copies at each step
+			if grown = max(size, grown, r.usual+readAhead); grown < whole && !r.ahead(whole) {
+				whole = grown
 			}
-			size = max(min(whole, max(size, grown, r.usual+readAhead)), pending+least)
+			size = max(whole, pending+least)
 		}
 		switch {
 		case size <= len(data) && r.fill+least <= len(data) && r.start == 0:
@@ -179,6 +176,24 @@ func (r *reader) room(least int) []byte {
 		}
 	}
 	return data[r.fill:min(len(data), r.start+most)]
+}
+
+// ahead reports whether a chunk of the given size may replace that of the pending bytes, for the
+// rest of a message of which an eighth has arrived, and counts it then. It is more than twice the pending
+// bytes only if the message before was as large, or if there is plenty of memory: a chunk that
+// fits saves copies at each step, but a peer may stop in the middle of its message.
+func (r *reader) ahead(size int) bool {
+	switch pending := r.pending(); {
+	case size > idlePart*pending+readAhead:
+		return false
+	case size <= r.ordinary():
+		return true
+	case size > max(2*pending, r.usual)+readAhead:
+		r.held()
+		return r.pipe.socket.incomplete.Ahead(r.holding, bounds.PartFrames, buf.Size(size))
+	}
+	r.reserve(bounds.PartFrames, size)
+	return true
 }
 
 // givesAway says that a message of the given size, of which enough has arrived, is read into
@@ -452,14 +467,19 @@ func (r *reader) keep(part int, w *window) {
 }
 
 func (r *reader) hold(part, bytes int, wait bool) {
-	if r.holding == nil {
-		if bytes == 0 {
-			return
-		}
-		r.holding = bounds.NewHolding(r.conn, r.pipe.In.Client())
+	if r.holding == nil && bytes == 0 {
+		return
 	}
+	r.held()
 	if r.holding.Part(part) != bytes {
 		r.pipe.socket.incomplete.Set(r.holding, part, bytes, wait)
+	}
+}
+
+// held makes the holding.
+func (r *reader) held() {
+	if r.holding == nil {
+		r.holding = bounds.NewHolding(r.conn, r.pipe.In.Client())
 	}
 }
 
