@@ -210,7 +210,11 @@ func (o *Outbox) Offer(to *Conn, lead []byte, frames [][]byte) Verdict {
 	o.mu.Lock()
 	v := o.admit(to)
 	if v == Accepted && !o.writeLarge(lead, frames) {
-		st, before := o.queue.begin(len(lead)+len(frames[0]), o.conflate)
+		size := len(lead)
+		for _, f := range frames {
+			size += zmtp.FrameSize(len(f))
+		}
+		st, before := o.queue.begin(size, o.conflate)
 		st.Bytes = append(st.Bytes, lead...)
 		st.Bytes = zmtp.AppendMessage(st.Bytes, frames...)
 		o.commit(before, 1)
@@ -271,7 +275,7 @@ func (o *Outbox) OfferEach(to *Conn, bodies [][]byte) int {
 	n, most := min(len(bodies), left.Messages), left.Bytes
 	for sent := 0; ; {
 		// As many as go into one stage, without a look at the queue between.
-		st, before := o.queue.begin(len(bodies[sent]), o.conflate)
+		st, before := o.queue.begin(zmtp.FrameSize(len(bodies[sent])), o.conflate)
 		bytes, first := st.Bytes, sent
 		for sent < n && (sent == first || len(bytes)+len(bodies[sent]) <= FullStage && len(bytes)-before < most) {
 			bytes = zmtp.AppendFrame(bytes, bodies[sent], false)

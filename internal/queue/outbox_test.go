@@ -6,9 +6,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
+	"runtime/debug"
 	"sync"
 	"testing"
 
+	"clustermap/internal/testenv"
 	"clustermap/zmtp"
 )
 
@@ -111,6 +114,44 @@ func TestOutboxStages(t *testing.T) {
 		}
 		if n := s.refs.Load(); n != left {
 			t.Errorf("a stage has %d holders left", n)
+		}
+	}
+}
+
+// TestLargeStagesAreUsedAgain: whatever the size of large messages, the stages of those that were sent
+// serve for those that follow. It does not run beside other tests, which could use them.
+func TestLargeStagesAreUsedAgain(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would empty the pools
+	const messages, rounds = 8, 5
+	for _, size := range []int{FullStage - 9, FullStage - 8, FullStage, largeStage - 9, largeStage - 8, largeStage, largeStage + 1, 3 * FullStage} {
+		o := newOutbox(HWM{Messages: Unbounded, Bytes: Unbounded})
+		offers := map[string]func(body []byte){
+			"Offer":     func(body []byte) { o.Offer(nil, nil, [][]byte{nil, body}) },
+			"OfferOne":  func(body []byte) { o.OfferOne(nil, body) },
+			"OfferEach": func(body []byte) { o.OfferEach(nil, [][]byte{body}) },
+		}
+		for name, offer := range offers {
+			body, w := make([]byte, size), &Load{}
+			round := func() {
+				for range messages {
+					offer(body)
+				}
+				if !o.Take(w, nil, func() {}) || w.messages() != messages {
+					t.Fatal("not all were taken")
+				}
+				w.Clear()
+			}
+			round()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for range rounds {
+				round()
+			}
+			runtime.ReadMemStats(&after)
+			// The race detector drops what goes into pools, at random.
+			if n := int(after.TotalAlloc - before.TotalAlloc); n > rounds*size && !testenv.RaceDetector {
+				t.Errorf("%s: %d messages of %d bytes took %d bytes", name, rounds*messages, size, n)
+			}
 		}
 	}
 }

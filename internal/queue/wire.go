@@ -69,9 +69,10 @@ func (q *Wire) Bytes() int { return q.lent + len(q.staged()) }
 
 func (q *Wire) empty() bool { return len(q.Items) == 0 && len(q.staged()) == 0 }
 
-// begin returns the stage for the given number of further bytes, and the number that it
-// holds. A large stage is not grown: another one is begun, unless the bytes have to be in
-// the same.
+// begin returns the stage for the given number of further bytes, which must not be less than those
+// that are appended, and the number that it holds. A large stage is not grown: another one is
+// begun, unless the bytes have to be in the same. So a stage goes back to the pool that the next
+// one for as many bytes comes from: stages that nobody takes would be more with each collection.
 func (q *Wire) begin(bytes int, same bool) (*Stage, int) {
 	if s := q.stage; s != nil {
 		size := len(s.Bytes) + bytes
@@ -83,10 +84,10 @@ func (q *Wire) begin(bytes int, same bool) (*Stage, int) {
 	if q.stage == nil {
 		q.stage = newStage(bytes)
 	}
-	if s := q.stage; q.lent >= FullStage && cap(s.Bytes) < FullStage {
-		// The queue is long enough that this stage is likely to become full, too: it
-		// need not grow step by step.
-		s.Bytes = make([]byte, 0, FullStage)
+	if s := q.stage; cap(s.Bytes) < max(bytes, FullStage) && (bytes > FullStage || q.lent >= FullStage) {
+		// It need not grow step by step: either this message alone is so large, or the queue is long
+		// enough that this stage is likely to become full, too.
+		s.Bytes = make([]byte, 0, max(bytes, FullStage))
 	}
 	return q.stage, 0
 }
