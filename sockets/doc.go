@@ -76,8 +76,8 @@
 // whole. Send takes the frames, and copies the parts of them that it keeps. For a Pub the
 // first frame begins with the topic; for a Router it is the identity of the peer.
 //
-// There are three ways to receive. Recv returns a [Message], which the caller
-// owns, and RecvInto puts it into the memory of another one. Messages returns an
+// There are four ways to receive. Recv returns a [Message], which the caller
+// owns. RecvInto fills a Message of the caller, whose memory it uses again. Messages returns an
 // iterator for a loop whose body sees each message for as long as it runs; it
 // copies nothing and, once buffers have been pooled, allocates nothing. RecvBatch and the iterator Batches do the same with a
 // [Batch] of messages from one peer, which are in wire form; see

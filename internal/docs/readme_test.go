@@ -71,7 +71,7 @@ func TestReadmeSockets(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		defer push.CloseContext(ctx) // waits until queued messages are written, or ctx is done
+		defer push.CloseContext(ctx) // waits for peers that take their queued messages, or until ctx is done
 		if err := push.Connect(pull.LastEndpoint()); err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	rounds := flags.Int("rounds", 5, "paired measurements of each case")
-	choice := flags.String("cases", "", "only the cases whose name matches this regular expression")
+	choice := flags.String("cases", "", "only the cases whose name matches this regular expression; the calls are in the table: .../recv is Recv, .../recvinto RecvInto, and without either push-pull is RecvBatch, req-rep Recv")
 	list := flags.Bool("list", false, "print the names of the cases and end")
 	asJSON := flags.Bool("json", false, "print JSON instead of a table")
 	peer := flags.String("peer", string(libzmq), "what to compare with: libzmq, pebbe or go-zeromq")
