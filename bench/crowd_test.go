@@ -40,6 +40,7 @@ func (to *arrival) reached(r *chp.Client) bool {
 // arrived is what the process says then.
 type arrived struct {
 	Syncs   uint64          // snapshots that its replicas have taken since they began
+	Resumed uint64          // times that they came back without one
 	Content map[content]int // what they have, and how many of them
 }
 
@@ -96,7 +97,8 @@ func runCrowd(c crowd, say func(any)) error {
 				}
 				time.Sleep(time.Millisecond)
 			}
-			all.Syncs += r.Stats().Syncs
+			stats := r.Stats()
+			all.Syncs, all.Resumed = all.Syncs+stats.Syncs, all.Resumed+stats.Resumed
 			if to.Content {
 				all.Content[fingerprint(r)]++
 			}
@@ -155,7 +157,7 @@ func (c crowds) await(to arrival) (sum arrived) {
 		if err := w.Next(&one); err != nil {
 			c.b.Fatal(err)
 		}
-		sum.Syncs += one.Syncs
+		sum.Syncs, sum.Resumed = sum.Syncs+one.Syncs, sum.Resumed+one.Resumed
 		for f, n := range one.Content {
 			sum.Content[f] += n
 		}

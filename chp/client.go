@@ -141,6 +141,7 @@ type ClientStats struct {
 	Keys     int
 	Sequence int64
 	Syncs    uint64            // snapshots completed
+	Resumed  uint64            // times that the client came back and got only what it had missed
 	Gaps     uint64            // gaps found in the sequences
 	Updates  uint64            // KVPUBs applied since NewClient
 	Stale    uint64            // KVPUBs discarded because the state already included them
@@ -160,7 +161,7 @@ func (c *Client) Stats() ClientStats {
 	n := &c.follower.Counted
 	return ClientStats{
 		State: state, Server: server, Keys: c.Len(), Sequence: c.Sequence(),
-		Syncs: n.Syncs.Load(), Gaps: n.Gaps.Load(), Updates: n.Updates.Load(), Stale: n.Stale.Load(),
+		Syncs: n.Syncs.Load(), Resumed: n.Resumed.Load(), Gaps: n.Gaps.Load(), Updates: n.Updates.Load(), Stale: n.Stale.Load(),
 		Lagged: lagged, Watches: watches, Refused: c.refused.counts(), Kept: int(n.Kept.Load()),
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"clustermap/chp/internal/watch"
 )
 
-// Op is the kind of an [Event]. String returns set, delete or synced.
+// Op is the kind of an [Event]. String returns set, delete, synced or bookmark.
 type Op = watch.Op
 
 // Kinds of events.
@@ -18,6 +18,11 @@ const (
 	// OpSynced: the events so far are a complete, consistent state; changes follow. It
 	// occurs once in a watch and has no key.
 	OpSynced Op = watch.OpSynced
+	// OpBookmark: all changes up to Event.Sequence have been reported, and a later watch can
+	// begin there (WatchOptions.Since). It has no key. Only a watch with WatchOptions.Bookmarks
+	// reports it: with each heartbeat of the server, if there was nothing to report since the
+	// last one.
+	OpBookmark Op = watch.OpBookmark
 )
 
 // Cause is the reason for an [Event]. String returns none (for 0), set, deleted, expired or
@@ -53,6 +58,10 @@ type Event struct {
 	// CauseResync, it is that of the snapshot.
 	Sequence int64
 
+	// Previous is the value that the key had before, if the watch has WatchOptions.Previous and
+	// knows it; otherwise nil.
+	Previous []byte
+
 	UUID       []byte     // of the update, 16 bytes or none
 	Properties Properties // of the update
 
@@ -73,8 +82,8 @@ type Event struct {
 // Clone returns a copy of the event with memory of its own, which stays valid. It costs
 // one allocation.
 func (e Event) Clone() Event {
-	b := make([]byte, 0, len(e.Key)+len(e.Value)+len(e.UUID)+len(e.Properties))
-	for _, p := range []*[]byte{&e.Key, &e.Value, &e.UUID, (*[]byte)(&e.Properties)} {
+	b := make([]byte, 0, len(e.Key)+len(e.Value)+len(e.Previous)+len(e.UUID)+len(e.Properties))
+	for _, p := range []*[]byte{&e.Key, &e.Value, &e.Previous, &e.UUID, (*[]byte)(&e.Properties)} {
 		if *p != nil {
 			start := len(b)
 			b = append(b, *p...)

@@ -197,7 +197,7 @@ func TestExactlyOnce(t *testing.T) {
 		// An update that does not come back is there before one that does.
 		_, err := c.SetSync(ctx, fmt.Sprintf("/sync/%d/last", i), []byte("1"))
 		must(t, err)
-		syncs += c.Stats().Syncs
+		syncs += sessions(c)
 	}
 	h.stop()
 	for key, n := range counts {
@@ -254,7 +254,7 @@ func TestLateDeliveryAndRepetition(t *testing.T) {
 	proxies[2].each(func(l *link) { l.hold(); old = l })
 	done = setSync(ctx, c, "k", "4")
 	eventually(t, "the proxy holds the update", func() bool { return old.holding() > 0 })
-	syncs := c.Stats().Syncs
+	syncs := sessions(c)
 	old.cut()
 	must(t, waitSyncs(ctx, c, syncs+1))
 	proxies[2].each(func(l *link) {
@@ -329,9 +329,15 @@ func TestLostRefusal(t *testing.T) {
 	}
 }
 
-// waitSyncs waits until a client has taken n snapshots.
+// sessions returns how often a client has begun to follow a server.
+func sessions(c *Client) uint64 {
+	stats := c.Stats()
+	return stats.Syncs + stats.Resumed
+}
+
+// waitSyncs waits until a client has begun to follow a server n times.
 func waitSyncs(ctx context.Context, c *Client, n uint64) error {
-	for c.Stats().Syncs < n {
+	for sessions(c) < n {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

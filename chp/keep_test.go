@@ -49,10 +49,10 @@ func (r *restartable) stop() {
 // restart also waits until a client has noticed and is back.
 func (r *restartable) restart(c *Client) {
 	r.t.Helper()
-	syncs := c.Stats().Syncs
+	syncs := sessions(c)
 	r.stop()
 	r.start()
-	eventually(r.t, "the client is back", func() bool { return c.Stats().Syncs > syncs && c.State() == StateActive })
+	eventually(r.t, "the client is back", func() bool { return sessions(c) > syncs && c.State() == StateActive })
 }
 
 func entries(list ...Entry) iter.Seq2[Entry, error] {
@@ -136,7 +136,8 @@ func TestEmptyIsNotNew(t *testing.T) {
 		m, err := c.Recv(ctx)
 		must(t, err)
 		if kv := toKV(t, m); kv.key == kvmsg.KeyKTHXBAI {
-			return kv.properties == "map=new\n"
+			value, _ := Properties(kv.properties).Get("map")
+			return string(value) == "new"
 		}
 		return false
 	}

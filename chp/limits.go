@@ -18,6 +18,8 @@ const (
 	DefaultSlowestIntake     = 16 << 20
 	DefaultSubscriberMemory  = 512 << 20
 	DefaultSnapshotMemory    = 256 << 20
+	DefaultRetainBytes       = 64 << 20
+	DefaultRetainTime        = 10 * time.Minute
 	DefaultMaxClients        = 10_000
 	DefaultSnapshotTimeout   = 30 * time.Second
 	DefaultServerHandshake   = 10 * time.Second

@@ -10,6 +10,7 @@ import (
 	"clustermap/chp/internal/journal"
 	"clustermap/chp/internal/journal/disk"
 	"clustermap/chp/internal/order"
+	"clustermap/chp/internal/retain"
 	"clustermap/chp/internal/state"
 )
 
@@ -27,7 +28,8 @@ type filled struct {
 	state   *state.State
 	journal journal.Journal
 	linked  journal.Index // of the last entry in the map
-	base    int64         // sequence of a map that is new and empty; 0 if there was one
+	window  *retain.Window
+	base    int64 // sequence of a map that is new and empty; 0 if there was one
 }
 
 // fill fills the map before the server listens: from the log or, if that is empty, with
@@ -38,6 +40,8 @@ func fill(o *ServerOptions, committed func()) (f filled, err error) {
 	f = filled{journal: journal.Memory{}, base: order.FirstSequence(time.Now())}
 	f.state = state.New(f.base)
 	f.state.History = history.New(o.History, o.HistoryBytes)
+	f.window = new(retain.Window)
+	f.window.Limit(retain.Options{Bytes: o.RetainBytes, Age: o.RetainTime})
 	rand.Read(f.state.ID[:]) // never fails
 	if o.Log != nil {
 		if err := f.replay(o, committed); err != nil || f.base == 0 {
@@ -65,7 +69,7 @@ func (f *filled) replay(o *ServerOptions, committed func()) error {
 			o.OnReplay(p)
 		}
 	}
-	j, found, err := disk.Open(disk.Options{Log: o.Log, Policy: o.Sync, Changed: committed, Replayed: tell}, f.state)
+	j, found, err := disk.Open(disk.Options{Log: o.Log, Policy: o.Sync, Changed: committed, Window: f.window, Replayed: tell}, f.state)
 	if err != nil {
 		return err
 	}

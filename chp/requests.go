@@ -21,6 +21,9 @@ func (s *Server) runRequests(ctx context.Context) {
 				s.pair.Hears(ctx, b.Peer(), b.Message(i))
 				continue
 			}
+			if wire.Ours(b.Peer()) && s.confirms.Ask(ctx, b.Peer(), b.Message(i)) {
+				continue
+			}
 			if s.answerHistory(b.Peer(), b.Message(i)) || s.answerQuestion(ctx, b.Peer(), b.Message(i)) {
 				continue
 			}

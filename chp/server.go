@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"clustermap/chp/internal/collect"
+	"clustermap/chp/internal/confirm"
 	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/partner"
 	"clustermap/chp/internal/ports"
@@ -41,6 +42,7 @@ type Server struct {
 	logs *lograte.Queue
 
 	snapshots *snapshot.Server
+	confirms  *confirm.Server
 	router    *sockets.Router // P: snapshot requests and replies
 	publisher *sockets.Pub    // P+1: KVPUB and HUGZ
 	collector wire.Collector  // P+2: KVSET
@@ -174,8 +176,9 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 		return nil, err
 	}
 	hooks.Scan(s.collector, s.members.Scan)
+	s.confirms = confirm.New(confirm.Options{Order: &s.sequencer, Router: s.router, Publisher: s.publisher})
 	orders := order.Options{
-		State: begin.state, Live: &s.live, Journal: begin.journal, Linked: begin.linked,
+		State: begin.state, Live: &s.live, Journal: begin.journal, Linked: begin.linked, Window: begin.window,
 		Publisher: s.dialect.NewPublisher(s.publisher), WatchQueue: o.WatchQueue, MaxBytes: o.MaxMapBytes, Refused: s.counts.refused.add,
 		Stamp: o.Stamp,
 	}
@@ -185,7 +188,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	s.sequencer.Init(orders)
 	s.local.Init(&s.sequencer, s.newPacer())
 	s.snapshots = snapshot.New(snapshot.Options{
-		Live: &s.live, Fresh: begin.base, Progress: s.members.Reply, Router: s.router, Memory: o.SnapshotMemory, Timeout: o.SnapshotTimeout,
+		Live: &s.live, Fresh: begin.base, Since: s.sequencer.Since, Retained: begin.window.Bound(), Progress: s.members.Reply, Router: s.router, Memory: o.SnapshotMemory, Timeout: o.SnapshotTimeout,
 	})
 	if o.Pair != nil {
 		s.pair = newPair(s, o)
@@ -291,6 +294,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	s.close()
 	wg.Wait()
 	s.snapshots.Wait()
+	s.confirms.Wait()
 	if s.pair != nil {
 		s.pair.Close()
 	}
@@ -382,6 +386,8 @@ type ServerStats struct {
 	Repeated  uint64            // KVSETs that clients sent again after a fault although the server had them
 	Expired   uint64            // keys deleted when their TTL ended
 	Snapshots uint64            // snapshot requests answered
+	Resumed   uint64            // clients that came back and got only what they had missed
+	Retained  int64             // bytes that ServerOptions.RetainBytes bounds
 	Refused   map[Reason]uint64 // messages refused, by reason
 	BadAsks   uint64            // snapshot requests refused
 	History   int64             // bytes of the versions that are kept, as HistoryBytes counts
@@ -395,7 +401,7 @@ type ServerStats struct {
 // counted.
 func (s *Server) Stats() ServerStats {
 	st := ServerStats{
-		Snapshots: s.snapshots.Counted.Answered.Load(), BadAsks: s.counts.badAsks.Load(),
+		Snapshots: s.snapshots.Counted.Answered.Load(), Resumed: s.snapshots.Counted.Resumed.Load(), BadAsks: s.counts.badAsks.Load(),
 		Subscribers: s.publisher.Peers(), Collectors: s.collector.Peers(),
 	}
 	n := &s.sequencer.Counted
@@ -405,6 +411,7 @@ func (s *Server) Stats() ServerStats {
 		st.Updates, st.Repeated, st.Expired = n.Updates.Load(), n.Repeated.Load(), n.Expired.Load()
 	})
 	_, st.Lagged = s.live.Watches()
+	st.Retained = int64(s.sequencer.Retained())
 	st.Refused = s.counts.refused.counts()
 	return st
 }
@@ -444,6 +451,12 @@ func (s *Server) runCheckpoints(ctx context.Context) {
 func (s *Server) watchConnections(port string) func(sockets.Event) {
 	return func(e sockets.Event) {
 		s.members.Watch(e, port)
+		switch {
+		case port == "publisher":
+			s.confirms.Watch(e)
+		case e.Kind == sockets.EventDisconnected:
+			s.confirms.Forget(e.Peer)
+		}
 		switch {
 		case port == "publisher" && e.Kind == sockets.EventHandshakeSucceeded:
 			s.counts.clients.Add(1)

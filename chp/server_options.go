@@ -142,6 +142,17 @@ type ServerOptions struct {
 	// DefaultSnapshotMemory.
 	SnapshotMemory int
 
+	// RetainBytes and RetainTime bound what the server remembers of its last updates: with it a
+	// client that comes back gets what it has missed instead of the whole map, and
+	// Watch begins with what came after a sequence. The bytes are those of whole
+	// pieces of the log, which updates keep in memory after others have replaced them; the
+	// server's memory grows by as much while the map is overwritten. With Log the updates since
+	// the last checkpoint are remembered after a restart, too. Both servers of a pair
+	// remember. 0 means DefaultRetainBytes and DefaultRetainTime; a negative number means that
+	// nothing is remembered (RetainBytes), and no limit of time (RetainTime).
+	RetainBytes int
+	RetainTime  time.Duration
+
 	// WatchQueue bounds the updates that wait in each [Watch] of [Server.Watch], in
 	// bytes; beyond it the watch ends with ErrLagged. 0 means DefaultWatchQueue.
 	WatchQueue int
@@ -306,6 +317,8 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 	setDefault(&o.MaxClients, DefaultMaxClients)
 	setDefault(&o.SnapshotMemory, DefaultSnapshotMemory)
 	setDefault(&o.WatchQueue, DefaultWatchQueue)
+	setDefault(&o.RetainBytes, DefaultRetainBytes)
+	setDefault(&o.RetainTime, DefaultRetainTime)
 	setDefault(&o.SnapshotTimeout, DefaultSnapshotTimeout)
 	setDefault(&o.HandshakeTimeout, DefaultServerHandshake)
 	setDefault(&o.HistoryBytes, DefaultHistoryBytes)

@@ -1,6 +1,9 @@
 package chp
 
-import "clustermap/chp/internal/subtree"
+import (
+	"clustermap/chp/internal/subtree"
+	"clustermap/chp/internal/watch"
+)
 
 // Watch begins to watch some subtrees of the map in the server's own process; without
 // arguments it watches the whole map. It reports the present state and then every
@@ -24,5 +27,5 @@ func (s *Server) Watch(subtrees ...string) (*Watch, error) {
 			return nil, err
 		}
 	}
-	return newWatch(s.live.Watch(subtrees))
+	return newWatch(s.live.Watch(watch.Options{Subtrees: subtrees}))
 }

@@ -27,13 +27,16 @@ import (
 // until it is closed.
 //
 // Only one goroutine at a time may fetch events; any goroutine may call Close.
-type Watch struct{ feed *watch.Feed }
+type Watch struct {
+	feed *watch.Feed
+	more *watchMore // nil for most watches
+}
 
 func newWatch(f *watch.Feed, err error) (*Watch, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Watch{f}, nil
+	return &Watch{feed: f}, nil
 }
 
 // Watch begins to watch some of the client's subtrees, in the form of
@@ -51,7 +54,7 @@ func (c *Client) Watch(subtrees ...string) (*Watch, error) {
 			return nil, outsideSubtrees(spec)
 		}
 	}
-	return newWatch(c.live.Watch(subtrees))
+	return newWatch(c.live.Watch(watch.Options{Subtrees: subtrees}))
 }
 
 // Next waits for the next event. The event is valid until the next call of Next,
@@ -59,6 +62,9 @@ func (c *Client) Watch(subtrees ...string) (*Watch, error) {
 // context's is permanent: ErrLagged if the watch was not read fast enough, ErrClosed after Close of the watch, the client or the server. If
 // the context has ended, Next still returns an event that is already queued.
 func (w *Watch) Next(ctx context.Context) (Event, error) {
+	if w.more != nil {
+		return w.more.next(ctx)
+	}
 	var e Event
 	if err := w.feed.Next(ctx, (*watch.Event)(&e)); err != nil {
 		return Event{}, err
@@ -72,6 +78,9 @@ func (w *Watch) Next(ctx context.Context) (Event, error) {
 // not call methods of the watch.
 // Errors are those of Next; f may have been called before an error.
 func (w *Watch) NextBatch(ctx context.Context, f func(Event) bool) error {
+	if w.more != nil {
+		return w.more.nextBatch(ctx, f)
+	}
 	var e Event
 	return w.feed.NextBatch(ctx, (*watch.Event)(&e), func() bool { return f(e) })
 }
@@ -80,5 +89,8 @@ func (w *Watch) NextBatch(ctx context.Context, f func(Event) bool) error {
 // may be called more than once; it returns nil.
 func (w *Watch) Close() error {
 	w.feed.Close()
+	if w.more != nil {
+		w.more.close()
+	}
 	return nil
 }

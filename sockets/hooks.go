@@ -24,8 +24,8 @@ func init() {
 	hooks.SendSpans = func(ctx context.Context, pub any, wire []byte, spans []buf.Span, owner hooks.Owner) error {
 		return publisherOf(pub).sendSpans(ctx, wire, len(spans), spans, owner)
 	}
-	hooks.SendTo = func(xpub, peer any, wire []byte, messages int, owner hooks.Owner) error {
-		return xpub.(*XPub).sendWireTo(peer.(*Peer), wire, messages, owner)
+	hooks.SendTo = func(pub, peer any, wire []byte, messages int, owner hooks.Owner) error {
+		return publisherOf(pub).sendWireTo(peer.(*Peer), wire, messages, owner)
 	}
 }
 
@@ -36,15 +36,15 @@ func publisherOf(pub any) *publisher {
 	return &pub.(*Pub).publisher
 }
 
-func (x *XPub) sendWireTo(peer *Peer, wire []byte, messages int, owner hooks.Owner) error {
-	if err := x.core.Open(); err != nil {
+func (p *publisher) sendWireTo(peer *Peer, wire []byte, messages int, owner hooks.Owner) error {
+	if err := p.owner.core.Open(); err != nil {
 		return err
 	}
-	if !x.owns(peer) {
+	if !p.owner.owns(peer) {
 		return ErrForeignPeer
 	}
 	q := roleOf(peer.engine())
-	if q == nil || !x.fan.SendTo(q, peer.engine().Conn(), wire, messages, owner) {
+	if q == nil || !p.fan.SendTo(q, peer.engine().Conn(), wire, messages, owner) {
 		return ErrUnroutable
 	}
 	return nil

@@ -18,12 +18,12 @@ func appendEventJSON(dst []byte, e chp.Event) []byte {
 		dst = append(dst, '"')
 	}
 	dst = appendJSONTTL(dst, e.TTL)
-	if e.Op != chp.OpSynced && e.Cause != chp.CauseExpired { // the cause is such a property
+	if hasKey(e.Op) && e.Cause != chp.CauseExpired { // the cause is such a property
 		dst = appendJSONProperties(dst, e.Properties)
 	}
 	dst = appendJSONStamp(dst, e.Properties)
 	dst = append(dst, ',')
-	if e.Op != chp.OpSynced {
+	if hasKey(e.Op) {
 		dst = command.AppendJSONField(dst, "key", e.Key)
 		dst = append(dst, ',')
 	}
@@ -44,7 +44,7 @@ func appendEventText(dst []byte, e chp.Event) []byte {
 	dst = append(dst, opName(e.Op)...)
 	dst = append(dst, ' ')
 	dst = strconv.AppendInt(dst, e.Sequence, 10)
-	if e.Op != chp.OpSynced {
+	if hasKey(e.Op) {
 		dst = append(dst, ' ')
 		dst = command.AppendPlain(dst, e.Key, false)
 	}
@@ -55,12 +55,17 @@ func appendEventText(dst []byte, e chp.Event) []byte {
 	return append(dst, '\n')
 }
 
+// hasKey reports whether an event with an operation is of a key.
+func hasKey(op chp.Op) bool { return op != chp.OpSynced && op != chp.OpBookmark }
+
 func opName(op chp.Op) string {
 	switch op {
 	case chp.OpSet:
 		return "set"
 	case chp.OpDelete:
 		return "del"
+	case chp.OpBookmark:
+		return "bookmark"
 	default:
 		return "synced"
 	}

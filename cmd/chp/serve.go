@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"time"
 
 	"clustermap/chp"
 	"clustermap/chp/commit"
@@ -26,12 +27,14 @@ type serveFlags struct {
 	load             string
 	pair             pairFlags
 	data             string
+	retain           command.Bytes
+	retainTime       time.Duration
 	maxLine          command.Bytes
 	ready            string
 }
 
 func newServe() *cobra.Command {
-	f := serveFlags{curve: command.ServerKeys{Keys: curve}, maxLine: defaultMaxLine, ServerOptions: chp.ServerOptions{
+	f := serveFlags{curve: command.ServerKeys{Keys: curve}, maxLine: defaultMaxLine, retain: chp.DefaultRetainBytes, ServerOptions: chp.ServerOptions{
 		Port: chp.DefaultPort, Model: maxModel, MaxClients: chp.DefaultMaxClients, MaxValueSize: chp.DefaultMaxValueSize,
 		SubscriberQueue: chp.DefaultSubscriberQueue, SubscriberMemory: chp.DefaultSubscriberMemory, SlowestIntake: chp.DefaultSlowestIntake,
 		History: 1,
@@ -77,6 +80,11 @@ and PATH+2, for programs on this machine whose users may write to these files.
 --endpoint can be repeated, also with tcp://HOST:PORT; then there is a line with
 "ready" for each. A pair with --endpoint needs --peer, --state and --peer-state.
 
+The server remembers its last updates, up to --retain bytes and --retain-time: a client that
+lost its connection for a while gets what it has missed, and not the whole map again, also
+from the other server of a pair after a failover and, with --data, after a restart. chp watch
+--since shows them. They take memory while the map is overwritten, in whole pieces of the log.
+
 Without --data the map is in memory only. After a restart it is empty, and clients
 delete the keys that they have. With --load it starts with the keys and times to live
 of a dump (chp dump); the server is ready when they are loaded.
@@ -114,6 +122,8 @@ of this command then need --server-model N.`,
 	flags.Var((*command.Bytes)(&f.SubscriberQueue), "subscriber-queue", "largest queue of a client; beyond it the client is disconnected and fetches a new snapshot")
 	flags.Var((*command.Bytes)(&f.SlowestIntake), "slowest-intake", "lowest rate of updates, in bytes per second, while clients read too slowly; 0 never slows updates down")
 	flags.Var((*command.Bytes)(&f.SubscriberMemory), "subscriber-memory", "largest sum of all queues; beyond it the clients furthest behind are disconnected")
+	flags.Var(&f.retain, "retain", "how much of the last updates to remember, for clients that come back and chp watch --since; 0 means nothing")
+	flags.DurationVar(&f.retainTime, "retain-time", chp.DefaultRetainTime, "how long to remember them; 0 means as long as --retain has room")
 	flags.Var(&f.maxMap, "max-map", "largest total size of keys and values; 0 means no limit")
 	flags.BoolVar(&f.Stamp, "stamp", false, "keep with each update when it was accepted, and who sent it: the name of its key in --curve-allow, or the key")
 	flags.Var((*command.Number)(&f.History), "history", "versions of each key to keep for chp history, at most 64; 1 keeps no more than the map")
@@ -180,6 +190,8 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 		return fail(exitUsage, "--port %d: must be 1 to %d, with two more ports above it, or 0 for any free ports", f.Port, maxPort)
 	case f.Model < 1 || f.Model > maxModel:
 		return fail(exitUsage, "--model %d: must be 1 to %d", f.Model, maxModel)
+	case f.retainTime < 0:
+		return fail(exitUsage, "--retain-time %v: must be positive, or 0 for no limit", f.retainTime)
 	case f.ExpiryGrace < 0:
 		return fail(exitUsage, "--expiry-grace %v: must be positive, or 0 for none", f.ExpiryGrace)
 	case cmd.Flags().Changed("sync") && f.data == "":
@@ -230,7 +242,14 @@ func (f *serveFlags) options(cmd *cobra.Command) (chp.ServerOptions, error) {
 	if len(f.Endpoints) > 0 {
 		o.Host, o.Port = "", 0
 	}
+	o.RetainBytes, o.RetainTime = int(f.retain), f.retainTime
 	// To the command 0 means never and not at all, to the package the default.
+	if o.RetainBytes == 0 {
+		o.RetainBytes = -1
+	}
+	if o.RetainTime == 0 {
+		o.RetainTime = -1
+	}
 	if o.SlowestIntake == 0 {
 		o.SlowestIntake = -1
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 func newWatch() *cobra.Command {
 	var n connection
 	var asJSON, keep bool
+	var from watchFrom
 	var run watchExec
 	cmd := &cobra.Command{
 		Use:   "watch [SUBTREE...]",
@@ -31,6 +33,15 @@ A SUBTREE begins and ends with a slash, such as /lamp/; without the final slash 
 is a single key, and not a prefix as for chp ls, get --prefix and del --prefix. If there is no such key at the beginning,
 a message on standard error says so, and names the subtree. Without a SUBTREE the whole map is watched.
 
+--since SEQ prints what came after the sequence number SEQ, deletions among it, in place of all
+keys, then "synced", then every change. A program that has handled a line goes on there after
+a restart. The server remembers only so much (chp serve --retain); if SEQ is older, or
+no number that the map has had, as after a failover that has lost updates, the exit code is 1,
+and the message says which is the oldest. --no-initial prints only "synced" and the changes.
+--prev also prints the value that a key had before, if that is known: with --since it is not
+before a key's first change. --bookmarks prints "bookmark" with a sequence number from time to
+time, up to which everything was printed although nothing changes.
+
 A line has the operation (set, del, synced), sequence number, key and value; special
 characters are quoted. With --json each line is an object with op, key, value and
 seq (a string); bytes that are not UTF-8 are in key_base64 and value_base64. The object also
@@ -41,21 +52,23 @@ has cause, one of
   resync    the key in a new snapshot differs from what was printed before
 and, for the updates of a transaction, transaction, the sequence number of its last one,
 and ttl, the remaining time to live in seconds, if the key expires, and properties, time
-and by, those of the update, as chp get --json prints them.
+and by, those of the update, as chp get --json prints them; with --prev also prev, the value before.
 ` + execHelp,
 		Example: `  chp watch
   chp watch /lamp/ /door/ --json
+  chp watch /lamp/ --since 1780336910647296012 --prev
   chp watch /config/ --exec 'test "$CHP_OP" = synced || systemctl reload web'
   chp watch /file --exec 'cat > copy' --on-error stop`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON objects, one per line")
 	cmd.Flags().BoolVar(&keep, "keep-on-empty", false, "when a server restarts with an empty map, keep the keys and print no deletions")
+	from.register(cmd)
 	run.register(cmd)
 	n.register(cmd, 30*time.Second)
 	n.registerModel(cmd)
 	n.completeKeys(cmd, -1)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-		if err := run.check(cmd); err != nil {
+		if err := cmp.Or(run.check(cmd), from.check(cmd)); err != nil {
 			return err
 		}
 		n.news = make(chan string, 16)
@@ -66,9 +79,9 @@ and by, those of the update, as chp get --json prints them.
 		defer c.Close()
 		// Before the client is in sync, so that the snapshot is printed as it
 		// arrives.
-		w, err := c.Watch()
+		w, err := from.watch(ctx, c)
 		if err != nil {
-			return refused(err)
+			return err
 		}
 		defer w.Close()
 
@@ -101,6 +114,7 @@ and by, those of the update, as chp get --json prints them.
 		if asJSON {
 			format = appendEventJSON
 		}
+		format = from.format(format, asJSON)
 		if run.line != "" {
 			run.environ = outerEnvironment(c.servers, n.curve.Environment())
 			err = run.follow(printing, cmd, w)

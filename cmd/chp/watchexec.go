@@ -24,8 +24,8 @@ const execHelp = `
 With --exec COMMAND nothing is printed: the shell (sh -c; cmd /C on Windows) runs
 COMMAND for each event, one after the other, in the order of the events. It gets the
 value on standard input, and in its environment
-  CHP_OP        set, del or synced
-  CHP_KEY       the key; empty for synced
+  CHP_OP        set, del or synced; with --bookmarks also bookmark
+  CHP_KEY       the key; empty for synced and bookmark
   CHP_VALUE     the value; not set if it is over 32 KiB or contains NUL
   CHP_CAUSE     as above; empty for synced
   CHP_SEQUENCE  sequence number

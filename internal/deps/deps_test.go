@@ -14,7 +14,9 @@
 //	internal/link, internal/queue ◀── internal/bounds, internal/connection ◀── internal/engine
 //	internal/kvmsg ◀── internal/store ◀── chp/internal/state ◀── chp
 //	internal/kvmsg ◀── internal/timer ◀── chp/internal/state ◀── chp
-//	internal/kvmsg, sockets ◀── chp/internal/wire ◀── chp
+//	chp/internal/subtree, sockets ◀── chp/internal/wire ◀── chp
+//	chp/internal/wire ◀── chp/internal/confirm ◀── chp
+//	internal/store ◀── chp/internal/retain ◀── chp/internal/order, chp/internal/snapshot, chp/internal/journal/disk
 //	internal/kvmsg ◀── chp/internal/subtree ◀── chp
 //	chp/internal/ledger ◀── chp/internal/submit ◀── chp/internal/follow ◀── chp
 //	chp/internal/live, chp/internal/wire ◀── chp/internal/follow
@@ -246,7 +248,19 @@ var rules = []struct {
 	},
 	{
 		path: "chp/internal/wire",
-		own:  []string{"internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "zmtp", "sockets"},
+		own:  []string{"chp/internal/subtree", "internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "zmtp", "sockets"},
+		std:  []string{"net/http"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
+	},
+	{
+		path: "chp/internal/retain",
+		own:  []string{"internal/buf", "internal/fifo", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer"},
+		std:  []string{"net/http", "os/exec"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2"}, // the store's
+	},
+	{
+		path: "chp/internal/confirm",
+		own:  []string{"internal", "chp/internal/subtree", "chp/internal/wire", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},
@@ -264,7 +278,7 @@ var rules = []struct {
 	},
 	{
 		path: "chp/internal/journal/disk",
-		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "chp/commit", "chp/internal/journal", "chp/internal/history", "chp/internal/ledger", "chp/internal/state", "chp/internal/txn", "zmtp"},
+		own:  []string{"chp/internal/retain", "internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "chp/commit", "chp/internal/journal", "chp/internal/history", "chp/internal/ledger", "chp/internal/state", "chp/internal/txn", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2"}, // the state's
 	},
@@ -285,25 +299,25 @@ var rules = []struct {
 	},
 	{
 		path: "chp/internal/order",
-		own:  []string{"internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "internal/wake", "chp/internal/journal", "chp/internal/history", "chp/internal/ledger", "chp/internal/live", "chp/internal/state", "chp/internal/txn", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
+		own:  []string{"chp/internal/retain", "internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "internal/wake", "chp/internal/journal", "chp/internal/history", "chp/internal/ledger", "chp/internal/live", "chp/internal/state", "chp/internal/txn", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},
 	{
 		path: "chp/internal/collect",
-		own:  []string{"internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/lograte", "internal/mutate", "internal/peerlog", "internal/store", "internal/timer", "internal/wake", "chp/internal/journal", "chp/internal/history", "chp/internal/ledger", "chp/internal/live", "chp/internal/order", "chp/internal/state", "chp/internal/txn", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
+		own:  []string{"chp/internal/retain", "internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/lograte", "internal/mutate", "internal/peerlog", "internal/store", "internal/timer", "internal/wake", "chp/internal/journal", "chp/internal/history", "chp/internal/ledger", "chp/internal/live", "chp/internal/order", "chp/internal/state", "chp/internal/txn", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},
 	{
 		path: "chp/internal/partner",
-		own:  []string{"internal", "chp/commit", "chp/internal/journal", "chp/internal/history", "chp/internal/ledger", "chp/internal/live", "chp/internal/order", "chp/internal/ports", "chp/internal/snapshot", "chp/internal/state", "chp/internal/txn", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "patterns/binarystar", "patterns/internal/subscribe", "zmtp", "sockets"},
+		own:  []string{"chp/internal/retain", "internal/fifo", "internal", "chp/commit", "chp/internal/journal", "chp/internal/history", "chp/internal/ledger", "chp/internal/live", "chp/internal/order", "chp/internal/ports", "chp/internal/snapshot", "chp/internal/state", "chp/internal/txn", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "patterns/binarystar", "patterns/internal/subscribe", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},
 	{
 		path: "chp/internal/snapshot",
-		own:  []string{"internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "internal/wake", "chp/internal/history", "chp/internal/ledger", "chp/internal/live", "chp/internal/state", "chp/internal/txn", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
+		own:  []string{"chp/internal/retain", "internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "internal/wake", "chp/internal/history", "chp/internal/ledger", "chp/internal/live", "chp/internal/state", "chp/internal/txn", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},

@@ -89,7 +89,7 @@ var SendWireTo func(ctx context.Context, router, peer any, wire []byte, messages
 // follow one another and have the sizes of the spans, in order. Only End-Start of a span matters.
 var SendSpans func(ctx context.Context, pub any, wire []byte, spans []buf.Span, owner Owner) error
 
-// SendTo queues messages of an *sockets.XPub for one *sockets.Peer, regardless of its
+// SendTo queues messages of a *sockets.Pub or *sockets.XPub for one *sockets.Peer, regardless of its
 // subscriptions: a new subscriber gets the messages that it has missed. wire holds the given
 // number of complete messages. The peer receives them in order with all other messages sent to
 // it.
@@ -105,4 +105,4 @@ var SendSpans func(ctx context.Context, pub any, wire []byte, spans []buf.Span, 
 // If the peer has disconnected, or is about to be disconnected because it is too slow, the error
 // is sockets.ErrUnroutable. If it is nil or belongs to another socket, the error is
 // sockets.ErrForeignPeer.
-var SendTo func(xpub, peer any, wire []byte, messages int, owner Owner) error
+var SendTo func(pub, peer any, wire []byte, messages int, owner Owner) error

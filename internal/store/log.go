@@ -10,7 +10,7 @@ import (
 // may call segment.
 //
 // The states of a segment: head, or target of compaction; sealed, when it is full;
-// retired, when its last live record is dead; free, when no reader can see it and no
+// retired, when its last live record is dead (and, if it is kept, nobody keeps it any more); free, when no reader can see it and no
 // reference is left; and head again. No slot and no table points to a retired segment:
 // only readers that began before can still see it.
 type log struct {
@@ -259,9 +259,17 @@ func (l *log) retire(s *Segment) {
 	table[int(s.id)&(len(table)-1)].Store(nil)
 	l.segments--
 	l.bytes -= len(s.buf)
-	if l.garbageCollected {
-		return
+	switch {
+	case l.garbageCollected:
+	case s.kept > 0:
+		s.left = true
+	default:
+		l.leave(s)
 	}
+}
+
+// leave puts a segment that the log no longer uses where reclaim finds it.
+func (l *log) leave(s *Segment) {
 	l.retiredSize += len(s.buf)
 	l.retired = append(l.retired, retiredSegment{seg: s, ticket: readers.ticket(), round: l.round})
 }

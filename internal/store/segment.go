@@ -54,10 +54,12 @@ type Segment struct {
 	blocks   []block
 	anchored uint32 // all blocks below this one have an anchor or no record
 	unlinked int32  // records that Append has copied and Link has not linked
+	kept     int32  // calls of Keep without one of Drop
+	left     bool   // it has retired while it is kept
 	shared   bool   // a cut uses blocks too: copy them before the next change
 	sealed   bool   // nothing more is appended
 
-	_ [40]byte
+	_ [32]byte
 
 	refs atomic.Int64 // references, without that of the store
 }
@@ -93,6 +95,9 @@ func (s *Segment) Release() {
 	n := s.refs.Add(-1)
 	invariants.Assert(n >= 0, "segment released once for every retain")
 }
+
+// Size returns the size of the segment, which a reference to any part of it keeps in memory.
+func (s *Segment) Size() int { return len(s.buf) }
 
 // room returns the number of bytes that can still be appended.
 func (s *Segment) room() int { return len(s.buf) - int(s.used) }

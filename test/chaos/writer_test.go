@@ -94,17 +94,23 @@ func (w *writer) del(ctx context.Context, l *life, key string) {
 }
 
 // sync makes an update, waits for it, and at once reads the key. It compares the client's
-// own count of snapshots before and after, since the state of a snapshot that ends the
-// wait may be reported late.
+// own count of sessions before and after, since the state with which one begins, and which ends
+// the wait, may be reported late.
 func (w *writer) sync(l *life, o *op, update func() (int64, error)) (ok bool) {
-	before := l.client.Stats().Syncs
+	before := sessions(l.client)
 	seq, err := update()
 	w.finish(o, seq, err)
 	if err == nil {
 		w.look(l, o)
 	}
-	o.Synced = l.client.Stats().Syncs != before
+	o.Synced = sessions(l.client) != before
 	return err == nil
+}
+
+// sessions returns how often a client has begun to follow a server.
+func sessions(c *chp.Client) uint64 {
+	stats := c.Stats()
+	return stats.Syncs + stats.Resumed
 }
 
 // look reads the written key at once.

@@ -30,6 +30,9 @@ func (f *Follower) run() {
 				return
 			}
 			f.links.end(f.ctx, err)
+			if errors.Is(err, ErrMapTooLarge) || errors.Is(err, ErrNotCHP) {
+				f.position = position{} // what has passed is too much, and the map may not be
+			}
 			if active >= settled {
 				failures = 0
 				f.links.causes.Forget(s.server.Name)
@@ -93,7 +96,7 @@ func (f *Follower) reach(first int) (s *session, failed int) {
 				return s, failed
 			}
 			failed++
-			s.end()
+			s.close()
 			if f.ctx.Err() != nil {
 				return nil, failed
 			}
@@ -180,7 +183,7 @@ func (a *attempts) end() {
 	}
 	for range a.running {
 		s := <-a.results
-		s.end()
+		s.close()
 		if a.won != nil && s.index != a.won.index {
 			a.owner.failed(s, ErrOvertaken, a.won.index)
 		}

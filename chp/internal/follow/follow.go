@@ -66,6 +66,7 @@ type Options struct {
 // concurrent use.
 type Follower struct {
 	status
+	syncs syncs
 
 	opts   Options
 	ctx    context.Context // ends with Close
@@ -79,12 +80,14 @@ type Follower struct {
 
 	resyncs []resyncLimit // one for each server; owned by the session
 	links   links         // owned by run
+
+	position position // of the replica; owned by run
 }
 
 // Counters count since New: see chp.ClientStats.
 type Counters struct {
-	Syncs, Gaps, Updates, Stale atomic.Uint64
-	Kept                        atomic.Int64
+	Syncs, Resumed, Gaps, Updates, Stale atomic.Uint64
+	Kept                                 atomic.Int64
 }
 
 // New returns a follower that does not follow yet: see Start.
@@ -97,6 +100,7 @@ func New(o Options) *Follower {
 		links: links{log: o.Log, on: o.OnLink, causes: lograte.Failures()},
 	}
 	f.changed = make(chan struct{})
+	f.syncs.init(o.Replica.Sequence)
 	for _, s := range o.Servers {
 		f.attempts = append(f.attempts, attempt{server: s.Name})
 	}
@@ -106,6 +110,12 @@ func New(o Options) *Follower {
 
 // Start begins to follow. It is called once.
 func (f *Follower) Start() { go f.run() }
+
+// Leave makes waits end with the error of a closed client, present and future ones.
+func (f *Follower) Leave() {
+	f.status.Leave()
+	f.syncs.close()
+}
 
 // Close ends the session and waits for all goroutines that Start has begun.
 func (f *Follower) Close() {

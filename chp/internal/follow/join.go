@@ -96,7 +96,7 @@ func (s *session) join() error {
 // meanwhile, if the server's map is new and empty and Options.KeepOnEmpty is set, or if the
 // server sends no snapshots. Updates that are merged afterwards win, too.
 func (s *session) keep(next *store.Map, newer func(key []byte) bool) {
-	if !(s.fresh && s.opts.KeepOnEmpty || mutate.KeepOldKeys) {
+	if !(s.end.New && s.opts.KeepOnEmpty || mutate.KeepOldKeys) {
 		return
 	}
 	if kept, dropped := s.opts.Replica.CopyLasting(next, newer); kept+dropped > 0 {
@@ -161,7 +161,7 @@ func (s *session) expectSnapshot() {
 // of the map so far. It returns their cuts, one for each request. It runs beside gather.
 func (s *session) fetch(apply func(wire []byte, spans []buf.Span) (bytes int)) (cuts []int64, err error) {
 	if s.server.Snapshot == "" {
-		s.fresh = true // so that keep copies the old keys
+		s.end.New = true // so that keep copies the old keys
 		return []int64{0}, nil
 	}
 	var b hooks.Batch
@@ -197,9 +197,12 @@ func (s *session) fetch(apply func(wire []byte, spans []buf.Span) (bytes int)) (
 			if len(cuts) == asked {
 				return nil, ErrNotCHP // an answer without a request
 			}
-			last := kvmsg.Record(bytes[spans[end].Start:])
-			cuts = append(cuts, last.Seq())
-			s.fresh = s.ours && (s.fresh || len(cuts) == 1) && wire.SaysNew(last)
+			last := wire.ParseEnd(kvmsg.Record(bytes[spans[end].Start:]))
+			cuts = append(cuts, last.Sequence)
+			last.New = s.ours && (s.end.New || len(cuts) == 1) && last.New
+			if s.end.New = last.New; len(cuts) == 1 || s.end.ID != last.ID {
+				s.end = last
+			}
 			spans = spans[end+1:]
 		}
 	}

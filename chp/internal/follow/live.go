@@ -40,6 +40,7 @@ func (s *session) apply() error {
 		}
 		if s.stream.beats > 0 {
 			s.stream.beats = 0
+			f.opts.Replica.Beat()
 			f.opts.Writer.Beat()
 		}
 	}
@@ -73,8 +74,9 @@ func (s *session) take() error {
 		if err == nil {
 			err = s.fits(s.replica.Store.LiveBytes() + len(s.partial.wire))
 		}
-	} else {
-		f.tidy() // a HUGZ: there is time
+	} else { // a HUGZ: there is time
+		f.advance(s)
+		f.tidy()
 	}
 	s.countStale()
 	return err
@@ -121,14 +123,24 @@ func (s *session) countStale() {
 
 // install makes a session's map the client's and lets updates be sent.
 func (f *Follower) install(s *session) {
-	f.opts.Replica.Install(s.replica, s.partial.before(s.stream.sequence()))
-	f.Counted.Kept.Store(int64(s.kept))
-	f.Counted.Syncs.Add(1)
+	if s.resumed {
+		f.opts.Replica.Advance(s.partial.before(s.stream.sequence()))
+		f.Counted.Resumed.Add(1)
+	} else {
+		f.opts.Replica.Install(s.replica, s.partial.before(s.stream.sequence()))
+		f.Counted.Kept.Store(int64(s.kept))
+		f.Counted.Syncs.Add(1)
+	}
+	f.position = position{}
+	if s.resumes {
+		f.position = position{s.end.ID, s.end.Sequence, s.end.Last}
+	}
 	f.opts.Writer.Begin(&submit.Server{
 		Session: s, Uplink: s.writerUplink(), Ours: s.ours, ReportsRefusals: s.reportsRefusals, Transactions: s.transactions && s.ours, MaxValue: s.maxValue,
 		Reply: s.applied.Load(), Sequence: s.partial.before(s.stream.sequence()),
 	})
 	f.current.Store(s)
+	f.syncs.begin(s, s.resumes)
 	f.setState(StateActive, s.server.Name)
 	f.links.begin(f.ctx, s.server.Name)
 }
@@ -136,11 +148,21 @@ func (f *Follower) install(s *session) {
 // uninstall undoes install: updates wait for the next session, and those that were sent
 // are kept for it or become uncertain. The state stays readable.
 func (f *Follower) uninstall(s *session) {
+	s.settle()
 	changed := f.status.set(StateInitial, s.server.Name)
 	f.opts.Writer.End()
 	f.current.Store(nil)
+	f.syncs.end()
 	if changed {
 		f.reportState(StateInitial, s.server.Name)
+	}
+}
+
+// advance records how far the replica has come without an update that it wants.
+func (f *Follower) advance(s *session) {
+	if to := s.partial.before(s.stream.sequence()); to > f.opts.Replica.Sequence() {
+		f.opts.Replica.Advance(to)
+		f.syncs.came(to)
 	}
 }
 
@@ -150,5 +172,6 @@ func (f *Follower) apply(s *session, wire []byte, spans []buf.Span) {
 	f.opts.Replica.Apply(wire, spans, s.partial.before(s.stream.sequence()))
 	f.Counted.Updates.Add(uint64(len(spans)))
 
+	f.syncs.came(f.opts.Replica.Sequence())
 	f.opts.Writer.Applied(wire, spans) // now Get finds what a SetSync that returns has set
 }

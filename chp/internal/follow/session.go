@@ -31,15 +31,17 @@ import (
 //
 //	connect    all handshakes, bounded by SyncTimeout
 //	subscribe  each subtree, then HUGZ; wait until the subscriptions are in force
-//	join       ICANHAZ; KVSYNCs make the new state, with the KVPUBs that arrive meanwhile
-//	follow     the new state replaces the old one, KVPUBs are applied as they arrive
+//	resume     SINCE?; KVPUBs that the client has missed bring the replica up to date, or:
+//	join       ICANHAZ; KVSYNCs make the new state, with the KVPUBs that arrive meanwhile,
+//	           and it replaces the old one
+//	follow     KVPUBs are applied as they arrive
 //
 // After the snapshot the DEALER socket stays open if the server is of this package,
 // which reports refused updates on it, and answers questions.
 //
 // Goroutines: begin runs in one of its own (see attempts) and follow in the client's.
 // The watchdog runs beside them, and during join a goroutine that fetches the snapshot.
-// These two have ended when end returns.
+// These two have ended when close returns.
 type session struct {
 	connections
 	owner *Follower
@@ -48,6 +50,7 @@ type session struct {
 	over            chan struct{} // closed when the session has ended and nothing is sent through it
 	ours            bool          // the server is of this package
 	confirms        bool          // the publisher confirms subscriptions
+	resumes         bool          // the server answers SYNC? and SINCE?
 	reportsRefusals bool          // the server reports refused updates
 	transactions    bool          // the server judges requests
 	maxValue        int           // largest value that the server accepts, in bytes; 0 if unknown
@@ -71,7 +74,8 @@ type session struct {
 	partial   partial
 	replica   *state.State // that the server has sent
 	resyncing *time.Timer  // ends the session because of a gap
-	fresh     bool         // the server's map is new and empty; set by fetch
+	end       wire.End     // of the first snapshot, or of the tail; set by fetch
+	resumed   bool         // the replica is that of the session before
 	kept      int          // keys of the old state that were kept because of fresh
 	active    time.Time    // when the session became ACTIVE
 	arrived   int64        // bytes of updates
@@ -102,7 +106,7 @@ func (f *Follower) newSession(index int, others []netip.Addr) *session {
 	return s
 }
 
-// begin connects. The caller must call end afterwards, even after an error.
+// begin connects. The caller must call close afterwards, even after an error.
 func (s *session) begin() error {
 	if err := s.open(); err != nil {
 		return err
@@ -116,7 +120,7 @@ func (s *session) begin() error {
 // how long the session was ACTIVE and why it ended: the cause of the context if there
 // is one.
 func (s *session) follow() (active time.Duration, err error) {
-	defer s.end()
+	defer s.close()
 	err = s.run()
 	err = cmp.Or(context.Cause(s.ctx), err) // that of the context says more
 	if !s.active.IsZero() {
@@ -125,14 +129,14 @@ func (s *session) follow() (active time.Duration, err error) {
 	return active, err
 }
 
-// end ends the session and waits for its goroutines.
-func (s *session) end() {
+// close ends the session and waits for its goroutines.
+func (s *session) close() {
 	s.fail(nil)
 	s.running.Wait()
 	if s.resyncing != nil {
 		s.resyncing.Stop()
 	}
-	s.close()
+	s.connections.close()
 	s.batch.Release()
 	close(s.over)
 	s.owner.status.ended(s.index)
@@ -146,7 +150,11 @@ func (s *session) run() error {
 		return err
 	}
 	s.owner.status.reached(s.index, PhaseSnapshot)
-	if err := s.join(); err != nil {
+	resumed, err := s.resume()
+	if err == nil && !resumed {
+		err = s.join()
+	}
+	if err != nil {
 		return err
 	}
 	s.owner.status.reached(s.index, PhaseActive)
@@ -247,6 +255,9 @@ func (s *session) overflows(b *hooks.Batch) bool {
 // progress reports. It leaves none in the batch.
 func (s *session) hear(b *hooks.Batch) {
 	for i := range b.Len() {
+		if s.owner.syncs.answer(s, b.Message(i)) {
+			continue
+		}
 		if s.reply.Parse(b.Message(i)) {
 			s.opts.Writer.Reply(s, &s.reply)
 		} else if id, reason, ok := wire.ParseRefusal(b.Message(i)); ok {
@@ -312,6 +323,7 @@ func (s *session) connect() error {
 				}
 				s.confirms = s.confirms || confirms
 				s.ours = s.ours && strings.HasPrefix(wire.ProductOf(o.peer), "clustermap/")
+				s.resumes = s.resumes || wire.Resumes(o.peer)
 				s.reportsRefusals = s.reportsRefusals || wire.ReportsRefusals(o.peer)
 				s.questions.kept = s.questions.kept || wire.KeepsHistory(o.peer)
 				s.transactions = s.transactions || wire.JudgesTransactions(o.peer)
@@ -346,6 +358,7 @@ func (s *session) connect() error {
 	default:
 		s.requests = subtree.New(nil)
 	}
+	s.resumes = s.resumes && s.ours && s.server.Snapshot != ""
 	s.stream = newStream(&s.requests, s.ours)
 	// Jumps are checked only if the client subscribes to the whole map, and if there
 	// are snapshots to close a gap with.

@@ -3,6 +3,7 @@ package follow
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"clustermap/chp/internal/subtree"
 	"clustermap/internal/buf"
@@ -28,7 +29,8 @@ import (
 // missing, and the session decides. Its HUGZ is used only after one had the sequence of
 // the last update, since some servers put another number there.
 //
-// A client of subtrees cannot detect a lost update.
+// A client of subtrees cannot detect a lost update. A HUGZ of a server of this package says up to
+// where it has got all that it wants.
 type stream struct {
 	requests *subtree.Set // one cut for each
 	counted  bool         // the client gets all keys, so a jump is noticed
@@ -44,6 +46,7 @@ type stream struct {
 
 	cuts   []int64 // sequence of each request's KTHXBAI; nil until all have arrived
 	newest int64   // the highest of cuts
+	oldest int64   // the lowest
 	behind bool    // cuts is set, and no KVPUB was above newest yet
 
 	stale uint64 // KVPUBs discarded
@@ -171,6 +174,10 @@ func (s *stream) heartbeat(m []byte) error {
 	}
 	switch {
 	case !s.counted:
+		if s.ours && s.cuts != nil {
+			s.last = max(s.last, seq) // the server has published nothing else up to there
+			s.behind = s.behind && seq < s.newest
+		}
 		return nil
 	case s.ours:
 		return s.tail()
@@ -208,10 +215,7 @@ func (s *stream) known() int64 { return max(s.last, s.hugz) }
 // KVPUBs received so far do not reach them.
 func (s *stream) join(cuts []int64) error {
 	s.cuts = cuts
-	s.newest = cuts[0]
-	for _, cut := range cuts {
-		s.newest = max(s.newest, cut)
-	}
+	s.newest, s.oldest = slices.Max(cuts), slices.Min(cuts)
 	s.behind = s.last <= s.newest
 	if !s.counted {
 		return nil
@@ -231,10 +235,14 @@ func (s *stream) covered(key []byte, seq int64) bool {
 	return (i < 0 || seq <= s.cuts[i]) && !mutate.MergeStale
 }
 
-// sequence returns the sequence of the replica: of the last update or of the snapshots.
+// sequence returns the sequence up to which the replica has everything: of the last update, or of
+// the earliest snapshot.
 func (s *stream) sequence() int64 {
 	if s.cuts == nil {
 		return s.last
 	}
-	return max(s.last, s.newest)
+	return max(s.last, s.oldest)
 }
+
+// complete reports whether the replica has nothing that is above its sequence, either.
+func (s *stream) complete() bool { return s.cuts != nil && s.sequence() >= s.newest }

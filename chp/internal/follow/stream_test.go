@@ -91,8 +91,8 @@ func TestStreamCutsOfSubtrees(t *testing.T) {
 	s := newStream(&requests, true)
 	wantAdmitted(t, s, "/a/1@10", pub{"/a/1", 10, "x"})
 	must(t, s.join([]int64{11, 14}))
-	if s.sequence() != 14 {
-		t.Errorf("sequence %d, want 14", s.sequence())
+	if s.sequence() != 11 || s.complete() {
+		t.Errorf("sequence %d, complete: %v; want 11, since updates of /a/ up to 14 are missing", s.sequence(), s.complete())
 	}
 	wantAdmitted(t, s, "/a/1@12 /a/1@13 /a/1@15 /b/1@16",
 		pub{"/a/1", 11, "x"}, pub{"/b/1", 11, "x"}, pub{"/a/1", 12, "x"}, pub{"/b/1", 12, "x"}, pub{"/a/1", 13, "x"},
@@ -165,13 +165,31 @@ func TestStreamHUGZOfOurServer(t *testing.T) {
 func TestStreamHUGZOfOthersMeansNothing(t *testing.T) {
 	t.Parallel()
 	all, part := subtree.New(nil), subtree.New([]string{"/a/"})
-	for _, s := range []*stream{newStream(&all, false), newStream(&part, true), newStream(&part, false)} {
+	for _, s := range []*stream{newStream(&all, false), newStream(&part, false)} {
 		must(t, s.join([]int64{7}))
 		wantAdmitted(t, s, "/a/1@8 /a/1@20", hugz(3472328296227680304), pub{"/a/1", 8, "x"}, hugz(100), pub{"/a/1", 20, "x"})
 		if s.sequence() != 20 {
 			t.Errorf("sequence %d, want 20", s.sequence())
 		}
 	}
+}
+
+// A client of subtrees has all of them up to the sequence in a HUGZ of a server of this package.
+func TestStreamHUGZAdvancesAClientOfSubtrees(t *testing.T) {
+	t.Parallel()
+	part := subtree.New([]string{"/a/"})
+	s := newStream(&part, true)
+	wantAdmitted(t, s, "/a/1@9", hugz(8), pub{"/a/1", 9, "x"})
+	must(t, s.join([]int64{12}))
+	for _, step := range []struct {
+		hugz, want int64
+	}{{10, 12}, {14, 14}, {13, 14}} {
+		wantAdmitted(t, s, "", hugz(step.hugz))
+		if got := s.sequence(); got != step.want {
+			t.Errorf("after HUGZ %d the sequence is %d, want %d", step.hugz, got, step.want)
+		}
+	}
+	wantAdmitted(t, s, "/a/1@15", pub{"/a/1", 14, "x"}, pub{"/a/1", 15, "x"}, hugz(15))
 }
 
 // A key whose tag is by chance the mark of a HUGZ is an update all the same.

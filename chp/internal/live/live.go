@@ -72,6 +72,21 @@ func (m *Map) Apply(wire []byte, spans []buf.Span, sequence int64) {
 	m.watches.Push(m.now.Load().Copy(wire, spans, sequence))
 }
 
+// Advance records that the state has all updates up to a sequence. It takes the lock.
+func (m *Map) Advance(sequence int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.now.Load().Copy(nil, nil, sequence)
+}
+
+// Beat is called when the owner of a replica has heard that there is nothing newer than it has. It
+// takes the lock.
+func (m *Map) Beat() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.Bookmark()
+}
+
 // Push queues updates that are in the state for the watches. The lock must be held.
 func (m *Map) Push(pieces []store.Piece) { m.watches.Push(pieces) }
 
@@ -100,7 +115,7 @@ func (m *Map) CutKey(key []byte) (c state.Cut, list []store.Position) {
 	defer m.mu.Unlock()
 	now := m.now.Load()
 	c.Cut, list = now.Store.CutKey(key)
-	c.Sequence, c.Deadlines = now.Last(), &now.Deadlines
+	c.Sequence, c.ID, c.Last, c.Deadlines = now.Last(), now.ID, now.Terms.Newest.Last, &now.Deadlines
 	return c, list
 }
 
@@ -131,10 +146,21 @@ func (m *Map) CopyLasting(to *store.Map, newer func(key []byte) bool) (lasting, 
 	return lasting, cut.Len() - lasting
 }
 
-// Watch begins to watch some subtrees, which are valid; without any it is of the whole map. It
-// reports the present state, or the first one if there is none yet, and all changes.
-func (m *Map) Watch(subtrees []string) (*watch.Feed, error) {
-	return m.watches.Watch(subtrees, func() *watch.State { return stateOf(m.Now()) })
+// Watch begins a watch.
+func (m *Map) Watch(o watch.Options) (*watch.Feed, error) {
+	return m.watches.Watch(o, func() *watch.State { return stateOf(m.Now()) })
+}
+
+// WatchSince begins a watch with what came after a sequence: see [watch.List.Since].
+func (m *Map) WatchSince(o watch.Options, past func() (*store.Tail, int64)) (*watch.Feed, error) {
+	return m.watches.Since(o, past)
+}
+
+// Bookmark tells the watches that want it how far the map has come. The lock must be held.
+func (m *Map) Bookmark() {
+	if now := m.now.Load(); now != nil {
+		m.watches.Bookmark(now.Last())
+	}
 }
 
 // Watches returns the number of watches, and that of those that ended with ErrLagged.

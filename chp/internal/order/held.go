@@ -196,7 +196,7 @@ func (q *Sequencer) linkHeld() {
 	for !q.held.empty() {
 		b := q.held.oldest()
 		q.link(b)
-		q.live.Push(b.pieces)
+		q.show(b.pieces)
 		q.held.drop()
 	}
 	q.noteWaits()

@@ -52,7 +52,7 @@ func (q *Sequencer) Standing() (accepted state.Reign, source uint64) {
 }
 
 // Lead makes the server active, and ends Halt. took is the epoch with which it took
-// over, or 0; first is the sequence that new updates have at least; no key of the map expires
+// over, or 0; first is the sequence after which new updates begin, from the clock; no key of the map expires
 // during the grace. If the server is isolated, nothing is published until Hold says so.
 func (q *Sequencer) Lead(took uint64, isolated bool, first int64, grace time.Duration) {
 	q.mu.Lock()
@@ -67,7 +67,7 @@ func (q *Sequencer) Lead(took uint64, isolated bool, first int64, grace time.Dur
 		if q.held.empty() {
 			// Otherwise the held updates continue without a jump, which clients would take
 			// for a loss.
-			q.state.SkipTo(first)
+			q.state.SkipTo(state.Unused(q.state.Last(), first))
 			q.order.last = q.state.Last()
 		}
 		q.state.Deadlines.Spare(q.order.last, grace)
@@ -143,7 +143,7 @@ func (q *Sequencer) Followed(h state.Head, wire []byte, spans []buf.Span) error 
 	out := q.state.Apply(&e)
 	q.order.follow(&h)
 	q.arm(out, h.At)
-	q.live.Push(out.Pieces)
+	q.show(out.Pieces)
 	q.linked = q.journal.Append(h, out.Pieces, 0)
 	if h.Counter == 0 { // not from a client of this package
 		q.early.Published(wire, spans, timer.Now())

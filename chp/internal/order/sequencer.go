@@ -10,6 +10,7 @@ import (
 	"clustermap/chp/internal/journal"
 	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/live"
+	"clustermap/chp/internal/retain"
 	"clustermap/chp/internal/state"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
@@ -27,7 +28,8 @@ type Options struct {
 	State   *state.State
 	Live    *live.Map // gets the state; Init sets it up
 	Journal journal.Journal
-	Linked  journal.Index // of the last entry of the journal that is in the state
+	Linked  journal.Index  // of the last entry of the journal that is in the state
+	Window  *retain.Window // of the state, or empty; nil keeps nothing
 
 	Publisher  wire.Publisher
 	MaxBytes   int64       // of the live records; 0 means no limit
@@ -58,7 +60,8 @@ type Sequencer struct {
 	live    *live.Map    // the state, for readers
 	order   order
 	journal journal.Journal
-	linked  journal.Index // of the last entry in the map
+	linked  journal.Index  // of the last entry in the map
+	window  *retain.Window // the last updates in it
 
 	// Of a pair.
 	passive bool       // the server does not accept or publish updates
@@ -124,6 +127,9 @@ func (q *Sequencer) Init(o Options) {
 	q.closing, q.end = context.WithCancel(context.Background())
 	q.live.SetUp(&q.mu, o.WatchQueue)
 	q.passive, q.early.Timeout = o.EarlyTimeout > 0, o.EarlyTimeout
+	if q.window = o.Window; q.window == nil {
+		q.window = new(retain.Window)
+	}
 	q.setState(o.State)
 	if q.state.Terms.Newest.ID != 0 {
 		// A server of a pair made the map, and the other one may have gone on with the last
@@ -137,6 +143,9 @@ func (q *Sequencer) setState(s *state.State) {
 	q.held.clear() // of the map before
 	q.state = s
 	q.live.Replace(s)
+	if q.window.Of() != &s.Store { // otherwise it was filled with the state
+		q.window.Begin(&s.Store, s.Last())
+	}
 	q.order.last = q.state.Last()
 	q.order.reigns.Set(q.state.Terms.History())
 }
@@ -283,7 +292,7 @@ func (q *Sequencer) arm(out state.Outcome, at time.Duration) {
 // of this process. spans are their messages, in order. Behind grouped ones comes a heartbeat: it
 // tells those who do not get the last update of a transaction that it is complete. mu must be held.
 func (q *Sequencer) send(pieces []store.Piece, spans []buf.Span, grouped bool) {
-	q.live.Push(pieces)
+	q.show(pieces)
 	for _, p := range pieces {
 		// The publisher's policy is to disconnect, so this does not wait; it
 		// fails only once the publisher is closed.
@@ -295,14 +304,23 @@ func (q *Sequencer) send(pieces []store.Piece, spans []buf.Span, grouped bool) {
 	}
 }
 
+// show passes pieces of the log, which are in the map, to what follows the map in this process.
+// mu must be held.
+func (q *Sequencer) show(pieces []store.Piece) {
+	q.window.Add(pieces)
+	q.live.Push(pieces)
+}
+
 // heartbeat publishes HUGZ with the sequence of the last published update, unless the server is
 // passive: a client of another implementation that still follows such a server notices the
 // silence and changes to the active one.
 func (q *Sequencer) heartbeat() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.window.Tick(timer.Now())
 	if !q.passive {
 		q.o.Publisher.Heartbeat(q.state.Last())
+		q.live.Bookmark()
 	}
 }
 

@@ -4,19 +4,21 @@ import (
 	"context"
 	"time"
 
+	"clustermap/chp/internal/subtree"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
 )
 
-// chain is one snapshot: the messages for all clients that request the same keys of one
-// cut. It is a sequence of parcels, each beginning where the previous one ends. The
+// chain is one snapshot, or one tail: the messages for all clients that request the same keys of
+// one cut, or what came after the same sequence. It is a sequence of parcels, each beginning where the previous one ends. The
 // first client to reach a parcel encodes it. While there is memory, the parcel is kept
 // for the clients that have not reached it; otherwise it is encoded again.
 type chain struct {
 	snapshots *Server
 	want      wire.Want
+	of        subtree.Set // of a tail
 	cut       *pinnedCut
 
 	// The records, if scan has listed them. Otherwise they are the records of the cut that
@@ -41,6 +43,10 @@ const (
 )
 
 func newChain(n *Server, w wire.Want, pinned *pinnedCut) *chain {
+	if w.Since {
+		of := subtree.New(w.Specs())
+		return &chain{snapshots: n, want: w, of: of, cut: pinned, members: map[*answer]bool{}, parcels: map[place]*parcel{}}
+	}
 	return &chain{snapshots: n, want: w, cut: pinned, members: map[*answer]bool{}, parcels: map[place]*parcel{}}
 }
 
@@ -64,7 +70,11 @@ func (c *chain) records(ctx context.Context, from place, f func(r kvmsg.Record, 
 			if look++; look%4096 == 0 && ctx.Err() != nil {
 				return false
 			}
-			if key := r.Key(); len(key) >= len(tree) && string(key[:len(tree)]) == tree {
+			key := r.Key()
+			if c.want.Since {
+				return !c.of.Contains(key) || f(r, place(at), at)
+			}
+			if len(key) >= len(tree) && string(key[:len(tree)]) == tree {
 				return f(r, place(at), at)
 			}
 			return true
@@ -102,7 +112,7 @@ func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size, run int)
 			}
 			var left time.Duration
 			if c.want.Full {
-				left = c.cut.Deadlines.Remaining(r)
+				left = c.cut.deadlines.Remaining(r)
 			}
 			out = c.want.AppendRecord(out, r, left)
 			p.messages++
@@ -113,7 +123,7 @@ func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size, run int)
 		}
 	}
 	if p.next == atKTHXBAI && len(out)+c.want.EndSize() <= cap(out) {
-		out = c.want.AppendEnd(out, c.cut.Sequence, c.cut.Sequence == c.snapshots.opts.Fresh)
+		out = c.want.AppendEnd(out, &c.cut.end)
 		p.messages++
 		p.next = atEnd
 	}
@@ -133,7 +143,7 @@ func (c *chain) lend(ctx context.Context, p *parcel, least, most int) (first kvm
 		if first == nil {
 			first, from = r, at
 		}
-		if !c.want.Full || c.cut.Deadlines.Remaining(r) != 0 || run.Records > 0 && run.Size()+len(r) > most {
+		if !c.want.Full || c.cut.deadlines.Remaining(r) != 0 || run.Records > 0 && run.Size()+len(r) > most {
 			return false
 		}
 		next := c.cut.Piece(pos, len(r))

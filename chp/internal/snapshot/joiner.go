@@ -65,7 +65,7 @@ func (j *joiner) run(ctx context.Context) {
 				err = j.send(ctx, a.chain)
 			}
 			if err == nil {
-				n.Counted.Answered.Add(1)
+				n.count(a)
 				n.mu.Lock()
 				n.remove(a)
 				j.answers = j.answers[1:]

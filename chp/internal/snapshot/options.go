@@ -4,7 +4,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/live"
+	"clustermap/chp/internal/retain"
 	"clustermap/sockets"
 )
 
@@ -16,6 +18,11 @@ type Options struct {
 	// Progress returns the message that reports to a client which of its updates the
 	// server has, or nil if the client does not number them.
 	Progress func(peer *sockets.Peer) []byte
+	// Since returns what was retained after a sequence: see order.Sequencer.Since. Retained bounds
+	// that, in bytes.
+	Since    func(id [ledger.MapIDSize]byte, after int64) retain.Past
+	Retained int
+
 	// Memory bounds, in bytes, the parcels of all clients, and an eighth of it the lists
 	// of records of subtrees.
 	Memory int
@@ -27,7 +34,8 @@ type Options struct {
 
 // Counters count since the start.
 type Counters struct {
-	Answered     atomic.Uint64 // requests
+	Answered     atomic.Uint64 // requests for a snapshot
+	Resumed      atomic.Uint64 // questions what came after a sequence that had an answer
 	Walks        atomic.Uint64 // to find the records of subtrees
 	SentBytes    atomic.Int64
 	EncodedBytes atomic.Int64

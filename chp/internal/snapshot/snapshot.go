@@ -9,7 +9,9 @@ import (
 
 	"clustermap/chp/internal/state"
 	"clustermap/chp/internal/wire"
+	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
+	"clustermap/internal/timer"
 	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
@@ -28,6 +30,7 @@ import (
 //
 // The cost of a request depends on its subtree:
 //
+//   - what came after a sequence: at once, from what the server retains;
 //   - a key: one look-up, at once;
 //   - everything: one walk through the cut, shared by the chain;
 //   - a subtree: one walk through the cut finds the records of all waiting
@@ -67,13 +70,33 @@ type answer struct {
 	ready    chan struct{} // closed when chain is set
 }
 
-// pinnedCut is a cut that chains read. Server.mu guards users and moved.
+// records are those of a cut, in no particular order, or of a tail.
+type records interface {
+	From(at store.Position, f func(r kvmsg.Record, at store.Position) bool)
+	Record(at store.Position) kvmsg.Record
+	Piece(at store.Position, size int) store.Piece
+	Len() int
+	Bytes() int
+	Outlived(s *store.Map, seen map[*store.Segment]bool) (bytes int)
+	Release()
+}
+
+// pinnedCut is a cut, or a tail, that chains read. Server.mu guards users and moved.
 type pinnedCut struct {
-	state.Cut
+	records
+	deadlines *timer.Deadlines
+	end       wire.End
+
 	bytes int       // of its segments
 	users int       // chains, the round that made it, and trim
 	moved time.Time // when a client last acquired a parcel
 	ended bool      // dropped by trim
+}
+
+// tail reports whether it is a tail.
+func (h *pinnedCut) tail() bool {
+	_, is := h.records.(*store.Tail)
+	return is
 }
 
 // ErrTooMany is returned for a request of a client that has MaxRequests unanswered ones.
@@ -119,10 +142,15 @@ func (n *Server) Add(ctx context.Context, peer *sockets.Peer, want wire.Want) er
 	a.joiner = j
 	j.answers = append(j.answers, a)
 	wake.Signal(j.wake)
-	if c := n.latest[want]; c != nil && !c.cut.ended && c.cut.Sequence == n.opts.Live.Sequence() {
+	if c := n.latest[want]; c != nil && !c.cut.ended && c.cut.end.Sequence == n.opts.Live.Sequence() {
 		// The map has not changed since the cut.
 		n.begin(c, a)
 		n.mu.Unlock()
+		return nil
+	}
+	if want.Since {
+		n.mu.Unlock()
+		n.resume(a)
 		return nil
 	}
 	if !want.Exact {
@@ -133,7 +161,7 @@ func (n *Server) Add(ctx context.Context, peer *sockets.Peer, want wire.Want) er
 	}
 	n.mu.Unlock()
 	single, list := n.opts.Live.CutKey([]byte(want.Subtree))
-	pinned := n.pin(single)
+	pinned := n.pinCut(single)
 	c := newChain(n, want, pinned)
 	c.listed, c.list = true, list
 	for _, at := range list {
@@ -144,6 +172,16 @@ func (n *Server) Add(ctx context.Context, peer *sockets.Peer, want wire.Want) er
 	n.drop(pinned)
 	n.mu.Unlock()
 	return nil
+}
+
+// count counts an answer that was sent.
+func (n *Server) count(a *answer) {
+	switch {
+	case !a.want.Since:
+		n.Counted.Answered.Add(1)
+	case !a.chain.cut.end.Compacted:
+		n.Counted.Resumed.Add(1)
+	}
 }
 
 // Run makes cuts for waiting requests until the context ends.
@@ -186,7 +224,7 @@ func (n *Server) round(ctx context.Context, scans *sync.WaitGroup) time.Duration
 	whole, trees, wait := n.due()
 	n.mu.Unlock()
 	if len(whole)+len(trees) > 0 {
-		pinned := n.pin(n.opts.Live.Cut())
+		pinned := n.pinCut(n.opts.Live.Cut())
 		n.beginWhole(pinned, whole)
 		if len(trees) == 0 {
 			n.release(pinned)
@@ -294,9 +332,32 @@ func (n *Server) remove(a *answer) {
 	}
 }
 
+// resume answers a question what came after a sequence: with what was retained, or that there is
+// none.
+func (n *Server) resume(a *answer) {
+	past := n.opts.Since(a.want.ID, a.want.After)
+	end := wire.End{Sequence: past.Sequence, Last: past.Last, ID: past.ID}
+	tail := past.Tail
+	if tail == nil {
+		end.Compacted, end.Oldest = true, past.Oldest
+		tail = store.NewTail(nil)
+	}
+	pinned := n.pin(&pinnedCut{records: tail, deadlines: past.Deadlines, end: end})
+	n.mu.Lock()
+	n.begin(newChain(n, a.want, pinned), a)
+	n.drop(pinned)
+	n.mu.Unlock()
+}
+
+// pinCut is pin for a cut of the map.
+func (n *Server) pinCut(c state.Cut) *pinnedCut {
+	end := wire.End{Sequence: c.Sequence, Last: c.Last, New: c.Sequence == n.opts.Fresh, ID: c.ID}
+	return n.pin(&pinnedCut{records: c.Cut, deadlines: c.Deadlines, end: end})
+}
+
 // pin registers a cut, with one use by the caller.
-func (n *Server) pin(c state.Cut) *pinnedCut {
-	h := &pinnedCut{Cut: c, bytes: c.Bytes(), users: 1, moved: time.Now()}
+func (n *Server) pin(h *pinnedCut) *pinnedCut {
+	h.bytes, h.users, h.moved = h.Bytes(), 1, time.Now()
 	n.mu.Lock()
 	n.pinned[h] = true
 	if len(n.pinned) == 1 {
@@ -315,7 +376,7 @@ func (n *Server) release(h *pinnedCut) {
 func (n *Server) drop(h *pinnedCut) {
 	if h.users--; h.users == 0 {
 		delete(n.pinned, h)
-		h.Cut.Release()
+		h.records.Release()
 	}
 }
 
@@ -381,15 +442,17 @@ func (n *Server) dropCuts(cuts []*pinnedCut) {
 }
 
 // mayOutlive returns the number of bytes that only cuts may pin: twice the largest of
-// the log's present size and its size at each cut, plus Options.Memory. That is room
+// the log's present size and its size at each cut, plus Options.Memory and what is retained. That is room
 // for a large snapshot, and for several that began at about the same time, while the
 // whole map is overwritten.
 func (n *Server) mayOutlive(cuts []*pinnedCut) int {
 	most := n.opts.Live.LogBytes()
 	for _, h := range cuts {
-		most = max(most, h.bytes)
+		if !h.tail() {
+			most = max(most, h.bytes)
+		}
 	}
-	return 2*most + n.opts.Memory
+	return 2*most + n.opts.Memory + n.opts.Retained
 }
 
 // outlived returns the number of bytes that only cuts pin: segments that the log no

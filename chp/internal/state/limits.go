@@ -11,6 +11,14 @@ const sectionSize = 256 << 10
 // a part of what is left in the term. So there is room for thousands of them.
 const interimShare = 128
 
+// What Unused skips where the clock is behind: more than a server publishes that another one, or
+// a disk, has not got, and so much more that two servers do not meet, in units of 2^20 for each
+// millisecond a quarter of an hour.
+const (
+	skipLeast  = 1 << 32
+	skipRandom = 1 << 40
+)
+
 // maxTerm and maxSequence bound what another server may say: terms rise by one, and
 // sequences count from the time (firstSequence), so higher ones are damaged or forged.
 // There is as much room above.

@@ -2,6 +2,7 @@ package state
 
 import (
 	"iter"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -188,6 +189,17 @@ func (s *State) Copy(wire []byte, spans []buf.Span, sequence int64) []store.Piec
 // SkipTo makes the next update get at least the sequence after one.
 func (s *State) SkipTo(sequence int64) { s.sequence.Store(max(s.Last(), sequence)) }
 
+// Unused returns a sequence for SkipTo: what follows it was used for no other update of the map,
+// by whichever server. last is the last update that is known, and clock comes from the clock, as
+// all sequences of servers that have begun: it is ahead of those that are not known, unless a
+// clock is wrong. Then a random distance is.
+func Unused(last, clock int64) int64 {
+	if clock > last || last >= MaxStart {
+		return max(last, clock)
+	}
+	return last + skipLeast + rand.Int64N(skipRandom)
+}
+
 // expiredProperties marks the deletion of an expired key, for all clients. Its UUID is
 // empty, because no client sent it. Other peers ignore unknown properties.
 // A client's deletion loses the property (kvmsg.FromClient).
@@ -216,6 +228,8 @@ func (s *State) Expired(now time.Duration, steps int, wire []byte, spans []buf.S
 // Reading it needs no lock. Its owner must release it.
 type Cut struct {
 	*store.Cut
+	ID        [ledger.MapIDSize]byte
+	Last      int64            // of the last update; Sequence is above it if sequences were skipped since
 	Deadlines *timer.Deadlines // as they are now
 }
 
@@ -223,13 +237,12 @@ type Cut struct {
 func (s *State) Cut() Cut {
 	c := s.Store.Cut()
 	c.Sequence = s.Last()
-	return Cut{c, &s.Deadlines}
+	return Cut{c, s.ID, s.Terms.Newest.Last, &s.Deadlines}
 }
 
 // Image is the whole state at one moment. Its owner must release it.
 type Image struct {
 	Cut
-	ID      [ledger.MapIDSize]byte
 	Terms   []Reign // oldest first
 	clients [][]byte
 	history *history.Keeper
@@ -238,7 +251,7 @@ type Image struct {
 
 // Image returns the whole state. It copies the progress of all clients, up to about 10 MB.
 func (s *State) Image() *Image {
-	return &Image{s.Cut(), s.ID, s.Terms.History(), s.Clients.Portions(), s.History, s.Clients.MadePortions()}
+	return &Image{s.Cut(), s.Terms.History(), s.Clients.Portions(), s.History, s.Clients.MadePortions()}
 }
 
 // A state is stored and sent in sections, in this order: one with the identity of the map,

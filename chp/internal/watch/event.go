@@ -17,11 +17,12 @@ const (
 	OpSet Op = iota + 1
 	OpDelete
 	OpSynced
+	OpBookmark
 )
 
-// String returns set, delete or synced.
+// String returns set, delete, synced or bookmark.
 func (o Op) String() string {
-	return text.Of(o, "Op", "", "set", "delete", "synced")
+	return text.Of(o, "Op", "", "set", "delete", "synced", "bookmark")
 }
 
 // MarshalText returns the text of String.
@@ -77,12 +78,16 @@ type Event struct {
 	Cause      Cause
 	Key, Value []byte
 	Sequence   int64
+	Previous   []byte
 	UUID       []byte
 	Properties kvmsg.Properties
 	TTL        time.Duration
 
 	Transaction int64
 }
+
+// Read stores the event of a record. It leaves the TTL at 0.
+func (e *Event) Read(r kvmsg.Record) { e.read(r) }
 
 // read decodes the record at the start of b into e, in one pass, and returns its size. It
 // leaves the TTL at 0.
@@ -97,7 +102,7 @@ func (e *Event) read(b []byte) (size int) {
 	e.Properties = kvmsg.Properties(r[start:at:at])
 	start, at = kvmsg.FrameBounds(r, at)
 	e.Value = r[start:at:at]
-	e.Op, e.Cause, e.TTL, e.Transaction = OpSet, CauseSet, 0, 0
+	e.Op, e.Cause, e.Previous, e.TTL, e.Transaction = OpSet, CauseSet, nil, 0, 0
 	if start == at {
 		e.Op, e.Cause = OpDelete, causeOfDeletion(e.UUID, e.Properties)
 	}

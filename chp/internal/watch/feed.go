@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"errors"
+	"math"
 	"sync/atomic"
 
 	"clustermap/chp/internal/subtree"
@@ -19,10 +20,13 @@ var errBusy = errors.New("chp: another goroutine is fetching events of this watc
 // Feed is one watch. Only one goroutine at a time may fetch events; any goroutine may call
 // Close.
 type Feed struct {
-	list     *List
-	subtrees subtree.Set
-	queue    queue
-	fresh    bool // nothing was reported or queued yet; guarded by the map's lock
+	list      *List
+	subtrees  subtree.Set
+	queue     queue
+	bookmarks bool
+	unmarked  bool
+	fresh     bool // nothing was reported or queued yet; guarded by the map's lock
+	quiet     bool // the state with which the watch begins is not reported; guarded by the map's lock
 
 	use atomic.Uint32 // idle, used or ended: says whether a goroutine owns item and bytes
 
@@ -30,6 +34,7 @@ type Feed struct {
 	item  item
 	bytes []byte // of a piece, not yet reported
 	group int64  // sequence of the last update of the transaction of the last record
+	after int64  // updates up to this sequence are not reported
 }
 
 // States of Feed.use.
@@ -39,12 +44,16 @@ const (
 	ended        // no goroutine may begin to fetch; one that is fetching cleans up
 )
 
-func newFeed(l *List, subtrees []string) *Feed {
-	f := &Feed{list: l, subtrees: subtree.New(subtrees), fresh: true}
+func newFeed(l *List, o Options) *Feed {
+	f := &Feed{list: l, subtrees: subtree.New(o.Subtrees), bookmarks: o.Bookmarks, unmarked: o.Unmarked, fresh: true, quiet: o.Quiet, after: math.MinInt64}
 	f.queue.limit = l.limit
 	f.queue.wake = make(chan struct{}, 1)
 	return f
 }
+
+// Skip makes the watch report no update up to a sequence: the caller has reported them. It is
+// called by the goroutine that fetches events.
+func (f *Feed) Skip(sequence int64) { f.after = sequence }
 
 // Subtrees returns the subtrees that the watch reports.
 func (f *Feed) Subtrees() []string { return f.subtrees.List }
@@ -52,6 +61,13 @@ func (f *Feed) Subtrees() []string { return f.subtrees.List }
 // restart queues the replacement of the state before by the state after. The map's lock
 // must be held.
 func (f *Feed) restart(before, after *State) {
+	if f.quiet {
+		f.quiet, f.fresh = false, false
+		if !f.unmarked {
+			f.queue.pushMark(after.sequence, true)
+		}
+		return
+	}
 	d := &change{after: after.retain()}
 	if f.fresh {
 		f.fresh = false
@@ -158,8 +174,16 @@ func (f *Feed) drop() {
 // step stores the next event of the current item in e, and reports whether there was
 // one.
 func (f *Feed) step(e *Event) bool {
-	if d := f.item.change; d != nil {
+	switch d := f.item.change; {
+	case d != nil:
 		return d.next(e, &f.subtrees)
+	case f.item.marks:
+		f.item.marks = false
+		*e = Event{Op: OpBookmark, Sequence: f.item.mark}
+		if f.item.synced {
+			e.Op = OpSynced
+		}
+		return f.item.mark >= f.after
 	}
 	for len(f.bytes) > 0 {
 		r := kvmsg.Record(f.bytes)
@@ -172,7 +196,7 @@ func (f *Feed) step(e *Event) bool {
 		if e.Sequence <= f.group {
 			e.Transaction = f.group
 		}
-		if f.subtrees.All() || f.subtrees.Contains(e.Key) {
+		if e.Sequence > f.after && (f.subtrees.All() || f.subtrees.Contains(e.Key)) {
 			if e.Op == OpSet && len(e.Properties) > 0 {
 				e.TTL = f.list.remaining(r)
 			}
@@ -196,10 +220,11 @@ func (f *Feed) advance() (more bool, err error) {
 		return false, nil
 	}
 	f.item = it
-	if it.change != nil {
+	switch {
+	case it.change != nil:
 		f.group = 0
 		it.change.open()
-	} else {
+	case it.piece.Segment != nil:
 		f.bytes = it.piece.Wire()
 	}
 	return true, nil

@@ -29,23 +29,67 @@ func (l *List) SetUp(mu sync.Locker, limit int, remaining func(kvmsg.Record) tim
 	l.mu, l.limit, l.remaining = mu, limit, remaining
 }
 
-// Watch begins a watch of some subtrees, which are valid; without any it is of the whole
-// map. now returns the map's present state, or nil if it has none; it is called with the
-// lock.
-func (l *List) Watch(subtrees []string, now func() *State) (*Feed, error) {
-	f := newFeed(l, subtrees)
+// Options say what a watch reports.
+type Options struct {
+	Subtrees  []string // valid ones; without any it is the whole map
+	Quiet     bool     // not the state with which it begins, but OpSynced in its place
+	Unmarked  bool     // and not that either
+	Bookmarks bool
+}
+
+// Watch begins a watch. now returns the map's present state, or nil if it has none; it is called
+// with the lock.
+func (l *List) Watch(o Options, now func() *State) (*Feed, error) {
+	return l.begin(o, func(f *Feed) {
+		if state := now(); state != nil {
+			f.restart(nil, state)
+			state.Release()
+		}
+	})
+}
+
+// Since begins a watch with a tail that ends with the map's present state, at a sequence, and
+// OpSynced. past returns both; it is called with the lock. If it returns no tail, there is no
+// watch.
+func (l *List) Since(o Options, past func() (*store.Tail, int64)) (f *Feed, err error) {
+	o.Quiet = true
+	found := false
+	f, err = l.begin(o, func(f *Feed) {
+		tail, sequence := past()
+		if found = tail != nil; found {
+			f.quiet = false
+			f.queue.pushTail(tail)
+			f.queue.pushMark(sequence, true)
+			tail.Release()
+		}
+	})
+	if err == nil && !found {
+		f.Close()
+		f = nil
+	}
+	return f, err
+}
+
+// begin begins a watch. first is called with the lock: from then on batches are queued.
+func (l *List) begin(o Options, first func(f *Feed)) (*Feed, error) {
+	f := newFeed(l, o)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return nil, closed.CHP
 	}
-	// From here on the batches come after this cut.
-	if state := now(); state != nil {
-		f.restart(nil, state)
-		state.Release()
-	}
+	first(f)
 	l.feeds = append(l.feeds, f)
 	return f, nil
+}
+
+// Bookmark tells the watches that want it that the map is at a sequence.
+func (l *List) Bookmark(sequence int64) {
+	for _, f := range l.feeds {
+		if f.bookmarks && !f.queue.pushMark(sequence, false) {
+			l.lagged.Add(1)
+		}
+	}
 }
 
 // Push queues a batch of updates, which are in the map.

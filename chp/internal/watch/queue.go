@@ -26,15 +26,16 @@ type queue struct {
 	over    error // why the queue has ended; it is then empty
 }
 
-// item is a change of state if change is set, otherwise a piece of the log.
+// item is a change of state if change is set, a mark if marks is, otherwise a piece of the log.
 type item struct {
 	piece  store.Piece
 	change *change
-}
+	free   bool // the piece does not count: see pushTail
 
-// maxChanges bounds the changes in the queue, because each pins two cuts. A watch that
-// falls further behind ends with ErrLagged.
-const maxChanges = 4
+	marks  bool  // the map is at a sequence
+	synced bool  // and the events before it are a whole state
+	mark   int64 // that sequence
+}
 
 func (it *item) release() {
 	switch {
@@ -92,6 +93,39 @@ func (q *queue) pushChange(d *change) bool {
 	return true
 }
 
+// pushTail adds the pieces of a tail, at the beginning. They do not count, because the bound is one
+// of how far a watch falls behind.
+func (q *queue) pushTail(t *store.Tail) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, p := range t.Pieces() {
+		p.Segment.Retain()
+		q.add(item{piece: p, free: true})
+	}
+}
+
+// pushMark adds a mark, as push does. One that follows another takes its place, unless that is
+// OpSynced.
+func (q *queue) pushMark(sequence int64, synced bool) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.over != nil {
+		return true
+	}
+	if n := len(q.items); n > q.first && q.items[n-1].marks && !synced {
+		q.items[n-1].mark = max(q.items[n-1].mark, sequence)
+		return true
+	}
+	if q.bytes > 0 && q.bytes+markBytes > q.limit {
+		q.end(ErrLagged)
+		return false
+	}
+	q.bytes += markBytes
+	q.add(item{marks: true, synced: synced, mark: sequence})
+	q.signal()
+	return true
+}
+
 // add appends an item. If the array is full it first moves the items to its start, if
 // that makes room.
 func (q *queue) add(it item) {
@@ -145,9 +179,12 @@ func (q *queue) pop() (it item, ok bool, err error) {
 	it = q.items[q.first]
 	q.items[q.first] = item{}
 	q.first++
-	if it.change != nil {
+	switch {
+	case it.change != nil:
 		q.changes--
-	} else {
+	case it.marks:
+		q.bytes -= markBytes
+	case !it.free:
 		q.bytes -= it.piece.Size()
 	}
 	return it, true, nil

@@ -51,6 +51,10 @@ const (
 	// only at the start of a session.
 	propertyOrder = "X-CHP-Order"
 
+	// propertyResume announces that the server answers SYNC? and SINCE?, and says the identity
+	// of its map in KTHXBAI.
+	propertyResume = "X-CHP-Resume"
+
 	// propertyReplies announces that a reply acknowledges the client's updates: it is to
 	// say where they are in the server's order. The client asks for those that it needs, if
 	// the value is repliesAsked; one with another value expects a reply to each batch.
@@ -169,7 +173,7 @@ func (s Server) Properties() map[string]string {
 		m[propertyModel] = strconv.Itoa(int(s.Model))
 		return m
 	}
-	m[propertyCHP], m[propertyRefusals], m[propertyTransactions] = product, "1", "1"
+	m[propertyCHP], m[propertyRefusals], m[propertyTransactions], m[propertyResume] = product, "1", "1", "1"
 	m[propertyMaxValue] = strconv.Itoa(s.MaxValue)
 	if s.History > 1 {
 		m[propertyHistory] = strconv.Itoa(s.History)
@@ -195,6 +199,9 @@ func ReportsRefusals(server *sockets.Peer) bool { return announces(server, prope
 
 // JudgesTransactions reports whether a server judges requests.
 func JudgesTransactions(server *sockets.Peer) bool { return announces(server, propertyTransactions) }
+
+// Resumes reports whether a server answers SYNC? and SINCE?.
+func Resumes(server *sockets.Peer) bool { return announces(server, propertyResume) }
 
 // HasModel reports whether a server of this module has another Clone model than 6.
 func HasModel(server *sockets.Peer) bool { return announces(server, propertyModel) }

@@ -26,6 +26,13 @@ const (
 	seenAges = 10
 )
 
+// Bounds of the specifications of a question what came after a sequence. A server of a pair that
+// is not active keeps the questions of all clients.
+const (
+	maxSinceSpecs = 64
+	maxSinceBytes = 4 << 10
+)
+
 // maxSentUpdates bounds sentUpdates, to about 20 MB. Older updates are forgotten and
 // become uncertain.
 const maxSentUpdates = 1 << 18

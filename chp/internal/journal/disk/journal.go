@@ -12,6 +12,7 @@ import (
 	"clustermap/chp/commit"
 	"clustermap/chp/internal/journal"
 	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/retain"
 	"clustermap/chp/internal/state"
 	"clustermap/internal/mutate"
 	"clustermap/internal/store"
@@ -25,6 +26,8 @@ type Options struct {
 	// Changed is called when more batches are committed, in the goroutine that flushes. It
 	// must not wait for the journal.
 	Changed func()
+	// Window gets the updates that follow the checkpoint; nil if nobody wants them.
+	Window *retain.Window
 	// Replayed is called while the log is replayed, with the numbers of updates so far and of
 	// their bytes; nil means that nobody wants to know.
 	Replayed func(updates, bytes uint64)

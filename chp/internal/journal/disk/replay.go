@@ -8,9 +8,11 @@ import (
 
 	"clustermap/chp/commit"
 	"clustermap/chp/internal/journal"
+	"clustermap/chp/internal/retain"
 	"clustermap/chp/internal/state"
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/store"
 	"clustermap/internal/timer"
 )
 
@@ -25,13 +27,13 @@ type Found struct {
 // has ended expires later like any other, so that its deletion gets into the log. Then it
 // returns the journal that continues the log. After an error the log is as before.
 func Open(o Options, to *state.State) (*Journal, Found, error) {
-	r := replayer{to: to, report: o.Replayed}
+	r := replayer{to: to, report: o.Replayed, window: o.Window}
 	begin := to.Last()
 	done, err := o.Log.Replay(r.entry)
 	if err != nil {
 		return nil, Found{}, fmt.Errorf("chp: the log cannot be replayed: %w", err)
 	}
-	to.SkipTo(max(r.last, begin))
+	to.SkipTo(state.Unused(r.last, begin))
 	if r.report != nil {
 		r.report(r.updates, r.bytes)
 	}
@@ -71,6 +73,16 @@ type replayer struct {
 	bytes   uint64
 	entries uint
 	report  func(updates, bytes uint64)
+	window  *retain.Window // or nil
+}
+
+// retain adds updates that follow r.last to the window.
+func (r *replayer) retain(pieces []store.Piece, at time.Duration) {
+	if r.window.Of() == nil {
+		r.window.Begin(&r.to.Store, r.last)
+	}
+	r.window.Tick(at)
+	r.window.Add(pieces)
 }
 
 func (r *replayer) entry(e commit.Entry) error {
@@ -104,7 +116,10 @@ func (r *replayer) entry(e commit.Entry) error {
 			last = max(last, r.last) // the records of a checkpoint are not ordered
 		}
 		c.sent.Reign, c.sent.First, c.sent.Count, c.sent.At = e.Epoch, last-int64(n)+1, uint32(n), at
-		r.to.Apply(&state.Entry{Head: c.sent, Wire: c.wire, Spans: r.spans, Stamped: true})
+		out := r.to.Apply(&state.Entry{Head: c.sent, Wire: c.wire, Spans: r.spans, Stamped: true})
+		if r.window != nil && e.Index > r.index && r.index > 0 { // the first one may be of a checkpoint
+			r.retain(out.Pieces, at)
+		}
 		r.last = last
 	}
 	if e.Index > r.index && r.index > 0 {

@@ -103,7 +103,11 @@ func (w *world) run(command string, args []string) string {
 			return err.Error()
 		}
 		w.log.reopen()
-		w.state, w.batches = state.New(100), nil
+		begin := int64(100)
+		if w.state != nil {
+			begin = w.state.Last() + 10 // the clock goes on
+		}
+		w.state, w.batches = state.New(begin), nil
 		w.state.ID[0] = 1
 		var found Found
 		w.journal, found, err = Open(Options{Log: w.log, Policy: policy, Changed: w.log.changes}, w.state)

@@ -1,0 +1,240 @@
+package follow
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/subtree"
+	"clustermap/chp/internal/wire"
+	"clustermap/internal/hooks"
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/wake"
+	"clustermap/sockets"
+)
+
+// CompactedError is chp.CompactedError.
+type CompactedError struct{ Since, Oldest int64 }
+
+// ErrCompacted is chp.ErrCompacted.
+var ErrCompacted = errors.New("chp: the server does not know what came after the sequence")
+
+func (e *CompactedError) Error() string {
+	return fmt.Sprintf("%v %d; the oldest one after which it knows everything is %d", ErrCompacted, e.Since, e.Oldest)
+}
+
+// Unwrap returns ErrCompacted.
+func (e *CompactedError) Unwrap() error { return ErrCompacted }
+
+// Past is what the server has published after a sequence, up to a moment after Past was called: on
+// a connection of its own, which the reader may leave waiting. One goroutine at a time may use it.
+type Past struct {
+	f     *Follower
+	specs []string
+	after int64 // of the last update that was returned
+	least int64 // what the server has at least
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	dealer *sockets.Dealer
+	batch  hooks.Batch
+	next   int // in batch
+	begun  bool
+}
+
+// Past asks the server that is followed for the updates of some subtrees after a sequence. It
+// returns when the answer has begun. The caller has all updates that the replica gets after it was
+// at sequence least, and the answer ends there or later. The error is a *[CompactedError] if the
+// server does not know it, and ErrNoSync if it cannot be asked.
+func (f *Follower) Past(ctx context.Context, specs []string, after, least int64) (*Past, error) {
+	if len(specs) == 0 {
+		specs = f.opts.Subtrees.List
+	}
+	p := &Past{f: f, specs: subtree.New(specs).List, after: after, least: least}
+	if err := p.begin(ctx); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// After returns the sequence of the last update that Next has returned, or of the end.
+func (p *Past) After() int64 { return p.after }
+
+// begin connects, and asks again and again until an answer begins.
+func (p *Past) begin(ctx context.Context) error {
+	for {
+		p.disconnect()
+		if err := p.f.WaitActive(ctx); err != nil {
+			return err
+		}
+		err := p.ask(ctx)
+		if _, compacted := errors.AsType[*CompactedError](err); err == nil || compacted || errors.Is(err, ErrNoSync) {
+			return err
+		}
+		if p.f.ctx.Err() == nil {
+			p.f.opts.Log.Debug("asks again what came after a sequence", "sequence", p.after, "error", err)
+		}
+		if !wake.Pause(ctx, backOffFirst) {
+			return ctx.Err()
+		}
+	}
+}
+
+// ask connects and asks once.
+func (p *Past) ask(ctx context.Context) error {
+	at, instance, able := p.f.followed()
+	request, ok := wire.SinceRequest([ledger.MapIDSize]byte{}, p.after, p.specs)
+	if !able || !ok {
+		return ErrNoSync
+	}
+	p.ctx, p.cancel = context.WithCancelCause(p.f.ctx)
+	opened := make(chan *sockets.Peer, 1)
+	in := &intake{command: kvmsg.KindKTHXBAI, tag: kthxbaiTag, wanted: &p.f.opts.Subtrees, heard: new(atomic.Uint32), silent: new(atomic.Bool), refused: p.f.opts.Refused}
+	if p.f.opts.Subtrees.All() {
+		in.wanted = nil
+	}
+	limit := p.f.opts.SyncTimeout
+	o := sockets.Options{
+		Security: p.f.opts.Security(), Dial: p.f.opts.Dial, Metadata: wire.Properties(),
+		ConnectTimeout: limit, HandshakeTimeout: limit, HeartbeatInterval: max(limit/4, 1), HeartbeatTimeout: max(limit, 1),
+		RecvHWM: sockets.Unlimited, RecvHWMBytes: snapshotAhead, MaxMessageSize: p.f.opts.MaxMessage,
+		ReconnectInterval: sockets.ReconnectNever, Linger: sockets.LingerNone,
+	}
+	fail := p.cancel
+	o.Monitor = func(e sockets.Event) {
+		switch e.Kind {
+		case sockets.EventHandshakeSucceeded:
+			opened <- e.Peer // it connects once
+		case sockets.EventConnectFailed, sockets.EventHandshakeFailed:
+			fail(fmt.Errorf("%w: %w", ErrUnreachable, e.Err))
+		case sockets.EventDisconnected:
+			fail(fmt.Errorf("%w: %w", ErrDisconnected, e.Err))
+		}
+	}
+	var err error
+	if p.dealer, err = sockets.NewDealer(o); err != nil {
+		return err
+	}
+	hooks.Prepare(p.dealer, in.prepare)
+	hooks.Scan(p.dealer, wire.ScanUpdate)
+	if err := p.dealer.Connect(at.Snapshot); err != nil {
+		return err
+	}
+	select {
+	case peer := <-opened:
+		if wire.InstanceOf(peer) != instance {
+			return ErrUnreachable // another server of the same name
+		}
+	case <-p.ctx.Done():
+		return context.Cause(p.ctx)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := p.dealer.Send(ctx, request...); err != nil {
+		return err
+	}
+	return p.receive(ctx)
+}
+
+// receive waits for the next batch. If that is the first one, and only says that there is none, it
+// returns an error.
+func (p *Past) receive(ctx context.Context) error {
+	both, stop := either(ctx, p.ctx)
+	defer stop()
+	if err := p.dealer.RecvBatch(both, (*sockets.Batch)(&p.batch)); err != nil {
+		return cmp.Or(ctx.Err(), context.Cause(p.ctx), err)
+	}
+	p.next = 0
+	first := !p.begun
+	p.begun = true
+	if spans := p.batch.Spans(); first && len(spans) > 0 && endsSnapshot(p.batch.Wire(), spans[0]) {
+		if end := wire.ParseEnd(kvmsg.Record(p.batch.Message(0))); end.Compacted {
+			return &CompactedError{p.after, end.Oldest}
+		}
+	}
+	return nil
+}
+
+// Next returns the next update, which is valid until the next call, or nil at the end. If the
+// connection breaks, the server, or the next one, is asked again. The error is that of a context,
+// of a closed client, or a *[CompactedError] of a server that is asked again.
+func (p *Past) Next(ctx context.Context) (kvmsg.Record, error) {
+	for {
+		for p.next < p.batch.Len() {
+			span := p.batch.Spans()[p.next]
+			m := kvmsg.Record(p.batch.Wire()[span.Start:span.End])
+			p.next++
+			if !endsSnapshot(p.batch.Wire(), span) {
+				p.after = m.Seq()
+				return m, nil
+			}
+			if end := wire.ParseEnd(m); end.Sequence >= p.least {
+				p.after = end.Sequence
+				return nil, nil
+			}
+			// A server that is behind what the client has heard of another one.
+			p.cancel(ErrNotCHP)
+		}
+		err := p.receive(ctx)
+		if err == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		if p.f.ctx.Err() != nil {
+			return nil, context.Canceled
+		}
+		if err := p.begin(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Ready reports whether Next need not wait.
+func (p *Past) Ready() bool { return p.next < p.batch.Len() }
+
+// disconnect ends the connection.
+func (p *Past) disconnect() {
+	if p.cancel != nil {
+		p.cancel(nil)
+	}
+	if p.dealer != nil {
+		_ = p.dealer.Close() // closing a socket does not fail
+		p.dealer = nil
+	}
+	p.batch.Release()
+	p.batch, p.next, p.begun = hooks.Batch{}, 0, false
+}
+
+// Close ends the connection.
+func (p *Past) Close() { p.disconnect() }
+
+// either returns a context that ends with one of two.
+func either(a, b context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(a)
+	stop := context.AfterFunc(b, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
+// followed returns the server that is followed, and whether it can be asked what came after a
+// sequence.
+func (f *Follower) followed() (at Address, instance string, able bool) {
+	y := &f.syncs
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if y.session == nil {
+		return Address{}, "", true // connecting fails, and it is asked again
+	}
+	if first := y.session.first.Load(); first != nil {
+		instance = wire.InstanceOf(first)
+	}
+	return y.session.server, instance, y.able
+}
