@@ -210,7 +210,7 @@ func TestResumeBeyondTheWindow(t *testing.T) {
 func TestResumeWhileUpdatesGoOn(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	s := startServer(t, ServerOptions{})
+	s := startServer(t, ServerOptions{RetainBytes: 1 << 30})
 	var by cable
 	c := startClient(t, s, ClientOptions{Dial: by.dial, restless: true})
 	parts := startClient(t, s, ClientOptions{Dial: by.dial, Subtrees: []string{"/1/", "/3/", "/7/7"}, restless: true})

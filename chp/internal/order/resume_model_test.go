@@ -158,7 +158,7 @@ func (m *resumeModel) start(i int, id [ledger.MapIDSize]byte, base map[string]st
 	}
 	w := new(retain.Window)
 	w.Limit(retain.Options{Bytes: 48 << 10})
-	w.Begin(&begin.Store, last)
+	w.Begin(&begin.Store, last, timer.Now())
 	for _, b := range disk {
 		out := begin.Apply(&state.Entry{Head: b.Head, Wire: b.wire, Spans: b.spans(), Stamped: true})
 		w.Add(out.Pieces)

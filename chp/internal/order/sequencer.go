@@ -144,7 +144,7 @@ func (q *Sequencer) setState(s *state.State) {
 	q.state = s
 	q.live.Replace(s)
 	if q.window.Of() != &s.Store { // otherwise it was filled with the state
-		q.window.Begin(&s.Store, s.Last())
+		q.window.Begin(&s.Store, s.Last(), timer.Now())
 	}
 	q.order.last = q.state.Last()
 	q.order.reigns.Set(q.state.Terms.History())

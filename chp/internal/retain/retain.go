@@ -44,7 +44,7 @@ type Window struct {
 type run struct {
 	piece       store.Piece
 	first, last int64
-	at          time.Duration // when the first one was added
+	at          time.Duration // the last Tick before they were added
 }
 
 // Options bound a window.
@@ -61,8 +61,8 @@ func (w *Window) Bound() int { return max(w.limit, 0) }
 
 // Begin empties the window: the map is another one, at a sequence. The pieces of the former one
 // are no longer referred to.
-func (w *Window) Begin(of *store.Map, sequence int64) {
-	w.of, w.from, w.bytes, w.runs = of, sequence, 0, fifo.Queue[run]{}
+func (w *Window) Begin(of *store.Map, sequence int64, now time.Duration) {
+	w.of, w.from, w.bytes, w.runs, w.now = of, sequence, 0, fifo.Queue[run]{}, now
 }
 
 // Of returns the map of Begin, or nil.
@@ -71,17 +71,9 @@ func (w *Window) Of() *store.Map { return w.of }
 // Tick removes what is too old. The time of updates is that of the last Tick before.
 func (w *Window) Tick(now time.Duration) {
 	w.now = now
-	for w.age > 0 && w.runs.Len() > 0 && now-w.end(0) > w.age {
+	for w.age > 0 && w.runs.Len() > 0 && now-w.runs.At(0).at > w.age {
 		w.drop()
 	}
-}
-
-// end returns when the last update of a run was added at the latest.
-func (w *Window) end(i int) time.Duration {
-	if i+1 < w.runs.Len() {
-		return w.runs.At(i + 1).at
-	}
-	return w.now
 }
 
 // Add adds updates that are in the map.

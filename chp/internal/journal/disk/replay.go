@@ -79,7 +79,7 @@ type replayer struct {
 // retain adds updates that follow r.last to the window.
 func (r *replayer) retain(pieces []store.Piece, at time.Duration) {
 	if r.window.Of() == nil {
-		r.window.Begin(&r.to.Store, r.last)
+		r.window.Begin(&r.to.Store, r.last, at)
 	}
 	r.window.Tick(at)
 	r.window.Add(pieces)
