@@ -36,8 +36,8 @@ type Lease struct {
 // KeepAlive sets a key with a time to live, waits as SetSync does, and then sets it again
 // each third of the time to live, until the context ends, the lease is closed, or the
 // client is. It does not wait longer than that for an update to come back. It also sets
-// the key again each time the client has fetched a snapshot, so the key appears at
-// another server after a failover, and at one that has lost its map.
+// the key again each time the client has begun to follow a server, so the key appears at
+// another one after a failover, and at one that has lost its map.
 //
 // Each watch of the key reports each refresh, as an OpSet with CauseSet, whose value is
 // the same as before unless [Lease.Update] was called: compare it to tell a change from
@@ -79,15 +79,15 @@ func (c *Client) keepAlive(ctx context.Context, key string, value []byte, ttl, e
 		client: c, key: key, value: slices.Clone(value), every: max(every, time.Millisecond),
 		opts: append(slices.Clone(opts), WithTTL(ttl)), ended: make(chan struct{}), renew: make(chan struct{}, 1),
 	}
-	var syncs uint64
+	var sessions uint64
 	var began time.Time
 	var seq int64
 	for again := true; again; {
 		// What is set before the first snapshot comes back after it.
-		syncs, began = max(c.follower.Counted.Syncs.Load(), 1), time.Now()
+		sessions, began = max(c.follower.Counted.Sessions(), 1), time.Now()
 		var err error
 		seq, err = l.set(ctx)
-		lost := c.follower.Counted.Syncs.Load() != syncs || c.State() != StateActive
+		lost := c.follower.Counted.Sessions() != sessions || c.State() != StateActive
 		if again = errors.Is(err, ErrUncertain) && lost && ctx.Err() == nil; err != nil && !again {
 			return nil, err
 		}
@@ -99,7 +99,7 @@ func (c *Client) keepAlive(ctx context.Context, key string, value []byte, ttl, e
 		return nil, ErrClosed
 	}
 	ctx, l.cancel = context.WithCancel(ctx)
-	c.leases.Go(func() { l.run(ctx, due, seq, syncs) })
+	c.leases.Go(func() { l.run(ctx, due, seq, sessions) })
 	return l, nil
 }
 
@@ -158,19 +158,19 @@ func (l *Lease) set(ctx context.Context) (seq int64, err error) {
 }
 
 // run refreshes the key until the context ends, first after the time next. seq is the
-// sequence of the last update, syncs the number of snapshots before it.
-func (l *Lease) run(ctx context.Context, next time.Duration, seq int64, syncs uint64) {
+// sequence of the last update, sessions the number of sessions before it.
+func (l *Lease) run(ctx context.Context, next time.Duration, seq int64, sessions uint64) {
 	defer close(l.ended)
 	defer l.cancel()
 	c := l.client
 	due := time.NewTimer(next)
 	defer due.Stop()
 	for {
-		if !l.wait(ctx, due.C, syncs) {
+		if !l.wait(ctx, due.C, sessions) {
 			l.delete(seq)
 			return
 		}
-		syncs = c.follower.Counted.Syncs.Load()
+		sessions = c.follower.Counted.Sessions()
 		due.Reset(l.every)
 		soon, cancel := context.WithTimeout(ctx, l.every)
 		now, err := l.set(soon)
@@ -179,7 +179,7 @@ func (l *Lease) run(ctx context.Context, next time.Duration, seq int64, syncs ui
 		case err == nil:
 			seq = now
 		case errors.Is(err, ErrUncertain):
-			syncs = 0 // set it again as soon as the client is ACTIVE
+			sessions = 0 // set it again as soon as the client is ACTIVE
 		}
 		if ctx.Err() == nil {
 			l.mu.Lock()
@@ -191,14 +191,14 @@ func (l *Lease) run(ctx context.Context, next time.Duration, seq int64, syncs ui
 
 // wait waits until the key must be set again, at the latest when due says so. It returns
 // false if the lease has ended.
-func (l *Lease) wait(ctx context.Context, due <-chan time.Time, syncs uint64) bool {
+func (l *Lease) wait(ctx context.Context, due <-chan time.Time, sessions uint64) bool {
 	c := l.client
 	for {
 		state, changed := c.follower.Watch()
 		if ctx.Err() != nil || c.follower.Context().Err() != nil {
 			return false
 		}
-		if state == StateActive && c.follower.Counted.Syncs.Load() != syncs {
+		if state == StateActive && c.follower.Counted.Sessions() != sessions {
 			return true
 		}
 		select {

@@ -123,7 +123,7 @@ func (w *holder) change(ctx context.Context, l *life, o *op, was present, ttl ti
 	if ttl > 0 {
 		opts = append(opts, chp.WithTTL(ttl))
 	}
-	before := l.client.Stats().Syncs
+	before := sessions(l.client)
 	var seq int64
 	var err error
 	if o.Kind == opDelete {
@@ -181,7 +181,7 @@ func (w *holder) conclude(l *life, ops []*op, first int64, err error, before uin
 	}
 	for _, o := range ops {
 		o.Looked = o.Looked && !l.ended.Load() // a closed client returns what it knows, and its replica stands still
-		o.Synced = l.client.Stats().Syncs != before
+		o.Synced = sessions(l.client) != before
 	}
 	if conflict != nil && !lost {
 		h.violate("conflict", "%s: %v, and there is no such condition", l.name, err)
@@ -251,7 +251,7 @@ func (w *holder) lock(ctx context.Context, l *life) {
 	sleep(ctx, time.Duration(w.rng.IntN(8))*time.Millisecond)
 	h.release(o)
 	d := h.call(&op{Proc: w.proc, Client: l.name, Kind: opDelete, Key: lockKey, If: condSame, Expect: o.ID, ExpectSeq: o.Seq})
-	before := l.client.Stats().Syncs
+	before := sessions(l.client)
 	seq, err := l.client.DeleteIf(ctx, lockKey, chp.IfSequence(o.Seq), chp.WithConflictValue())
 	w.conclude(l, []*op{d}, seq, err, before)
 }
@@ -294,7 +294,7 @@ func (w *holder) transfer(ctx context.Context, l *life) {
 			opts = append(opts, w.same(o.Key, was[i]))
 		}
 	}
-	before := l.client.Stats().Syncs
+	before := sessions(l.client)
 	first, err := l.client.ApplyIf(ctx, &b, opts...)
 	w.conclude(l, ops, first, err, before)
 }

@@ -47,7 +47,7 @@ type op struct {
 	Seq     int64         `json:"seq,omitempty"` // the sequence that the call returned
 	Saw     uint64        `json:"saw,omitempty"` // value that a read, or a Get after the update, returned; 0: no key
 	Looked  bool          `json:"looked,omitempty"`
-	Synced  bool          `json:"synced,omitempty"` // its client took a new snapshot before the call had returned and looked
+	Synced  bool          `json:"synced,omitempty"` // its client began to follow a server again before the call had returned and looked
 	Err     string        `json:"err,omitempty"`
 
 	// With a condition:

@@ -90,6 +90,10 @@ type Counters struct {
 	Kept                                 atomic.Int64
 }
 
+// Sessions returns how often the client has begun to follow a server, with a snapshot or
+// without. What belongs to a session is compared to it: another number is another session.
+func (n *Counters) Sessions() uint64 { return n.Syncs.Load() + n.Resumed.Load() }
+
 // New returns a follower that does not follow yet: see Start.
 func New(o Options) *Follower {
 	if o.DeletedBytes == 0 {
