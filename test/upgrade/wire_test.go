@@ -131,12 +131,12 @@ func (w *wire) connect(name, port, kind string, metadata []string) string {
 	_, err = c.Write(append([]byte{4, byte(len(ready))}, ready...))
 	testenv.Must(w.t, err)
 	text, _ := w.receive(c)
-	text = strings.ReplaceAll(text, announcedSince, "") // peers ignore what they do not know
+	text = announcedSince.Replace(text) // peers ignore what they do not know
 	return fmt.Sprintf("%q\n%s", got, text)
 }
 
 // announcedSince is what a server of today announces in READY, and the earlier version does not.
-const announcedSince = `\x12X-CHP-Transactions\x00\x00\x00\x011`
+var announcedSince = strings.NewReplacer(`\x12X-CHP-Transactions\x00\x00\x00\x011`, "", `\fX-CHP-Resume\x00\x00\x00\x011`, "")
 
 func (c *rawConnection) send(t testing.TB, frames ...[]byte) {
 	t.Helper()
@@ -156,6 +156,7 @@ var (
 	ttlLine = regexp.MustCompile(`ttl=([0-9.]+)\\n`)
 	// What this version announces in addition.
 	instance = regexp.MustCompile(`\\x0eX-CHP-Instance\\x00\\x00\\x00 [0-9a-f]{32}`)
+	mapID    = regexp.MustCompile(`map-id=[0-9a-f]{32}\\n`)
 )
 
 // receive returns the next message, a line for each frame: its flags, and its bytes. What
@@ -192,6 +193,7 @@ func (w *wire) receive(c *rawConnection) (text string, beats bool) {
 				line = fmt.Sprintf("%02x first+%d", flags, seq-w.base)
 			}
 		}
+		line = mapID.ReplaceAllString(line, "") // since then
 		line = ttlLine.ReplaceAllStringFunc(line, func(s string) string {
 			seconds, err := strconv.ParseFloat(s[4:len(s)-2], 64)
 			testenv.Must(w.t, err)
