@@ -229,6 +229,9 @@ func (m *watchMore) fetch(ctx context.Context, e *Event) error {
 		return ErrClosed
 	default:
 	}
+	if m.past.Ready() {
+		return m.fetchPast(ctx, ctx, e)
+	}
 	both, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(m.past.client.follower.Context(), cancel)
@@ -240,6 +243,11 @@ func (m *watchMore) fetch(ctx context.Context, e *Event) error {
 		case <-both.Done():
 		}
 	}()
+	return m.fetchPast(ctx, both, e)
+}
+
+// fetchPast stores the next event of the past. both ends with ctx, and with the watch or its client.
+func (m *watchMore) fetchPast(ctx, both context.Context, e *Event) error {
 	r, err := m.past.Next(both)
 	switch {
 	case err != nil && ctx.Err() == nil && both.Err() != nil:
@@ -247,10 +255,7 @@ func (m *watchMore) fetch(ctx context.Context, e *Event) error {
 	case err != nil:
 		return err
 	case r != nil:
-		(*watch.Event)(e).Read(r)
-		if e.Op == OpSet && len(e.Properties) > 0 {
-			e.TTL = m.past.client.live.Now().Deadlines.Remaining(r)
-		}
+		m.feed.Past((*watch.Event)(e), r)
 		return nil
 	}
 	*e = Event{Op: OpSynced, Sequence: m.past.After()}

@@ -183,3 +183,51 @@ func TestWatchBookmarks(t *testing.T) {
 		t.Errorf("after a bookmark: %v", got)
 	}
 }
+
+// TestWatchSinceTransactions: what a watch that begins in the past reports of transactions names them,
+// and no call of NextBatch reports a part of one; nor does one of a subtree, which has a part only.
+func TestWatchSinceTransactions(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{})
+	c := startClient(t, s, ClientOptions{})
+	must(t, c.WaitActive(ctx))
+	since := s.Sequence()
+	value := make([]byte, 20<<10)
+	for range 40 {
+		var b Batch
+		for i := range 3 {
+			b.Set(fmt.Sprintf("/%c/k%d", 'b'-i%2, i), value)
+		}
+		_, err := c.ApplyIf(ctx, &b)
+		must(t, err)
+	}
+	for subtree, each := range map[string]int{"": 3, "/b/": 2, "/a/": 1} { // how many it has of each
+		w, err := c.WatchWith(ctx, WatchOptions{Since: since, Subtrees: []string{subtree}})
+		must(t, err)
+		events := 0
+		for synced := false; !synced; {
+			open := int64(0)
+			must(t, w.NextBatch(ctx, func(e Event) bool {
+				if synced = e.Op == OpSynced; synced {
+					return true
+				}
+				events++
+				if e.Transaction < e.Sequence || e.Transaction > e.Sequence+2 || open != 0 && open != e.Transaction {
+					t.Errorf("%s at %d is of transaction %d, after a part of %d", e.Key, e.Sequence, e.Transaction, open)
+				}
+				if open = e.Transaction; events%each == 0 {
+					open = 0
+				}
+				return true
+			}))
+			if open != 0 {
+				t.Errorf("a part of transaction %d", open)
+			}
+		}
+		if events != 40*each {
+			t.Errorf("%q: %d events, want %d", subtree, events, 40*each)
+		}
+		must(t, w.Close())
+	}
+}

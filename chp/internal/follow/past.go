@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"sync/atomic"
 
 	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/subtree"
 	"clustermap/chp/internal/wire"
+	"clustermap/internal/buf"
 	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/wake"
@@ -41,8 +44,13 @@ type Past struct {
 	cancel context.CancelCauseFunc
 	dealer *sockets.Dealer
 	batch  hooks.Batch
-	next   int // in batch
 	begun  bool
+
+	// Updates to return, never a part of a transaction, and what comes behind them.
+	wire    []byte
+	spans   []buf.Span
+	partial partial
+	end     *wire.End
 }
 
 // Past asks the server that is followed for the updates of some subtrees after a sequence. It
@@ -140,22 +148,26 @@ func (p *Past) ask(ctx context.Context) error {
 	return p.receive(ctx)
 }
 
-// receive waits for the next batch. If that is the first one, and only says that there is none, it
-// returns an error.
+// receive waits for the next batch, of which the last one has been returned. If that is the first
+// one, and only says that there is none, it returns an error.
 func (p *Past) receive(ctx context.Context) error {
 	both, stop := either(ctx, p.ctx)
 	defer stop()
 	if err := p.dealer.RecvBatch(both, (*sockets.Batch)(&p.batch)); err != nil {
 		return cmp.Or(ctx.Err(), context.Cause(p.ctx), err)
 	}
-	p.next = 0
 	first := !p.begun
 	p.begun = true
-	if spans := p.batch.Spans(); first && len(spans) > 0 && endsSnapshot(p.batch.Wire(), spans[0]) {
-		if end := wire.ParseEnd(kvmsg.Record(p.batch.Message(0))); end.Compacted {
+	bytes, spans := p.batch.Wire(), p.batch.Spans()
+	known := int64(math.MinInt64) // up to which everything has come
+	if i := slices.IndexFunc(spans, func(s buf.Span) bool { return endsSnapshot(bytes, s) }); i >= 0 {
+		end := wire.ParseEnd(kvmsg.Record(bytes[spans[i].Start:spans[i].End]))
+		if first && i == 0 && end.Compacted {
 			return &CompactedError{p.after, end.Oldest}
 		}
+		p.end, known, spans = &end, end.Sequence, spans[:i]
 	}
+	p.wire, p.spans = p.partial.whole(bytes, spans, known)
 	return nil
 }
 
@@ -164,19 +176,18 @@ func (p *Past) receive(ctx context.Context) error {
 // of a closed client, or a *[CompactedError] of a server that is asked again.
 func (p *Past) Next(ctx context.Context) (kvmsg.Record, error) {
 	for {
-		for p.next < p.batch.Len() {
-			span := p.batch.Spans()[p.next]
-			m := kvmsg.Record(p.batch.Wire()[span.Start:span.End])
-			p.next++
-			if !endsSnapshot(p.batch.Wire(), span) {
-				p.after = m.Seq()
-				return m, nil
-			}
-			if end := wire.ParseEnd(m); end.Sequence >= p.least {
-				p.after = end.Sequence
-				return nil, nil
-			}
-			// A server that is behind what the client has heard of another one.
+		if len(p.spans) > 0 {
+			span := p.spans[0]
+			p.spans = p.spans[1:]
+			m := kvmsg.Record(p.wire[span.Start:span.End])
+			p.after = m.Seq()
+			return m, nil
+		}
+		if p.ended() {
+			p.after = p.end.Sequence
+			return nil, nil
+		}
+		if p.end != nil { // a server that is behind what the client has heard of another one
 			p.cancel(ErrNotCHP)
 		}
 		err := p.receive(ctx)
@@ -195,8 +206,11 @@ func (p *Past) Next(ctx context.Context) (kvmsg.Record, error) {
 	}
 }
 
-// Ready reports whether Next need not wait.
-func (p *Past) Ready() bool { return p.next < p.batch.Len() }
+// Ready reports whether Next need not wait. While it does not, no transaction was returned in part.
+func (p *Past) Ready() bool { return len(p.spans) > 0 || p.ended() }
+
+// ended reports whether everything has come.
+func (p *Past) ended() bool { return p.end != nil && p.end.Sequence >= p.least }
 
 // disconnect ends the connection.
 func (p *Past) disconnect() {
@@ -208,7 +222,8 @@ func (p *Past) disconnect() {
 		p.dealer = nil
 	}
 	p.batch.Release()
-	p.batch, p.next, p.begun = hooks.Batch{}, 0, false
+	p.batch, p.begun = hooks.Batch{}, false
+	p.wire, p.spans, p.partial, p.end = nil, nil, partial{}, nil
 }
 
 // Close ends the connection.

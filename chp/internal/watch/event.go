@@ -86,9 +86,6 @@ type Event struct {
 	Transaction int64
 }
 
-// Read stores the event of a record. It leaves the TTL at 0.
-func (e *Event) Read(r kvmsg.Record) { e.read(r) }
-
 // read decodes the record at the start of b into e, in one pass, and returns its size. It
 // leaves the TTL at 0.
 func (e *Event) read(b []byte) (size int) {

@@ -188,22 +188,40 @@ func (f *Feed) step(e *Event) bool {
 	for len(f.bytes) > 0 {
 		r := kvmsg.Record(f.bytes)
 		f.bytes = f.bytes[e.read(f.bytes):]
-		if len(e.Properties) > 0 {
-			if more := kvmsg.MoreOf(r, kvmsg.TagProperties); more > 0 {
-				f.group = e.Sequence + int64(more)
-			}
-		}
-		if e.Sequence <= f.group {
-			e.Transaction = f.group
-		}
+		f.join(e, r)
 		if e.Sequence > f.after && (f.subtrees.All() || f.subtrees.Contains(e.Key)) {
-			if e.Op == OpSet && len(e.Properties) > 0 {
-				e.TTL = f.list.remaining(r)
-			}
+			f.time(e, r)
 			return true
 		}
 	}
 	return false
+}
+
+// Past stores the event of an update that came before those of the feed. It is called by the
+// goroutine that fetches events, in the order of the updates.
+func (f *Feed) Past(e *Event, r kvmsg.Record) {
+	e.read(r)
+	f.join(e, r)
+	f.time(e, r)
+}
+
+// join names the transaction of an update.
+func (f *Feed) join(e *Event, r kvmsg.Record) {
+	if len(e.Properties) > 0 {
+		if more := kvmsg.MoreOf(r, kvmsg.TagProperties); more > 0 {
+			f.group = e.Sequence + int64(more)
+		}
+	}
+	if e.Sequence <= f.group {
+		e.Transaction = f.group
+	}
+}
+
+// time stores the time that is left.
+func (f *Feed) time(e *Event, r kvmsg.Record) {
+	if e.Op == OpSet && len(e.Properties) > 0 {
+		e.TTL = f.list.remaining(r)
+	}
 }
 
 // advance replaces the current item, which is used up, by the next one, if there is one.
