@@ -56,8 +56,9 @@ type ConflictError struct {
 	// Sequence is that of the key's last update, or 0 if the key does not exist.
 	Sequence int64
 
-	// Value is the key's value, if the call asks for it (see WithConflictValue), the key exists, and the
-	// value has at most 64 KiB; HasValue says whether it is meant.
+	// Value is the key's value, if the call asks for it (see WithConflictValue), the key exists, the
+	// value has at most 64 KiB, and the client does not have megabytes of answers left to read;
+	// HasValue says whether it is meant. Otherwise the client's replica has the value, or soon will.
 	Value    []byte
 	HasValue bool
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -238,5 +239,45 @@ func TestUpdateCannotClaimATransaction(t *testing.T) {
 	c.set("k", "a=1\nx-more=5\n", "v")
 	if m := c.next(); m.properties != "a=1\n" {
 		t.Errorf("published with the properties %q", m.properties)
+	}
+}
+
+// A client with thousands of conflicts, each with a large value, is told of all of them over one
+// connection, however slowly it reads: the values that would be too many are left out.
+func TestLargeConflictsDisconnectNobody(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	server := startServer(t, ServerOptions{})
+	var sessions atomic.Int32
+	c := startClient(t, server, ClientOptions{OnState: func(state State, _ string) {
+		if state == StateActive {
+			sessions.Add(1)
+		}
+	}})
+	_, err := c.SetSync(ctx, "k", make([]byte, 60<<10))
+	must(t, err)
+	const requests = 4000
+	var outcomes []*Outcome
+	for range requests {
+		o, err := c.StartIf(ctx, new(Batch), IfAbsent().On("k"), WithConflictValue())
+		must(t, err)
+		outcomes = append(outcomes, o)
+	}
+	with := 0
+	for _, o := range outcomes {
+		_, err := o.Wait(ctx)
+		var e *ConflictError
+		if !errors.As(err, &e) || e.Sequence == 0 {
+			t.Fatal(err)
+		}
+		if e.HasValue {
+			with++
+		}
+	}
+	if n := sessions.Load(); n != 1 {
+		t.Errorf("%d sessions, want 1", n)
+	}
+	if with == 0 {
+		t.Error("no conflict has its value")
 	}
 }

@@ -37,6 +37,19 @@ func newNotifier(router *sockets.Router, applied func(context.Context, []byte, s
 	return t
 }
 
+// room returns the bytes that answers to a client may still add with the values they carry, given
+// those that wait elsewhere. Values take half of what is kept at most. So they are never what a
+// client is disconnected for: the rest of the answers to all requests that it may have on
+// their way is far below the other half.
+func (t *notifier) room(peer *sockets.Peer, waiting, all int) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if pending := t.pending[peer]; pending != nil {
+		waiting += len(pending.wire)
+	}
+	return max(0, min(maxPending/2-waiting, maxPendingTotal/2-all-t.bytes))
+}
+
 // notify sends the refusals in n to their client, now or later. It does not wait.
 func (t *notifier) notify(n *refusalNotice) {
 	t.mu.Lock()

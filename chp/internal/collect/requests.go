@@ -61,7 +61,8 @@ func (c *Clients) transact(ctx context.Context, b *hooks.Batch, spans []buf.Span
 		if c.answers.room(ctx) != nil {
 			return false
 		}
-		wire, w, n := c.o.Order.Transact(b, spans, from.From, c.answers.scratch[:0])
+		to := c.members.snapshotPeer(peer)
+		wire, w, n := c.o.Order.Transact(b, spans, from.From, c.answers.values(to), c.answers.scratch[:0])
 		if c.answers.scratch = wire; n == 0 {
 			if c.o.Order.Room(ctx) != nil {
 				return false
@@ -69,7 +70,7 @@ func (c *Clients) transact(ctx context.Context, b *hooks.Batch, spans []buf.Span
 			continue
 		}
 		spans = spans[n:]
-		if to := c.members.snapshotPeer(peer); to != nil && len(wire) > 0 {
+		if to != nil && len(wire) > 0 {
 			c.answers.send(to, wire, w)
 		}
 	}
@@ -87,9 +88,10 @@ type answers struct {
 	cancel   context.CancelFunc
 
 	mu    sync.Mutex
-	queue fifo.Queue[unsent] // the goroutine runs while it has some
-	bytes int
-	more  chan struct{} // closed when there is room; nil while nothing waits for that
+	queue fifo.Queue[unsent]    // the goroutine runs while it has some
+	bytes int                   // of queue
+	owed  map[*sockets.Peer]int // of them, those to each client
+	more  chan struct{}         // closed when there is room; nil while nothing waits for that
 }
 
 // unsent is a message with answers.
@@ -100,9 +102,19 @@ type unsent struct {
 }
 
 func newAnswers(o *order.Sequencer, n *notifier) *answers {
-	a := &answers{order: o, notifier: n}
+	a := &answers{order: o, notifier: n, owed: map[*sockets.Peer]int{}}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	return a
+}
+
+// values returns the bytes of values that the next answers to a client may have. Only send adds to
+// what is kept for requests, in the same goroutine.
+func (a *answers) values(to *sockets.Peer) int {
+	a.mu.Lock()
+	waiting, all := a.owed[to], a.bytes
+	a.mu.Unlock()
+	// What moves on in between counts twice.
+	return a.notifier.room(to, waiting, all)
 }
 
 // send sends answers when w is published. It copies them.
@@ -122,6 +134,7 @@ func (a *answers) send(to *sockets.Peer, body []byte, w order.Written) {
 	}
 	a.queue.Push(unsent{to, wire, w})
 	a.bytes += len(wire)
+	a.owed[to] += len(wire)
 }
 
 // run sends the answers in the queue, until it is empty.
@@ -137,6 +150,9 @@ func (a *answers) run() {
 		a.mu.Lock()
 		a.queue.Pop()
 		a.bytes -= len(next.wire)
+		if a.owed[next.to] -= len(next.wire); a.owed[next.to] == 0 {
+			delete(a.owed, next.to)
+		}
 		if a.more != nil && a.bytes < maxAnswers {
 			close(a.more)
 			a.more = nil

@@ -18,6 +18,7 @@ type judge struct {
 	grouped bool             // some belong to a transaction of several
 	clash   bool             // two keys have one hash: what follows is judged when these are ordered
 	room    int64            // by which the map may grow
+	values  int              // bytes of values that may still be in answers
 	request txn.Request
 	answer  txn.Answer
 }
@@ -41,8 +42,8 @@ func (a *ahead) now() txn.Now {
 // answers, which may be sent when w is published, and returns the number of requests that it took.
 // If that is not all, the caller must call Room, and Transact again for the others. Requests that
 // may have been answered elsewhere since they were sent get no answer; then the connection is
-// ended. One goroutine at a time may call Transact and Accept.
-func (q *Sequencer) Transact(b *hooks.Batch, spans []buf.Span, from From, answers []byte) (_ []byte, w Written, done int) {
+// ended. The values in the answers have at most the bytes that values says; others are left out. One goroutine at a time may call Transact and Accept.
+func (q *Sequencer) Transact(b *hooks.Batch, spans []buf.Span, from From, values int, answers []byte) (_ []byte, w Written, done int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.halted != (halted{}) {
@@ -52,7 +53,7 @@ func (q *Sequencer) Transact(b *hooks.Batch, spans []buf.Span, from From, answer
 		b.Peer().Disconnect(ErrNotActive) // the client sends them again, here or elsewhere
 		return answers, q.written(), len(spans)
 	}
-	answers, done = q.transact(b.Wire(), spans, from, answers)
+	answers, done = q.transact(b.Wire(), spans, from, values, answers)
 	return answers, q.written(), done
 }
 
@@ -63,12 +64,13 @@ func (q *Sequencer) judges(from From) bool {
 }
 
 // transact is Transact at an active server. mu must be held.
-func (q *Sequencer) transact(wire []byte, spans []buf.Span, from From, answers []byte) (_ []byte, done int) {
+func (q *Sequencer) transact(wire []byte, spans []buf.Span, from From, values int, answers []byte) (_ []byte, done int) {
 	if !q.fits(spans, from.By) || !q.held.index() {
 		return answers, 0
 	}
 	j := &q.scratch.judge
 	q.begin(j)
+	j.values = values
 	for _, span := range spans {
 		if len(answers) > mostAnswers {
 			break
@@ -98,7 +100,7 @@ func (q *Sequencer) transactLocal(r *txn.Request) (a txn.Answer, w Written, ok b
 	}
 	j := &q.scratch.judge
 	q.begin(j)
-	j.request = *r
+	j.request, j.values = *r, txn.MaxAnswerValue
 	q.judge(j, From{}, r.Updates, span.End)
 	a = j.answer
 	a.Value = append([]byte(nil), a.Value...)
@@ -152,7 +154,8 @@ func (q *Sequencer) judge(j *judge, from From, wire []byte, end uint32) {
 				a.Status, a.Sequence = txn.StatusAbsent, q.order.last+int64(len(j.spans))
 			}
 			if r.Flags&txn.FlagValue != 0 && now.Record != nil {
-				if value := now.Record.Value(); len(value) <= txn.MaxAnswerValue {
+				if value := now.Record.Value(); len(value) <= min(j.values, txn.MaxAnswerValue) {
+					j.values -= len(value)
 					a.Value, a.Has = value, true
 				}
 			}

@@ -3,6 +3,7 @@ package order
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -183,7 +184,7 @@ func (w *world) send(some []*asked) {
 		fmt.Fprintf(&w.script, "request %d, flags %d, conditions %q: %+v\n", a.Number, a.Flags, a.Conditions, a.want)
 	}
 	w.q.mu.Lock()
-	answers, done := w.q.transact(wire, spans, From{ID: w.client, Numbered: true}, nil)
+	answers, done := w.q.transact(wire, spans, From{ID: w.client, Numbered: true}, math.MaxInt, nil)
 	last := w.q.written().Last
 	w.q.mu.Unlock()
 	if done != len(spans) {
@@ -342,7 +343,7 @@ func TestLateRequestOfAFormerTermIsNotJudged(t *testing.T) {
 		defer w.q.mu.Unlock()
 		from := From{ID: w.client, Numbered: true, Term: term}
 		if w.q.judges(from) {
-			w.q.transact(wire, []buf.Span{{End: uint32(len(wire))}}, from, nil)
+			w.q.transact(wire, []buf.Span{{End: uint32(len(wire))}}, from, math.MaxInt, nil)
 			return true
 		}
 		return false
@@ -382,7 +383,7 @@ func TestForgottenRequestIsUnknown(t *testing.T) {
 		}).Append(nil)
 		w.q.mu.Lock()
 		defer w.q.mu.Unlock()
-		answers, _ := w.q.transact(wire, []buf.Span{{End: uint32(len(wire))}}, From{ID: w.client, Numbered: true}, nil)
+		answers, _ := w.q.transact(wire, []buf.Span{{End: uint32(len(wire))}}, From{ID: w.client, Numbered: true}, math.MaxInt, nil)
 		var a txn.Answer
 		a.Next(answers)
 		return a.Status
