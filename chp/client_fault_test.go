@@ -84,7 +84,7 @@ func TestClientServerRestarts(t *testing.T) {
 		t.Errorf("without a server a = %q, %v", v, ok)
 	}
 	var err error
-	s, err = scriptedAt(t, asPlain, s.host, s.port) // no other test uses its address
+	s, err = scriptedAt(t, nil, s.host, s.port) // no other test uses its address
 	must(t, err)
 	s.answer(2, pub{"b", 1, "y"})
 	wantContents(t, c, 2, map[string]string{"b": "y"})

@@ -105,7 +105,7 @@ func TestReportedIsNeverSent(t *testing.T) {
 					t.Errorf("SetSync: %v", got)
 				}
 			}
-			next, err := scriptedAt(t, asPlain, s.host, s.port)
+			next, err := scriptedAt(t, nil, s.host, s.port)
 			must(t, err)
 			stop := next.beat(50)
 			defer stop()

@@ -76,7 +76,7 @@ func TestLeaseBeginsAcrossRestart(t *testing.T) {
 	s.kvset()
 	s.close()
 	var err error
-	s, err = scriptedAt(t, asPlain, s.host, s.port)
+	s, err = scriptedAt(t, nil, s.host, s.port)
 	must(t, err)
 	s.answer(20)
 	u := s.kvset()

@@ -40,33 +40,39 @@ const (
 // newScripted binds three consecutive free ports.
 func newScripted(t testing.TB, ours bool) *scripted {
 	t.Helper()
+	if ours {
+		return newScriptedWith(t, wire.Properties())
+	}
+	return newScriptedWith(t, nil)
+}
+
+// newScriptedWith is newScripted for a server that announces some properties.
+func newScriptedWith(t testing.TB, announced map[string]string) *scripted {
+	t.Helper()
 	for host := loopback.Own(); ; {
 		probe, err := sockets.NewRouter(sockets.Options{Linger: sockets.LingerNone})
 		must(t, err)
 		must(t, probe.Bind(testContext(t), "tcp://"+host+":0"))
 		port := portOf(probe.LastEndpoint())
 		must(t, probe.Close())
-		if s, err := scriptedAt(t, ours, host, port); err == nil {
+		if s, err := scriptedAt(t, announced, host, port); err == nil {
 			return s
 		}
 	}
 }
 
 // scriptedAt binds P, P+1 and P+2.
-func scriptedAt(t testing.TB, ours bool, host string, port int) (*scripted, error) {
+func scriptedAt(t testing.TB, announced map[string]string, host string, port int) (*scripted, error) {
 	t.Helper()
 	s := &scripted{t: t, ctx: testContext(t), host: host, port: port}
 	options := func(offset int) sockets.Options {
-		o := sockets.Options{Linger: sockets.LingerNone, Monitor: func(e sockets.Event) {
+		o := sockets.Options{Linger: sockets.LingerNone, Metadata: announced, Monitor: func(e sockets.Event) {
 			if e.Kind == sockets.EventHandshakeSucceeded {
 				s.mu.Lock()
 				s.peers = append(s.peers, fmt.Sprintf("%s at P+%d", e.Peer.SocketType(), offset))
 				s.mu.Unlock()
 			}
 		}}
-		if ours {
-			o.Metadata = wire.Properties()
-		}
 		return o
 	}
 	var err error

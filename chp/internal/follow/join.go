@@ -14,6 +14,7 @@ import (
 	"clustermap/internal/mutate"
 	"clustermap/internal/store"
 	"clustermap/internal/timer"
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
 
@@ -66,8 +67,18 @@ func (s *session) join() error {
 	// that set it has come, the one that deletes it must come too: the server has published
 	// all up to the cut.
 	// So it is with a transaction: the snapshot has all of it or nothing.
+	// And with several subtrees it can have a part of one that lies between their cuts.
 	newest := slices.Max(cuts)
-	for (merged && s.stream.received && s.stream.last < newest || s.partial.pending() && s.partial.end <= newest) && s.gather(s.ctx, during, &next.Store) {
+	between := s.ours && s.transactions && slices.Min(cuts) < newest
+	if between && s.resumes && s.stream.known() < newest {
+		// The server may be quiet. It sends a heartbeat at once; syncs does not know the answer.
+		_ = hooks.SendWire(wake.Ended, s.dealer, wire.AppendSyncQuestion(nil, 0, true), 1, nil)
+	}
+	missing := func() bool {
+		return merged && s.stream.received && s.stream.last < newest || s.partial.pending() && s.partial.end <= newest ||
+			between && s.stream.known() < newest
+	}
+	for missing() && s.gather(s.ctx, during, &next.Store) {
 	}
 	if err := s.ctx.Err(); err != nil {
 		return err

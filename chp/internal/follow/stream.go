@@ -216,6 +216,9 @@ func (s *stream) known() int64 { return max(s.last, s.hugz) }
 func (s *stream) join(cuts []int64) error {
 	s.cuts = cuts
 	s.newest, s.oldest = slices.Max(cuts), slices.Min(cuts)
+	if s.ours && !s.counted {
+		s.last = max(s.last, s.hugz) // see heartbeat
+	}
 	s.behind = s.last <= s.newest
 	if !s.counted {
 		return nil
