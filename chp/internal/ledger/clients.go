@@ -47,8 +47,9 @@ type Progress struct {
 	Skips   []Skip                 // numbers that were not applied, in order, up to ordered
 	runs    []Run                  // where the last of those in the map are, since this server knows it
 	missed  uint64                 // if above ordered: the first number that was not accepted, see Miss
-	made    []made                 // its requests in the map, by sequence; the last Window of them
+	made    []made                 // its requests in the map, by number; the last Window of them
 	newest  uint64                 // the highest number of those
+	lost    int64                  // the highest sequence of those that were forgotten, and that it may ask for
 	place   list.Element[Progress] // in Clients.used
 }
 

@@ -10,6 +10,10 @@ const maxRuns = 8
 // Window is how far apart the numbers of a client's requests may be that it still asks for.
 const Window = 4096
 
+// mostMade bounds the runs of requests of one client: those that it still asks for, and some that
+// it does not, so that they are not moved for each request.
+const mostMade = Window + Window/4
+
 // maxMade bounds the runs of requests of all clients: about 24 MB.
 const maxMade = 1 << 20
 

@@ -1,8 +1,10 @@
 package ledger
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
+	"sort"
 )
 
 // made is where requests of a client are in the map: those with the numbers from first to last.
@@ -18,35 +20,88 @@ type made struct {
 func (o *Clients) Make(id ID, number uint64, seq int64) {
 	p := o.use(id)
 	p.at = max(p.at, seq-1)
-	if n := len(p.made); n > 0 && p.made[n-1].last+1 == number && p.made[n-1].seq+1 == seq {
-		p.made[n-1].last, p.made[n-1].seq = number, seq
-	} else {
-		p.made = append(p.made, made{number, number, seq})
-		o.runs++
+	p.newest = max(p.newest, number)
+	if !p.askable(number) {
+		return
 	}
-	o.forgetMade(p)
+	before := len(p.made)
+	p.make(made{number, number, seq})
+	if o.runs += len(p.made) - before; len(p.made) > mostMade {
+		o.runs -= p.trim()
+	}
+	if o.runs > maxMade {
+		o.level()
+	}
 }
 
-// forgetMade forgets what the client cannot ask for any more, and the least recently used
-// clients if there is too much of all.
-func (o *Clients) forgetMade(p *Progress) {
-	p.newest = max(p.newest, p.made[len(p.made)-1].last)
-	i := max(0, len(p.made)-2*Window) // an honest client has at most Window of them
-	for i < len(p.made)-1 && p.made[i].last+Window <= p.newest {
-		i++
+// askable reports whether the client may still ask for a request, given its newest one.
+func (p *Progress) askable(number uint64) bool { return p.newest < Window || number > p.newest-Window }
+
+// after returns the index of the first run that does not end before a number.
+func (p *Progress) after(number uint64) int {
+	if n := len(p.made); n == 0 || p.made[n-1].last < number {
+		return n // nearly always
+	}
+	return sort.Search(len(p.made), func(i int) bool { return p.made[i].last >= number })
+}
+
+// make adds a run, and returns false if some of its numbers are there already.
+func (p *Progress) make(m made) bool {
+	i := p.after(m.first)
+	if i < len(p.made) && p.made[i].first <= m.last {
+		return false
 	}
 	if i > 0 {
-		p.made = slices.Delete(p.made, 0, i)
-		o.runs -= i
+		if before := &p.made[i-1]; before.last+1 == m.first && before.seq+int64(m.last-m.first)+1 == m.seq {
+			before.last, before.seq = m.last, m.seq
+			return true
+		}
 	}
-	for o.runs > maxMade && o.used.Back() != p {
-		o.forget(o.used.Back())
+	p.made = slices.Insert(p.made, i, m) // in between only if it was sent again after later ones
+	return true
+}
+
+// trim forgets what the client cannot ask for any more, and returns the number of runs.
+func (p *Progress) trim() (n int) {
+	for n < len(p.made)-1 && !p.askable(p.made[n].last) {
+		n++
+	}
+	p.made = slices.Delete(p.made, 0, n)
+	return n
+}
+
+// level forgets the oldest runs of those clients that have most, so that there is room again. No
+// client loses any for what others do, as long as it has no more than an equal share. It costs
+// a walk over all clients, and then as many requests as a quarter of maxMade may come.
+func (o *Clients) level() {
+	var having [mostMade + 2]int // clients by the number of their runs
+	for p := range o.used.Backward() {
+		o.runs -= p.trim()
+		having[len(p.made)]++
+	}
+	most, all, above := 0, 0, len(o.ByID) // the clients with more than most runs
+	for ; most < mostMade; most++ {
+		above -= having[most]
+		if all += above; all > maxMade-maxMade/4 {
+			break
+		}
+	}
+	for p := range o.used.Backward() {
+		n := max(0, len(p.made)-most)
+		for _, m := range p.made[:n] {
+			p.lost = max(p.lost, m.seq)
+		}
+		p.made = slices.Delete(p.made, 0, n)
+		o.runs -= n
 	}
 }
 
-// Forgot reports whether a client that sent a request when the map had a sequence, or later, may
-// have been forgotten since.
-func (o *Clients) Forgot(since int64) bool { return o.forgotten >= since }
+// Forgot reports whether a request that a client sent first when the map had a sequence, or later,
+// may have been made and forgotten since.
+func (o *Clients) Forgot(id ID, since int64) bool {
+	p := o.ByID[id]
+	return o.forgotten >= since || p != nil && p.lost > since
+}
 
 // MadeAt returns the sequence of the last update of a client's request. ok is false if it is
 // not in the map.
@@ -55,11 +110,8 @@ func (o *Clients) MadeAt(id ID, number uint64) (seq int64, ok bool) {
 	if p == nil {
 		return 0, false
 	}
-	// Numbers rise, but for requests that were sent again after later ones.
-	for _, m := range slices.Backward(p.made) {
-		if number >= m.first && number <= m.last {
-			return m.seq - int64(m.last-number), true
-		}
+	if i := p.after(number); i < len(p.made) && p.made[i].first <= number {
+		return p.made[i].seq - int64(p.made[i].last-number), true
 	}
 	return 0, false
 }
@@ -67,7 +119,8 @@ func (o *Clients) MadeAt(id ID, number uint64) (seq int64, ok bool) {
 // Requests in wire form: portions of
 //
 //	id        16 bytes: the client
-//	runs      4 bytes, their number, then 24 bytes each: first, last and seq of made
+//	runs      4 bytes, their number, then 24 bytes each: first, last and seq of made, by seq.
+//	          If first is 0, runs up to seq were forgotten (Progress.lost)
 //
 // Numbers are big-endian.
 
@@ -77,12 +130,17 @@ const madeSize = 8 + 8 + 8
 func (o *Clients) MadePortions() (all [][]byte) {
 	var dst []byte
 	for p := range o.used.Backward() {
-		if len(p.made) == 0 {
+		runs := slices.Clone(p.made)
+		if p.lost > 0 {
+			runs = append(runs, made{seq: p.lost})
+		}
+		if len(runs) == 0 {
 			continue
 		}
+		slices.SortFunc(runs, func(a, b made) int { return cmp.Compare(a.seq, b.seq) })
 		dst = append(dst, p.id[:]...)
-		dst = binary.BigEndian.AppendUint32(dst, uint32(len(p.made)))
-		for _, m := range p.made {
+		dst = binary.BigEndian.AppendUint32(dst, uint32(len(runs)))
+		for _, m := range runs {
 			dst = binary.BigEndian.AppendUint64(dst, m.first)
 			dst = binary.BigEndian.AppendUint64(dst, m.last)
 			dst = binary.BigEndian.AppendUint64(dst, uint64(m.seq))
@@ -114,13 +172,24 @@ func (o *Clients) AddMade(b []byte) bool {
 		if b = b[fixed:]; n == 0 || uint64(len(b)) < n*madeSize {
 			return false
 		}
-		for ; n > 0; n, b = n-1, b[madeSize:] {
+		for before := int64(0); n > 0; n, b = n-1, b[madeSize:] {
 			m := made{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), int64(binary.BigEndian.Uint64(b[16:]))}
-			if m.first == 0 || m.first > m.last || len(p.made) > 0 && m.seq <= p.made[len(p.made)-1].seq {
+			if m.first > m.last || m.seq <= before {
 				return false
 			}
-			p.made, p.newest = append(p.made, m), max(p.newest, m.last)
-			o.runs++
+			if before = m.seq; m.first == 0 {
+				p.lost = max(p.lost, m.seq)
+				continue
+			}
+			runs := len(p.made)
+			if !p.make(m) {
+				return false
+			}
+			p.newest = max(p.newest, m.last)
+			o.runs += len(p.made) - runs
+		}
+		if o.runs -= p.trim(); o.runs > maxMade {
+			o.level()
 		}
 	}
 	return true

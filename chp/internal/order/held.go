@@ -6,7 +6,9 @@ import (
 	"slices"
 
 	"clustermap/chp/internal/journal"
+	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/state"
+	"clustermap/chp/internal/txn"
 	"clustermap/internal/buf"
 	"clustermap/internal/fifo"
 	"clustermap/internal/kvmsg"
@@ -27,6 +29,16 @@ type held struct {
 	// For requests: the newest update of each key in the batches, while there are requests.
 	newest  map[uint64]ahead // nil if there are none
 	without int              // batches since the last request
+
+	// And the last updates of the requests in the batches, while clients send some again.
+	made    map[requestOf]int64 // nil if none do
+	unasked int                 // batches since the last one that was sent again
+}
+
+// requestOf is a request of a client.
+type requestOf struct {
+	client ledger.ID
+	number uint64
 }
 
 // heldBatch is one batch of updates in the log. It retains the segments of its pieces.
@@ -78,6 +90,13 @@ func (h *held) add(batch *heldBatch) {
 	}
 	h.bytes += b.bytes
 	h.batches.Push(b)
+	if h.made != nil {
+		if h.unasked++; h.unasked > withoutRequests {
+			h.made = nil
+		} else {
+			h.noteMade(&b)
+		}
+	}
 	if h.newest != nil {
 		if h.without++; h.without > withoutRequests {
 			h.newest = nil
@@ -97,6 +116,37 @@ func (h *held) note(b *heldBatch) {
 		h.newest[hash] = ahead{r, seq}
 		seq++
 	})
+}
+
+// noteMade adds the requests of a batch to made.
+func (h *held) noteMade(b *heldBatch) {
+	b.requests(func(r requestOf, seq int64) { h.made[r] = seq })
+}
+
+// requests calls f with the requests in a batch and the sequences of their updates.
+func (b *heldBatch) requests(f func(r requestOf, seq int64)) {
+	if b.Counter > 0 {
+		return
+	}
+	seq := b.First
+	b.records(func(r kvmsg.Record, _ uint64) {
+		if n, ok := txn.NumberOf(r); ok {
+			f(requestOf{b.Client, n}, seq)
+		}
+		seq++
+	})
+}
+
+// madeAt returns the sequence of the last update of a request, or 0 if no batch has it.
+func (h *held) madeAt(r requestOf) int64 {
+	h.unasked = 0
+	if h.made == nil && !h.empty() {
+		h.made = map[requestOf]int64{}
+		for i := range h.batches.Len() {
+			h.noteMade(h.batches.At(i))
+		}
+	}
+	return h.made[r]
 }
 
 // index makes newest complete, for requests. It returns false if they must wait until no batch
@@ -127,6 +177,16 @@ func (h *held) drop() {
 			}
 			seq++
 		})
+	}
+	if h.made != nil {
+		b.requests(func(r requestOf, seq int64) {
+			if h.made[r] == seq {
+				delete(h.made, r)
+			}
+		})
+		if h.empty() {
+			h.made = nil
+		}
 	}
 	for _, p := range b.pieces {
 		p.Segment.Release()

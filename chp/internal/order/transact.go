@@ -139,7 +139,7 @@ func (q *Sequencer) judge(j *judge, from From, wire []byte, end uint32) {
 			q.Counted.Repeated.Add(1)
 			return
 		}
-		if q.state.Clients.Forgot(r.Since) {
+		if q.state.Clients.Forgot(from.ID, r.Since) {
 			a.Status = txn.StatusUnknown
 			return
 		}
@@ -223,21 +223,5 @@ func (q *Sequencer) madeAt(from From, number uint64) int64 {
 	if seq, ok := q.state.Clients.MadeAt(from.ID, number); ok {
 		return seq
 	}
-	for i := range q.held.batches.Len() {
-		b := q.held.batches.At(i)
-		if b.Client != from.ID || b.Counter > 0 {
-			continue
-		}
-		seq, found := b.First, int64(0)
-		b.records(func(r kvmsg.Record, _ uint64) {
-			if n, ok := txn.NumberOf(r); ok && n == number {
-				found = seq
-			}
-			seq++
-		})
-		if found != 0 {
-			return found
-		}
-	}
-	return 0
+	return q.held.madeAt(requestOf{from.ID, number})
 }
