@@ -28,13 +28,14 @@ func (p *partial) before(last int64) int64 {
 
 // whole returns the updates to apply now, given the next ones, and the highest sequence that the
 // server has named: those that were held, too, if they are complete. What it returns is valid until the
-// next call. What is held is copied.
+// next call. What is held is copied, once.
 func (p *partial) whole(wire []byte, spans []buf.Span, known int64) ([]byte, []buf.Span) {
-	if p.pending() {
-		wire = p.add(wire, spans)
-		spans = p.spans
-		*p = partial{}
+	held := *p
+	if held.pending() {
+		held.add(wire, spans)
+		wire, spans = held.wire, held.spans
 	}
+	*p = partial{}
 	if len(spans) == 0 || spans[len(spans)-1].Tag&kvmsg.TagProperties == 0 {
 		return wire, spans // as nearly always
 	}
@@ -48,6 +49,10 @@ func (p *partial) whole(wire []byte, spans []buf.Span, known int64) ([]byte, []b
 	if seq == last || known >= last {
 		return wire, spans
 	}
+	if held.pending() && last == held.end {
+		*p = held // all are of one transaction
+		return nil, nil
+	}
 	for first > 0 {
 		before, its := end(first - 1)
 		if its != last {
@@ -55,19 +60,16 @@ func (p *partial) whole(wire []byte, spans []buf.Span, known int64) ([]byte, []b
 		}
 		first, seq = first-1, before
 	}
-	var held partial
-	held.end, held.seq = last, seq
-	held.wire = held.add(wire, spans[first:])
-	*p = held
+	*p = partial{end: last, seq: seq}
+	p.add(wire, spans[first:])
 	return wire, spans[:first]
 }
 
-// add appends updates to those that are held, and returns the bytes of all.
-func (p *partial) add(wire []byte, spans []buf.Span) []byte {
+// add appends updates to those that are held.
+func (p *partial) add(wire []byte, spans []buf.Span) {
 	for _, span := range spans {
 		start := uint32(len(p.wire))
 		p.wire = append(p.wire, wire[span.Start:span.End]...)
 		p.spans = append(p.spans, buf.Span{Start: start, End: uint32(len(p.wire)), Tag: span.Tag})
 	}
-	return p.wire
 }
