@@ -86,6 +86,7 @@ type cluster struct {
 	servers  []*server
 	replicas []*replica
 	observer *replica // not disturbed
+	program  *program // at the observer
 	writers  []*writer
 	holders  []*holder
 	lives    []*life // all that there were; nil before the end
@@ -169,7 +170,7 @@ func run(t *testing.T, s shape, plan func(c *cluster, seed uint64) []fault) *clu
 	}
 	c.inject(ctx, c.faults)
 	sleep(ctx, 200*time.Millisecond) // some updates after the last fault
-	for (c.acknowledged() < enough || c.judged() < enough) && sleep(ctx, 10*time.Millisecond) {
+	for (c.acknowledged() < enough || c.judged() < enough || c.program.resumed.Load() < 3) && sleep(ctx, 10*time.Millisecond) {
 	}
 	stop()
 	writers.Wait()
@@ -179,6 +180,9 @@ func run(t *testing.T, s shape, plan func(c *cluster, seed uint64) []fault) *clu
 	c.converge(ctx)
 	phase("convergence")
 	// The watches' later events are not checked.
+	for _, p := range c.history.programs {
+		p.end()
+	}
 	for _, r := range append(slices.Clone(c.replicas), c.observer) {
 		r.end()
 		c.lives = append(c.lives, r.lives...)
@@ -295,6 +299,14 @@ func (c *cluster) start(replicas int, seed uint64) {
 		if err := r.now().client.WaitActive(ctx); err != nil {
 			t.Fatal(err)
 		}
+	}
+	c.program = newProgram(c.observer, nil, seed)
+	c.history.programs = append(c.history.programs, c.program, newProgram(c.replicas[0], nil, seed+1))
+	if some := c.replicas[1%len(c.replicas)]; some.subtrees != nil {
+		c.history.programs = append(c.history.programs, newProgram(some, some.subtrees[1:], seed+2))
+	}
+	for _, p := range c.history.programs {
+		t.Cleanup(p.end)
 	}
 }
 
@@ -427,6 +439,10 @@ func (c *cluster) report() {
 		kinds[f.kind]++
 	}
 	events, syncs, omitted := 0, 0, 0
+	resumed, anew := int32(0), int32(0) // watches
+	for _, p := range h.programs {
+		resumed, anew = resumed+p.resumed.Load(), anew+p.anew.Load()
+	}
 	for _, l := range c.lives {
 		events += len(l.events)
 		syncs += len(l.installs)
@@ -436,8 +452,8 @@ func (c *cluster) report() {
 			omitted += route.ports[portPublisher].dropped
 		}
 	}
-	t.Logf("seed %d: %d faults %v; %s; %d operations %v; %d events of %d clients, %d snapshots, %d updates left out",
-		c.seed, len(c.faults), kinds, strings.Join(c.phases, ", "), len(h.ops), outcomes, events, len(c.lives), syncs, omitted)
+	t.Logf("seed %d: %d faults %v; %s; %d operations %v; %d events of %d clients, %d snapshots, %d updates left out, %d watches resumed, %d anew",
+		c.seed, len(c.faults), kinds, strings.Join(c.phases, ", "), len(h.ops), outcomes, events, len(c.lives), syncs, omitted, resumed, anew)
 	if n := c.acknowledged(); n < enough {
 		h.violate("idle", "%d operations were acknowledged: that shows nothing", n)
 	}

@@ -53,6 +53,12 @@ func (h *history) check(lives []*life, keys []string, timeout time.Duration, spl
 		h.checkComplete(l, k, calls)
 		h.checkFresh(l, k)
 		h.checkExpiry(l)
+		if l.report != nil {
+			h.checkWatch(&trace{l.name, l.subtrees, []*stretch{l.report}}, k)
+		}
+	}
+	for _, p := range h.programs {
+		h.checkWatch(&p.trace, k)
 	}
 	h.checkAcknowledged(k)
 	h.checkProgramOrder(k)

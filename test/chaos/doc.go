@@ -37,6 +37,9 @@
 //     all replicas saw the same;
 //   - the sequences that a watch reports rise, and between two of them no update
 //     is missing unless the client took a new snapshot meanwhile;
+//   - a watch is ordered, unique, reliable, atomic, resumable and bookmarkable, by these names (see
+//     docs/CONSISTENCY.md): that of each replica, and those of programs that watch for a while, stop, and
+//     go on after the last sequence that they have seen, also after their client was replaced;
 //   - the updates of one goroutine are applied in the order in which it made them;
 //   - a client reads the values that it has written, or later ones;
 //   - no key expires before its time, and none that has no time to live;

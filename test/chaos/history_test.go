@@ -92,6 +92,8 @@ type history struct {
 	ops    []*op
 	faults []string
 	broken []violation
+
+	programs []*program
 }
 
 // violation is a promise that was not kept.

@@ -48,6 +48,7 @@ type life struct {
 	events   []event           // all that the watch has reported
 	content  map[string]uint64 // the map that follows from them
 	installs []time.Duration   // when the client had a new snapshot
+	report   *stretch          // the same as events, with the marks
 	failed   error             // why the watch ended
 	sequence int64             // the client's in the end, which the watch may not have reached
 }
@@ -79,6 +80,8 @@ func (r *replica) begin() {
 	defer r.mu.Unlock()
 	l := &life{name: fmt.Sprintf("%s.%d", r.name, len(r.lives)), subtrees: r.subtrees, content: map[string]uint64{}}
 	var err error
+	var client atomic.Pointer[chp.Client] // nil while NewClient has not returned
+	syncs := uint64(0)
 	l.client, err = chp.NewClient(chp.ClientOptions{
 		Servers:          r.servers,
 		Subtrees:         r.subtrees,
@@ -86,7 +89,14 @@ func (r *replica) begin() {
 		SyncTimeout:      syncTimeout,
 		Logger:           slog.New(slog.NewTextHandler(r.log, nil)),
 		OnState: func(s chp.State, _ string) {
-			if s == chp.StateActive {
+			if s != chp.StateActive {
+				return
+			}
+			before, c := syncs, client.Load()
+			if c != nil {
+				syncs = c.Stats().Syncs
+			}
+			if c == nil || syncs != before { // it did not resume
 				l.mu.Lock()
 				l.installs = append(l.installs, h.now())
 				l.mu.Unlock()
@@ -94,7 +104,9 @@ func (r *replica) begin() {
 		},
 	})
 	if err == nil {
-		l.watch, err = l.client.Watch()
+		client.Store(l.client)
+		l.report = &stretch{client: l}
+		l.watch, err = l.client.WatchWith(context.Background(), chp.WatchOptions{Bookmarks: true})
 	}
 	if err != nil {
 		r.t.Error(err) // the options are at fault
@@ -144,23 +156,25 @@ func (r *replica) now() *life {
 // follow records the events of the watch.
 func (l *life) follow(ctx context.Context, h *history) error {
 	synced := false
-	for {
+	for batch := 1; ; batch++ {
 		var fault error
 		err := l.watch.NextBatch(ctx, func(e chp.Event) bool {
 			now := h.now()
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			if e.Op == chp.OpSynced {
+			id, bad := l.report.note(e, batch, now)
+			if bad != nil {
+				fault = fmt.Errorf("%s: %q at %d: %w", l.name, e.Key, e.Sequence, bad)
+				return false
+			}
+			if e.Op == chp.OpSynced || e.Op == chp.OpBookmark {
 				synced = true
 				return true
 			}
 			x := event{seq: e.Sequence, key: string(e.Key), cause: e.Cause, ttl: e.TTL != 0, at: now, transaction: e.Transaction}
 			copy(x.uuid[:], e.UUID)
 			if e.Op == chp.OpSet {
-				if x.value, fault = valueOf(x.key, e.Value); fault != nil {
-					fault = fmt.Errorf("%s: %q at %d: %w", l.name, e.Key, e.Sequence, fault)
-					return false
-				}
+				x.value = id
 				l.content[x.key] = x.value
 			} else {
 				delete(l.content, x.key)
