@@ -100,3 +100,7 @@ const closeLinger = time.Second
 // askAgain is how long a client waits for the answer to a question before it asks again: a server
 // drops an answer for which the connection has no room.
 const askAgain = time.Second
+
+// maxPartial bounds what a watch that begins in the past holds of a transaction that has not come
+// as a whole: more than a server makes of one (txn.MaxSize).
+const maxPartial = 4 << 20

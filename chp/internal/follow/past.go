@@ -38,6 +38,7 @@ type Past struct {
 	f     *Follower
 	specs []string
 	after int64 // of the last update that was returned
+	last  int64 // of the last update that has come
 	least int64 // what the server has at least
 
 	ctx    context.Context
@@ -167,7 +168,17 @@ func (p *Past) receive(ctx context.Context) error {
 		}
 		p.end, known, spans = &end, end.Sequence, spans[:i]
 	}
+	for _, span := range spans {
+		seq := kvmsg.Record(bytes[span.Start:]).Seq()
+		if seq <= p.last {
+			return fmt.Errorf("%w: update %d comes after %d", ErrNotCHP, seq, p.last)
+		}
+		p.last = seq
+	}
 	p.wire, p.spans = p.partial.whole(bytes, spans, known)
+	if len(p.partial.wire) > maxPartial {
+		return fmt.Errorf("%w: a transaction of more than %d bytes", ErrNotCHP, maxPartial)
+	}
 	return nil
 }
 
@@ -223,7 +234,7 @@ func (p *Past) disconnect() {
 	}
 	p.batch.Release()
 	p.batch, p.begun = hooks.Batch{}, false
-	p.wire, p.spans, p.partial, p.end = nil, nil, partial{}, nil
+	p.wire, p.spans, p.partial, p.end, p.last = nil, nil, partial{}, nil, p.after
 }
 
 // Close ends the connection.

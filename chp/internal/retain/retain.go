@@ -20,6 +20,7 @@
 package retain
 
 import (
+	"math"
 	"time"
 
 	"clustermap/internal/fifo"
@@ -44,7 +45,7 @@ type Window struct {
 type run struct {
 	piece       store.Piece
 	first, last int64
-	at          time.Duration // the last Tick before they were added
+	at          time.Duration // the last Tick before the first of them
 }
 
 // Options bound a window.
@@ -71,9 +72,18 @@ func (w *Window) Of() *store.Map { return w.of }
 // Tick removes what is too old. The time of updates is that of the last Tick before.
 func (w *Window) Tick(now time.Duration) {
 	w.now = now
-	for w.age > 0 && w.runs.Len() > 0 && now-w.runs.At(0).at > w.age {
+	for w.age > 0 && w.runs.Len() > 0 && now-w.runs.At(0).at > w.age+w.step() {
 		w.drop()
 	}
+}
+
+// step is what the times of the updates in a run may differ by, so that a run has more than what
+// came between two Ticks.
+func (w *Window) step() time.Duration {
+	if w.age == 0 {
+		return math.MaxInt64
+	}
+	return w.age / steps
 }
 
 // Add adds updates that are in the map.
@@ -86,7 +96,7 @@ func (w *Window) Add(pieces []store.Piece) {
 		last := first + int64(p.Records) - 1
 		if n := w.runs.Len(); n > 0 {
 			r := w.runs.At(n - 1)
-			if r.last+1 == first && r.at == w.now && r.piece.Size()+p.Size() <= runBytes && r.piece.Join(p) {
+			if r.last+1 == first && w.now-r.at <= w.step() && r.piece.Size()+p.Size() <= runBytes && r.piece.Join(p) {
 				r.last = last
 				continue
 			}

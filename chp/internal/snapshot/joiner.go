@@ -41,6 +41,16 @@ func newJoiner(n *Server, peer *sockets.Peer) *joiner {
 	return &joiner{snapshots: n, peer: peer, wake: make(chan struct{}, 1), evicted: make(chan struct{}), window: firstWindow}
 }
 
+// since returns how many of the answers are what came after a sequence. Server.mu must be held.
+func (j *joiner) since() (n int) {
+	for _, a := range j.answers {
+		if a.want.Since {
+			n++
+		}
+	}
+	return n
+}
+
 // run sends the answers in the order of the requests, and returns when all are written.
 func (j *joiner) run(ctx context.Context) {
 	n := j.snapshots

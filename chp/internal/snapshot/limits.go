@@ -9,6 +9,10 @@ import (
 // MaxRequests is the number of unanswered requests that a client may have.
 const MaxRequests = 256
 
+// maxSince is how many of them may ask what came after a sequence. An answer refers to the whole
+// window piece by piece: some 50 KiB.
+const maxSince = 4
+
 // Bounds of what is encoded and not yet written for one client: two parcels of the smallest
 // size at least, so that one is encoded while the other is written.
 const (

@@ -130,7 +130,7 @@ func (n *Server) Add(ctx context.Context, peer *sockets.Peer, want wire.Want) er
 	}
 	n.mu.Lock()
 	j := n.joiners[peer]
-	if j != nil && len(j.answers) >= MaxRequests {
+	if j != nil && (len(j.answers) >= MaxRequests || want.Since && j.since() >= maxSince) {
 		n.mu.Unlock()
 		return ErrTooMany
 	}
