@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/txn"
@@ -177,9 +178,10 @@ func TestRequestBetweenUpdates(t *testing.T) {
 		w.Inspect(func(s *Server) { s.Uplink = nil })
 		put() // opens it, and starts the writer
 		synctest.Wait()
-		const most = 5_000_000 // the request's goroutine has run long before
+		const most = 1000
 		puts := 0
 		f.sending = func() {
+			time.Sleep(1) // until the request's goroutine has done what it can
 			f.mu.Lock()
 			asked := f.requests > 0
 			f.mu.Unlock()
@@ -190,7 +192,9 @@ func TestRequestBetweenUpdates(t *testing.T) {
 		}
 		put()
 		ask(t, w, 1, false)
-		if puts == most {
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if puts == most || f.requests == 0 {
 			t.Error("the request was not sent while there were updates")
 		}
 		w.Finish()
