@@ -124,6 +124,9 @@ func orDefault(n, normal, short int) int {
 	return normal
 }
 
+// forgets says that the servers remember no updates: clients that come back need a snapshot.
+func forgets(seed uint64) bool { return seed%2 == 0 }
+
 // run runs one cluster through its faults, and checks its history.
 func run(t *testing.T, s shape, plan func(c *cluster, seed uint64) []fault) *cluster {
 	seed := *seedFlag
@@ -170,7 +173,11 @@ func run(t *testing.T, s shape, plan func(c *cluster, seed uint64) []fault) *clu
 	}
 	c.inject(ctx, c.faults)
 	sleep(ctx, 200*time.Millisecond) // some updates after the last fault
-	for (c.acknowledged() < enough || c.judged() < enough || c.program.resumed.Load() < 3) && sleep(ctx, 10*time.Millisecond) {
+	back := &c.program.resumed
+	if forgets(seed) {
+		back = &c.program.anew
+	}
+	for (c.acknowledged() < enough || c.judged() < enough || back.Load() < 3) && sleep(ctx, 10*time.Millisecond) {
 	}
 	stop()
 	writers.Wait()
@@ -232,7 +239,11 @@ func (c *cluster) start(replicas int, seed uint64) {
 	command(c.t) // is built first, for that may take a minute
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	c.startServers(ctx)
+	if forgets(seed) {
+		c.startServers(ctx, "--retain", "0")
+	} else {
+		c.startServers(ctx)
+	}
 	var direct []string
 	for _, s := range c.servers {
 		direct = append(direct, s.address())

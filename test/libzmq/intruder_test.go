@@ -86,7 +86,7 @@ func TestLibzmq_security_plain_credentials(t *testing.T) {
 				Inproc: names, Monitor: seen.Tell, Linger: sockets.LingerNone,
 			}
 			if c.number == libzmqNoDetail {
-				o.HandshakeTimeout = 50 * time.Millisecond // both sides wait for the other's HELLO
+				o.HandshakeTimeout = 500 * time.Millisecond // both sides wait for the other's HELLO
 			}
 			server := bind(t, sockets.NewDealer, o)
 			client := open(t, sockets.NewDealer, sockets.Options{Security: c.client, Linger: sockets.LingerNone})
