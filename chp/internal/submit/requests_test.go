@@ -181,7 +181,7 @@ func TestRequestBetweenUpdates(t *testing.T) {
 		const most = 1000
 		puts := 0
 		f.sending = func() {
-			time.Sleep(1) // until the request's goroutine has done what it can
+			time.Sleep(time.Nanosecond) // until the request's goroutine has done what it can
 			f.mu.Lock()
 			asked := f.requests > 0
 			f.mu.Unlock()
