@@ -137,6 +137,7 @@ func (h *history) checkStream(t *trace, s *stretch, k *facts, seen map[int64]boo
 	last, at := s.since, s.began // the last one that was told as it came, and a time before the next
 	synced := s.since != 0
 	missing := "resumable"
+	resynced := false // since the last one, whose time is when it was read, which may be after a snapshot that followed it
 	for _, e := range s.told {
 		if !synced { // a part of the state
 			if synced = e.op == chp.OpSynced; synced {
@@ -145,13 +146,14 @@ func (h *history) checkStream(t *trace, s *stretch, k *facts, seen map[int64]boo
 			continue
 		}
 		if e.cause == chp.CauseResync {
+			resynced = true
 			continue
 		}
 		mark, check := e.op == chp.OpSynced || e.op == chp.OpBookmark, missing
 		if mark {
 			check = "bookmarkable"
 		}
-		snapshot := slices.ContainsFunc(s.client.installs, func(i time.Duration) bool { return i >= at && i <= e.at })
+		snapshot := resynced || slices.ContainsFunc(s.client.installs, func(i time.Duration) bool { return i >= at && i <= e.at })
 		switch {
 		case mark && e.seq < last && !snapshot:
 			h.violate(check, "%s: %v at %d after %d", t.name, e.op, e.seq, last)
@@ -166,7 +168,7 @@ func (h *history) checkStream(t *trace, s *stretch, k *facts, seen map[int64]boo
 			h.violate("agreement", "sequence %d is %q=%d at %s and %q=%d at %s", e.seq, f.key, f.value, f.from, e.key, e.value, t.name)
 		}
 		seen[e.seq] = seen[e.seq] || !mark
-		last, at, missing = max(last, e.seq), e.at, "reliable"
+		last, at, missing, resynced = max(last, e.seq), e.at, "reliable", false
 	}
 }
 
