@@ -3,6 +3,7 @@ package chp
 import (
 	"encoding/json"
 	"errors"
+	"iter"
 	"strings"
 	"sync/atomic"
 
@@ -51,12 +52,23 @@ func (c RefusalCounts) Total() (n uint64) {
 	return n
 }
 
+// All returns all counters with their names in JSON, also those that are 0.
+func (c RefusalCounts) All() iter.Seq2[string, uint64] {
+	return func(yield func(string, uint64) bool) {
+		for reason, n := range c {
+			if !yield(reasonField(Reason(reason)), n) {
+				return
+			}
+		}
+	}
+}
+
 // MarshalJSON implements json.Marshaler.
 func (c RefusalCounts) MarshalJSON() ([]byte, error) {
 	m := map[string]uint64{}
-	for reason, n := range c {
+	for reason, n := range c.All() {
 		if n > 0 {
-			m[reasonField(Reason(reason))] = n
+			m[reason] = n
 		}
 	}
 	return json.Marshal(m)

@@ -389,6 +389,8 @@ type ServerStats struct {
 	Resumed   uint64            // clients that came back and got only what they had missed
 	Retained  int64             // bytes that ServerOptions.RetainBytes bounds
 	Refused   map[Reason]uint64 // messages refused, by reason
+	Conflicts uint64            // conditional updates and transactions of which a condition did not hold
+	TookOver  uint64            // times that this server of a pair was passive and became active
 	BadAsks   uint64            // snapshot requests refused
 	History   int64             // bytes of the versions that are kept, as HistoryBytes counts
 	Lagged    uint64            // watches of Server.Watch that ended with ErrLagged
@@ -413,6 +415,10 @@ func (s *Server) Stats() ServerStats {
 	_, st.Lagged = s.live.Watches()
 	st.Retained = int64(s.sequencer.Retained())
 	st.Refused = s.counts.refused.counts()
+	st.Conflicts = n.Conflicts.Load()
+	if s.pair != nil {
+		st.TookOver = s.pair.TookOver()
+	}
 	return st
 }
 

@@ -26,8 +26,9 @@ which ones are lost if the machine stops:
 If only the process is killed, always loses none, and the others lose at most the
 last milliseconds of updates, which were not yet passed to the system.`
 
-// openData opens the log of --data. Without the flag it returns nil.
-func (f *serveFlags) openData(ctx context.Context) (commit.Log, error) {
+// openData opens the log of --data. Without the flag it returns nil. synced, if not nil, gets how
+// long each flush took.
+func (f *serveFlags) openData(ctx context.Context, synced func(time.Duration)) (commit.Log, error) {
 	if f.data == "" {
 		return nil, nil
 	}
@@ -38,16 +39,27 @@ func (f *serveFlags) openData(ctx context.Context) (commit.Log, error) {
 	if err != nil {
 		return nil, f.dataError(err)
 	}
-	return &interruptibleLog{log, ctx}, nil
+	return &servedLog{log, ctx, synced}, nil
 }
 
-// interruptibleLog is a log whose replay ends with a context.
-type interruptibleLog struct {
+// servedLog is a log whose replay ends with a context, and whose flushes are timed.
+type servedLog struct {
 	*durable.Log
-	ctx context.Context
+	ctx    context.Context
+	synced func(time.Duration)
 }
 
-func (l *interruptibleLog) Replay(entry func(commit.Entry) error) (commit.Replayed, error) {
+func (l *servedLog) Sync() error {
+	if l.synced == nil {
+		return l.Log.Sync()
+	}
+	began := time.Now()
+	err := l.Log.Sync()
+	l.synced(time.Since(began))
+	return err
+}
+
+func (l *servedLog) Replay(entry func(commit.Entry) error) (commit.Replayed, error) {
 	return l.Log.Replay(func(e commit.Entry) error {
 		if err := l.ctx.Err(); err != nil {
 			return err

@@ -31,6 +31,7 @@ type serveFlags struct {
 	retainTime       time.Duration
 	maxLine          command.Bytes
 	ready            string
+	http             httpFlags
 }
 
 func newServe() *cobra.Command {
@@ -84,6 +85,12 @@ The server remembers its last updates, up to --retain bytes and --retain-time: a
 lost its connection for a while gets what it has missed, and not the whole map again, also
 from the other server of a pair after a failover and, with --data, after a restart. chp watch
 --since shows them. They take memory while the map is overwritten, in whole pieces of the log.
+
+With --http 127.0.0.1:8080 the server answers HTTP requests of operators: /metrics for
+Prometheus, /livez and /readyz (503 with the reason; ?verbose names all checks), and
+/status, which is chp status --json. The requests only read, but there is no
+authentication: open it to whom you trust. They must name the server by an IP address, as
+localhost, or by a name of --http-name.
 
 Without --data the map is in memory only. After a restart it is empty, and clients
 delete the keys that they have. With --load it starts with the keys and times to live
@@ -141,6 +148,7 @@ of this command then need --server-model N.`,
 	flags.Var(&f.maxLine, "max-line", "longest line accepted in the dump of --load")
 	f.pair.register(flags)
 	flags.StringVar(&f.ready, "ready-file", "", "`file` that exists while the server is ready, with what clients name as --server")
+	f.http.register(flags)
 	flags.StringVar(&f.logLevel, "log-level", "warn", "lowest level to log: debug, info, warn, error")
 	flags.StringVar(&f.format, "log-format", "text", "format of the log on standard error: text, json")
 	if err := cmd.MarkFlagDirname("data"); err != nil {
@@ -174,11 +182,17 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	if err != nil {
 		return err
 	}
-	server, err := f.start(ctx, cmd, o)
+	admin, err := f.http.listen(ctx, cmd)
+	if err != nil {
+		return err
+	}
+	defer admin.close()
+	server, err := f.start(ctx, cmd, o, admin)
 	if server == nil || err != nil {
 		return err
 	}
 	defer server.Close()
+	admin.attach(server)
 	return f.serve(ctx, cmd, server, o.Security, &ready)
 }
 
@@ -261,12 +275,12 @@ func (f *serveFlags) options(cmd *cobra.Command) (chp.ServerOptions, error) {
 
 // start returns a server that listens. It returns no server and no error if a signal came
 // first.
-func (f *serveFlags) start(ctx context.Context, cmd *cobra.Command, o chp.ServerOptions) (*chp.Server, error) {
+func (f *serveFlags) start(ctx context.Context, cmd *cobra.Command, o chp.ServerOptions, admin *adminServer) (*chp.Server, error) {
 	loading, err := f.open(cmd)
 	if err != nil {
 		return nil, err
 	}
-	if o.Log, err = f.openData(ctx); err != nil {
+	if o.Log, err = f.openData(ctx, admin.syncs()); err != nil {
 		return nil, err
 	}
 	o.Preload = loading.entries(ctx)

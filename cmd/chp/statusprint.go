@@ -12,18 +12,9 @@ import (
 	"unicode/utf8"
 
 	"clustermap/chp"
+	"clustermap/chp/admin"
 	"clustermap/internal/visible"
 )
-
-// statusLine is a status in JSON. A field is null if the server does not know it.
-type statusLine struct {
-	chp.Status
-	Version  *string `json:"version"`
-	Sequence int64   `json:"sequence,string"`
-	Peer     *string `json:"peer"`
-	InSync   *bool   `json:"in_sync"`
-	Lag      *int64  `json:"lag"`
-}
 
 // statusFailure is a server in JSON that did not answer.
 type statusFailure struct {
@@ -31,24 +22,10 @@ type statusFailure struct {
 	Error    string `json:"error"`
 }
 
-func lineOf(st chp.Status) statusLine {
-	line := statusLine{Status: st, Sequence: st.Sequence}
-	if st.Version != "" {
-		line.Version = &st.Version
-	}
-	if st.Role != chp.RoleAlone {
-		line.Peer = &st.Peer
-		if st.State == chp.ServerActive {
-			line.InSync, line.Lag = &st.InSync, &st.Lag
-		}
-	}
-	return line
-}
-
 func (all replies) printJSON(w io.Writer) error {
 	out := json.NewEncoder(w)
 	for _, r := range all {
-		var line any = lineOf(r.status)
+		var line any = admin.JSON(r.status)
 		if r.why != "" {
 			line = statusFailure{r.server, r.why}
 		}
@@ -83,7 +60,7 @@ func (r *reply) cells() []string {
 		}
 		return column
 	}
-	line := lineOf(r.status)
+	line := admin.JSON(r.status)
 	peer, inSync, lag, made := "-", "-", "-", "-"
 	if line.Version != nil {
 		made = *line.Version

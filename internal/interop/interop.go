@@ -50,11 +50,27 @@ var find = sync.OnceValues(func() (version string, err error) {
 func Require(t testing.TB) {
 	t.Helper()
 	if _, err := find(); err != nil {
-		if os.Getenv(variable) == "1" {
-			t.Fatalf("%v (not skipped, because %s=1)", err, variable)
-		}
-		t.Skip(err)
+		missing(t, err)
 	}
+}
+
+// Program returns the path of another program to test against, such as curl. If it is missing,
+// it does what Require does.
+func Program(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		missing(t, err)
+	}
+	return path
+}
+
+func missing(t testing.TB, err error) {
+	t.Helper()
+	if os.Getenv(variable) == "1" {
+		t.Fatalf("%v (not skipped, because %s=1)", err, variable)
+	}
+	t.Skip(err)
 }
 
 // Version returns the version of libzmq, such as "4.3.4", or "" if it is missing.

@@ -56,13 +56,14 @@ type Pair struct {
 	presence presence
 	parked   parked // requests of clients
 
-	asking  sync.WaitGroup // goroutines that ask the other server
-	changed chan struct{}  // wakes Run
-	listens atomic.Bool    // there is a node
-	drained atomic.Bool    // it hands over to a server that has all updates, so its own map is a copy
-	active  atomic.Bool    // the server is active
-	follows atomic.Bool    // the server is passive and follows the active one
-	votes   atomic.Bool    // the other server is asked, because a client has voted
+	asking   sync.WaitGroup // goroutines that ask the other server
+	changed  chan struct{}  // wakes Run
+	listens  atomic.Bool    // there is a node
+	drained  atomic.Bool    // it hands over to a server that has all updates, so its own map is a copy
+	active   atomic.Bool    // the server is active
+	follows  atomic.Bool    // the server is passive and follows the active one
+	tookOver atomic.Uint64  // times that it was passive and became active
+	votes    atomic.Bool    // the other server is asked, because a client has voted
 
 	received atomic.Int64 // when the other server last handed over to this one, on clock; 0 if never
 
@@ -261,6 +262,9 @@ func (p *Pair) Run(ctx context.Context) error {
 			if tookOver || mutate.CountStarts {
 				took = epoch
 			}
+			if tookOver {
+				p.tookOver.Add(1)
+			}
 			p.Lead(ctx, took)
 		case binarystar.StatePassive:
 			p.Yield()
@@ -279,6 +283,9 @@ func (p *Pair) Run(ctx context.Context) error {
 		}
 	}
 }
+
+// TookOver returns how often this server was passive and became active.
+func (p *Pair) TookOver() uint64 { return p.tookOver.Load() }
 
 // warnRole logs that the other server has this server's role, which is a configuration
 // error, or no longer has it.
