@@ -52,6 +52,13 @@ func (c *cable) pull() {
 	clear(c.conns)
 }
 
+// leave lets no connection be made until plug, and those that there are alone.
+func (c *cable) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cut = true
+}
+
 func (c *cable) plug() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

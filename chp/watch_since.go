@@ -86,8 +86,7 @@ func (c *Client) WatchWith(ctx context.Context, o WatchOptions) (*Watch, error) 
 	if err != nil {
 		return nil, err
 	}
-	// The feed has everything that follows.
-	past, err := c.follower.Past(ctx, o.Subtrees, o.Since, c.Sequence())
+	past, err := c.follower.Past(ctx, o.Subtrees, o.Since, func() { c.live.Clear(feed) })
 	if err != nil {
 		feed.Close()
 		return nil, c.waited(err)

@@ -13,6 +13,7 @@ import (
 	"clustermap/chp/internal/subtree"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
+	"clustermap/internal/closed"
 	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/wake"
@@ -34,37 +35,42 @@ func (e *CompactedError) Unwrap() error { return ErrCompacted }
 
 // Past is what the server has published after a sequence, up to a moment after Past was called: on
 // a connection of its own, which the reader may leave waiting. One goroutine at a time may use it.
+//
+// It ends where the updates of the replica go on, in the same map: the session in which the server
+// was asked still follows it when the replica has come to the end. If the client has another server
+// by then, or another session, that is asked for the rest.
 type Past struct {
 	f     *Follower
 	specs []string
+	anew  func()
 	after int64 // of the last update that was returned
 	last  int64 // of the last update that has come
-	least int64 // what the server has at least
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	dealer *sockets.Dealer
 	batch  hooks.Batch
 	begun  bool
+	asked  *session // that follows the server which was asked
 
 	// Updates to return, never a part of a transaction, and what comes behind them.
 	wire    []byte
 	spans   []buf.Span
 	partial partial
 	end     *wire.End
+	joined  bool // the replica has come to the end
 }
 
 // Past asks the server that is followed for the updates of some subtrees after a sequence. It
-// returns when the answer has begun. The caller has all updates that the replica gets after it was
-// at sequence least, and the answer ends there or later. The error is a *[CompactedError] if the
-// server does not know it, and ErrNoSync if it cannot be asked.
-func (f *Follower) Past(ctx context.Context, specs []string, after, least int64) (*Past, error) {
+// returns when the answer has begun. Before each question it calls anew, from which on the caller
+// must have all updates that the replica gets, and may forget those before: the answer has them. The
+// error is a *[CompactedError] if the server does not know it, and ErrNoSync if it cannot be asked.
+func (f *Follower) Past(ctx context.Context, specs []string, after int64, anew func()) (*Past, error) {
 	if len(specs) == 0 {
 		specs = f.opts.Subtrees.List
 	}
-	p := &Past{f: f, specs: subtree.New(specs).List, after: after, least: least}
+	p := &Past{f: f, specs: subtree.New(specs).List, after: after, anew: anew}
 	if err := p.begin(ctx); err != nil {
-		p.Close()
 		return nil, err
 	}
 	return p, nil
@@ -73,33 +79,47 @@ func (f *Follower) Past(ctx context.Context, specs []string, after, least int64)
 // After returns the sequence of the last update that Next has returned, or of the end.
 func (p *Past) After() int64 { return p.after }
 
-// begin connects, and asks again and again until an answer begins.
+// begin connects, and asks again and again until an answer begins. After an error it is
+// disconnected.
 func (p *Past) begin(ctx context.Context) error {
 	for {
-		p.disconnect()
 		if err := p.f.WaitActive(ctx); err != nil {
 			return err
 		}
 		err := p.ask(ctx)
-		if _, compacted := errors.AsType[*CompactedError](err); err == nil || compacted || errors.Is(err, ErrNoSync) {
+		if err == nil {
+			return nil
+		}
+		p.disconnect()
+		if _, compacted := errors.AsType[*CompactedError](err); compacted || errors.Is(err, ErrNoSync) {
 			return err
 		}
-		if p.f.ctx.Err() == nil {
-			p.f.opts.Log.Debug("asks again what came after a sequence", "sequence", p.after, "error", err)
-		}
-		if !wake.Pause(ctx, backOffFirst) {
+		if !p.pause(ctx, err) {
 			return ctx.Err()
 		}
 	}
 }
 
+// pause waits before the server is asked again. It returns false if the context has ended.
+func (p *Past) pause(ctx context.Context, err error) bool {
+	if p.f.ctx.Err() == nil {
+		p.f.opts.Log.Debug("asks again what came after a sequence", "sequence", p.after, "error", err)
+	}
+	return wake.Pause(ctx, backOffFirst)
+}
+
 // ask connects and asks once.
 func (p *Past) ask(ctx context.Context) error {
-	at, instance, able := p.f.followed()
+	asked, able := p.f.followed()
 	request, ok := wire.SinceRequest([ledger.MapIDSize]byte{}, p.after, p.specs)
-	if !able || !ok {
+	switch {
+	case !able || !ok:
 		return ErrNoSync
+	case asked == nil:
+		return ErrDisconnected
 	}
+	p.asked, p.last = asked, p.after
+	p.anew()
 	p.ctx, p.cancel = context.WithCancelCause(p.f.ctx)
 	opened := make(chan *sockets.Peer, 1)
 	in := &intake{command: kvmsg.KindKTHXBAI, tag: kthxbaiTag, wanted: &p.f.opts.Subtrees, heard: new(atomic.Uint32), silent: new(atomic.Bool), refused: p.f.opts.Refused}
@@ -130,12 +150,12 @@ func (p *Past) ask(ctx context.Context) error {
 	}
 	hooks.Prepare(p.dealer, in.prepare)
 	hooks.Scan(p.dealer, wire.ScanUpdate)
-	if err := p.dealer.Connect(at.Snapshot); err != nil {
+	if err := p.dealer.Connect(asked.server.Snapshot); err != nil {
 		return err
 	}
 	select {
 	case peer := <-opened:
-		if wire.InstanceOf(peer) != instance {
+		if first := asked.first.Load(); first != nil && wire.InstanceOf(peer) != wire.InstanceOf(first) {
 			return ErrUnreachable // another server of the same name
 		}
 	case <-p.ctx.Done():
@@ -175,6 +195,9 @@ func (p *Past) receive(ctx context.Context) error {
 		}
 		p.last = seq
 	}
+	if p.end != nil && p.end.Sequence < p.last {
+		return fmt.Errorf("%w: the end %d comes after update %d", ErrNotCHP, p.end.Sequence, p.last)
+	}
 	p.wire, p.spans = p.partial.whole(bytes, spans, known)
 	if len(p.partial.wire) > maxPartial {
 		return fmt.Errorf("%w: a transaction of more than %d bytes", ErrNotCHP, maxPartial)
@@ -187,41 +210,54 @@ func (p *Past) receive(ctx context.Context) error {
 // of a closed client, or a *[CompactedError] of a server that is asked again.
 func (p *Past) Next(ctx context.Context) (kvmsg.Record, error) {
 	for {
-		if len(p.spans) > 0 {
+		var err error
+		switch {
+		case len(p.spans) > 0:
 			span := p.spans[0]
 			p.spans = p.spans[1:]
 			m := kvmsg.Record(p.wire[span.Start:span.End])
 			p.after = m.Seq()
 			return m, nil
-		}
-		if p.ended() {
-			p.after = p.end.Sequence
+		case p.joined:
 			return nil, nil
+		case p.dealer == nil:
+			if err := p.begin(ctx); err != nil {
+				return nil, err
+			}
+		case p.end != nil:
+			err = p.join(ctx)
+		default:
+			err = p.receive(ctx)
 		}
-		if p.end != nil { // a server that is behind what the client has heard of another one
-			p.cancel(ErrNotCHP)
-		}
-		err := p.receive(ctx)
-		if err == nil {
-			continue
-		}
-		if ctx.Err() != nil {
-			return nil, err
-		}
-		if p.f.ctx.Err() != nil {
-			return nil, context.Canceled
-		}
-		if err := p.begin(ctx); err != nil {
-			return nil, err
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case p.f.ctx.Err() != nil:
+			return nil, closed.CHP
+		default:
+			p.disconnect()
+			if !p.pause(ctx, err) {
+				return nil, ctx.Err()
+			}
 		}
 	}
 }
 
-// Ready reports whether Next need not wait. While it does not, no transaction was returned in part.
-func (p *Past) Ready() bool { return len(p.spans) > 0 || p.ended() }
+// join waits until the replica has come to the end.
+func (p *Past) join(ctx context.Context) error {
+	p.after = p.end.Sequence
+	if err := p.f.Sync(ctx); err != nil {
+		return err
+	}
+	if p.joined = p.f.current.Load() == p.asked; !p.joined {
+		return ErrDisconnected // and what was said may not be in the map of the next server
+	}
+	return nil
+}
 
-// ended reports whether everything has come.
-func (p *Past) ended() bool { return p.end != nil && p.end.Sequence >= p.least }
+// Ready reports whether Next need not wait. While it does not, no transaction was returned in part.
+func (p *Past) Ready() bool { return len(p.spans) > 0 || p.joined }
 
 // disconnect ends the connection.
 func (p *Past) disconnect() {
@@ -234,7 +270,7 @@ func (p *Past) disconnect() {
 	}
 	p.batch.Release()
 	p.batch, p.begun = hooks.Batch{}, false
-	p.wire, p.spans, p.partial, p.end, p.last = nil, nil, partial{}, nil, p.after
+	p.wire, p.spans, p.partial, p.end, p.asked = nil, nil, partial{}, nil, nil
 }
 
 // Close ends the connection.
@@ -250,17 +286,11 @@ func either(a, b context.Context) (context.Context, func()) {
 	}
 }
 
-// followed returns the server that is followed, and whether it can be asked what came after a
-// sequence.
-func (f *Follower) followed() (at Address, instance string, able bool) {
+// followed returns the session that is ACTIVE, or nil, and whether its server can be asked what came
+// after a sequence.
+func (f *Follower) followed() (s *session, able bool) {
 	y := &f.syncs
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	if y.session == nil {
-		return Address{}, "", true // connecting fails, and it is asked again
-	}
-	if first := y.session.first.Load(); first != nil {
-		instance = wire.InstanceOf(first)
-	}
-	return y.session.server, instance, y.able
+	return y.session, y.able || y.session == nil
 }

@@ -156,6 +156,13 @@ func (m *Map) WatchSince(o watch.Options, past func() (*store.Tail, int64)) (*wa
 	return m.watches.Since(o, past)
 }
 
+// Clear removes what is queued for a watch, as if it began now, with what follows. It takes the lock.
+func (m *Map) Clear(f *watch.Feed) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f.Clear()
+}
+
 // Bookmark tells the watches that want it how far the map has come. The lock must be held.
 func (m *Map) Bookmark() {
 	if now := m.now.Load(); now != nil {

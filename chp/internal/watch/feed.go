@@ -51,8 +51,11 @@ func newFeed(l *List, o Options) *Feed {
 	return f
 }
 
-// Skip makes the watch report no update up to a sequence: the caller has reported them. It is
-// called by the goroutine that fetches events.
+// Clear removes what is queued. The map's lock must be held.
+func (f *Feed) Clear() { f.queue.clear() }
+
+// Skip makes the watch report no update up to a sequence of the present map: the caller has reported
+// them. It is called by the goroutine that fetches events.
 func (f *Feed) Skip(sequence int64) { f.after = sequence }
 
 // Subtrees returns the subtrees that the watch reports.
@@ -240,7 +243,7 @@ func (f *Feed) advance() (more bool, err error) {
 	f.item = it
 	switch {
 	case it.change != nil:
-		f.group = 0
+		f.group, f.after = 0, math.MinInt64
 		it.change.open()
 	case it.piece.Segment != nil:
 		f.bytes = it.piece.Wire()

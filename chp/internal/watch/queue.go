@@ -147,11 +147,23 @@ func (q *queue) signal() {
 // end ends the queue and drops its items. mu must be held.
 func (q *queue) end(reason error) {
 	q.over = reason
+	q.drop()
+	q.signal()
+}
+
+// clear drops the items.
+func (q *queue) clear() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.drop()
+}
+
+// drop drops the items. mu must be held.
+func (q *queue) drop() {
 	for i := q.first; i < len(q.items); i++ {
 		q.items[i].release()
 	}
 	q.items, q.first, q.bytes, q.changes = nil, 0, 0, 0
-	q.signal()
 }
 
 // stop ends the queue unless it has ended already.
