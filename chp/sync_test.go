@@ -69,6 +69,39 @@ func TestSyncFromManyGoroutines(t *testing.T) {
 	all.Wait()
 }
 
+// TestSyncBesideHistory: Sync ends although the connection has no room for its answer behind those to
+// other questions.
+func TestSyncBesideHistory(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{History: 10, HistoryBytes: 64 << 20, MaxValueSize: 4 << 20})
+	for range 10 {
+		must(t, s.Set(ctx, "/big", make([]byte, 4<<20)))
+	}
+	c := startClient(t, s, ClientOptions{})
+	must(t, c.Sync(ctx))
+	done := make(chan struct{})
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if _, err := c.History(ctx, "/big"); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for range 100 {
+		must(t, c.Sync(ctx))
+	}
+	close(done)
+	asking.Wait()
+}
+
 // A heartbeat tells a client of a subtree in which nothing changes how far it has come.
 func TestWaitForWithoutUpdates(t *testing.T) {
 	t.Parallel()

@@ -167,7 +167,7 @@ func (s *Server) answerNow() (more bool, again <-chan struct{}) {
 			break
 		}
 		s.wire = wire.AppendSync(s.wire[:0], q.number, sequence)
-		// Without room the client does not read, and without the answer it goes on waiting.
+		// Without room, as behind an answer to another question, the client asks again.
 		_ = hooks.SendWireTo(wake.Ended, s.o.Router, peer, s.wire, 1, nil)
 	}
 	s.mu.Lock()

@@ -42,6 +42,7 @@ func (s *session) apply() error {
 			s.stream.beats = 0
 			f.opts.Replica.Beat()
 			f.opts.Writer.Beat()
+			f.syncs.again(s)
 		}
 	}
 }

@@ -264,8 +264,8 @@ func (s *session) hear(b *hooks.Batch) {
 			s.opts.Writer.Refused(s, id, reason)
 		} else if answers, ok := txn.ParseAnswers(b.Message(i)); ok {
 			s.opts.Writer.Requests.Answered(s, answers)
-		} else {
-			s.questions.hear(b.Message(i))
+		} else if s.questions.hear(b.Message(i)) {
+			s.owner.syncs.again(s) // it may have taken the room, and has come now
 		}
 	}
 	b.SetSpans(b.Spans()[:0])

@@ -174,11 +174,26 @@ func (y *syncs) ask() {
 	if y.asking || len(y.next) == 0 || y.session == nil || !y.able {
 		return
 	}
-	y.number++
 	y.asking = true
 	y.asked, y.next = y.next, y.asked[:0]
+	y.send()
+}
+
+// again sends the question of a session again if it is not answered: the server drops an answer for
+// which the connection has no room, as behind a long one to another question.
+func (y *syncs) again(from *session) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if y.session == from && y.asking {
+		y.send()
+	}
+}
+
+// send sends a question. mu must be held.
+func (y *syncs) send() {
+	y.number++
 	y.wire = wire.AppendSyncQuestion(y.wire[:0], y.number, !y.session.stream.counted)
-	// One question at a time always has room. It fails only if the session ends.
+	// Without room it is sent again.
 	_ = hooks.SendWire(wake.Ended, y.session.dealer, y.wire, 1, nil)
 }
 
