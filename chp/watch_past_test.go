@@ -123,3 +123,36 @@ func TestWatchSinceWithoutServer(t *testing.T) {
 		t.Errorf("the watch is synced at %d of %d", at-since, updates)
 	}
 }
+
+// TestWatchCloseDuringACall: Close of a watch with options does not wait for the function that
+// NextBatch calls, and a second goroutine that fetches events gets an error, as with other watches.
+func TestWatchCloseDuringACall(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{})
+	since := s.Sequence()
+	for range 3 {
+		must(t, s.Set(ctx, "/key", []byte("1")))
+	}
+	c := startClient(t, s, ClientOptions{})
+	must(t, c.Sync(ctx))
+	for _, o := range []WatchOptions{{}, {Previous: true}, {Since: since}, {Since: since, Previous: true}} {
+		w, err := c.WatchWith(ctx, o)
+		must(t, err)
+		calls := 0
+		err = w.NextBatch(ctx, func(Event) bool {
+			if _, err := w.Next(ctx); err == nil || calls == 0 && errors.Is(err, ErrClosed) {
+				t.Errorf("%+v: a second goroutine gets %v", o, err)
+			}
+			must(t, w.Close())
+			calls++
+			return true
+		})
+		if calls == 0 || err != nil && !errors.Is(err, ErrClosed) {
+			t.Errorf("%+v: %d calls, %v", o, calls, err)
+		}
+		if _, err := w.Next(ctx); !errors.Is(err, ErrClosed) {
+			t.Errorf("%+v: then %v", o, err)
+		}
+	}
+}

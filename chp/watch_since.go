@@ -115,11 +115,14 @@ type watchMore struct {
 	feed   *watch.Feed
 	silent bool // events before OpSynced are not reported
 
-	mu     sync.Mutex        // of a goroutine that fetches events
-	past   *pastOf           // reported first, if not nil
-	values map[string][]byte // of the keys, if they are wanted
 	closed chan struct{}
 	once   sync.Once
+
+	turn watch.Turn
+
+	// Owned by whoever has the turn.
+	past   *pastOf           // reported first, if not nil
+	values map[string][]byte // of the keys, if they are wanted
 }
 
 // pastOf is what a client's watch begins with.
@@ -142,13 +145,25 @@ func newWatchMore(o *WatchOptions, past *pastOf) func(*watch.Feed, error) (*Watc
 	}
 }
 
-// close ends a fetch, and frees what the watch has.
+// close ends a fetch, and frees what the watch has, now or when a goroutine that is fetching
+// returns. It does not wait.
 func (m *watchMore) close() {
 	m.once.Do(func() { close(m.closed) })
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	if m.turn.End() {
+		m.free()
+	}
+}
+
+func (m *watchMore) free() {
 	m.leavePast()
 	m.values = nil
+}
+
+// finish ends a turn.
+func (m *watchMore) finish() {
+	if m.turn.Finish() {
+		m.free()
+	}
 }
 
 func (m *watchMore) leavePast() {
@@ -160,8 +175,10 @@ func (m *watchMore) leavePast() {
 
 // next is Watch.Next.
 func (m *watchMore) next(ctx context.Context) (e Event, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	if err := m.turn.Begin(); err != nil {
+		return Event{}, err
+	}
+	defer m.finish()
 	for {
 		if err := m.fetch(ctx, &e); err != nil {
 			return Event{}, err
@@ -174,8 +191,10 @@ func (m *watchMore) next(ctx context.Context) (e Event, err error) {
 
 // nextBatch is Watch.NextBatch.
 func (m *watchMore) nextBatch(ctx context.Context, f func(Event) bool) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	if err := m.turn.Begin(); err != nil {
+		return err
+	}
+	defer m.finish()
 	var e Event
 	for any := false; ; {
 		if m.past == nil {

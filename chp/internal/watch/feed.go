@@ -28,21 +28,43 @@ type Feed struct {
 	fresh     bool // nothing was reported or queued yet; guarded by the map's lock
 	quiet     bool // the state with which the watch begins is not reported; guarded by the map's lock
 
-	use atomic.Uint32 // idle, used or ended: says whether a goroutine owns item and bytes
+	turn Turn
 
-	// Owned by the fetching goroutine while use is used.
+	// Owned by whoever has the turn.
 	item  item
 	bytes []byte // of a piece, not yet reported
 	group int64  // sequence of the last update of the transaction of the last record
 	after int64  // updates up to this sequence are not reported
 }
 
-// States of Feed.use.
+// Turn says which goroutine may fetch events. It owns what is fetched from, until Finish, or after
+// End frees it.
+type Turn struct{ state atomic.Uint32 }
+
+// States of a Turn.
 const (
 	idle  uint32 = iota
 	used         // a goroutine is fetching
 	ended        // no goroutine may begin to fetch; one that is fetching cleans up
 )
+
+// Begin acquires the right to fetch, without waiting.
+func (t *Turn) Begin() error {
+	switch {
+	case t.state.CompareAndSwap(idle, used):
+		return nil
+	case t.state.Load() == ended:
+		return closed.CHP
+	}
+	return errBusy
+}
+
+// Finish releases it. If it returns true, End was called in between, and the caller cleans up.
+func (t *Turn) Finish() (over bool) { return !t.state.CompareAndSwap(used, idle) }
+
+// End lets no goroutine begin to fetch. If it returns true, none is fetching, and the caller cleans
+// up.
+func (t *Turn) End() (free bool) { return t.state.Swap(ended) == idle }
 
 func newFeed(l *List, o Options) *Feed {
 	f := &Feed{list: l, subtrees: subtree.New(o.Subtrees), bookmarks: o.Bookmarks, unmarked: o.Unmarked, fresh: true, quiet: o.Quiet, after: math.MinInt64}
@@ -87,7 +109,7 @@ func (f *Feed) restart(before, after *State) {
 // of Next, NextBatch or Close. If the context has ended, Next still returns an event that is
 // queued. Other errors than the context's are permanent.
 func (f *Feed) Next(ctx context.Context, e *Event) error {
-	if err := f.begin(); err != nil {
+	if err := f.turn.Begin(); err != nil {
 		return err
 	}
 	defer f.finish()
@@ -106,7 +128,7 @@ func (f *Feed) Next(ctx context.Context, e *Event) error {
 // NextBatch waits for events, stores each one that is queued in e and calls do, until do
 // returns false; the others stay queued. The event is valid during the call.
 func (f *Feed) NextBatch(ctx context.Context, e *Event, do func() bool) error {
-	if err := f.begin(); err != nil {
+	if err := f.turn.Begin(); err != nil {
 		return err
 	}
 	defer f.finish()
@@ -139,7 +161,7 @@ func (f *Feed) NextBatch(ctx context.Context, e *Event, do func() bool) error {
 // map. Close may be called more than once.
 func (f *Feed) Close() {
 	f.stop(closed.CHP)
-	if f.use.Swap(ended) == idle {
+	if f.turn.End() {
 		f.drop()
 	}
 }
@@ -150,20 +172,9 @@ func (f *Feed) stop(reason error) {
 	f.queue.stop(reason)
 }
 
-// begin acquires the right to fetch, and finish releases it. If the watch was closed in
-// between, finish cleans up.
-func (f *Feed) begin() error {
-	switch {
-	case f.use.CompareAndSwap(idle, used):
-		return nil
-	case f.use.Load() == ended:
-		return closed.CHP
-	}
-	return errBusy
-}
-
+// finish ends a turn.
 func (f *Feed) finish() {
-	if !f.use.CompareAndSwap(used, idle) {
+	if f.turn.Finish() {
 		f.drop()
 	}
 }
