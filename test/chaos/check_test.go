@@ -183,7 +183,7 @@ func (h *history) checkComplete(l *life, k *facts, calls map[int64]time.Duration
 		if !e.live {
 			continue
 		}
-		if before != nil && !slices.ContainsFunc(l.installs, func(at time.Duration) bool { return at >= since && at <= e.at }) {
+		if before != nil && !slices.ContainsFunc(l.installs, func(i install) bool { return i.at >= since && i.at <= e.at }) {
 			from, _ := slices.BinarySearch(k.sorted, before.seq+1)
 			for _, seq := range k.sorted[from:] {
 				if seq >= e.seq {
@@ -209,7 +209,7 @@ func (h *history) checkFresh(l *life, k *facts) {
 	var before *event
 	for i := range l.events {
 		e := &l.events[i]
-		if e.live && before != nil && (!before.live || slices.ContainsFunc(l.installs, func(at time.Duration) bool { return at <= e.at && at >= before.at })) {
+		if e.live && before != nil && (!before.live || slices.ContainsFunc(l.installs, func(i install) bool { return i.at <= e.at && i.at >= before.at })) {
 			for key, seq := range has {
 				all := k.byKey[key]
 				// A watch does not report an update to the same value that a snapshot brought.

@@ -37,8 +37,8 @@ func scene() (h *history, all, a *life) {
 		{seq: 105, key: "/a/k", cause: chp.CauseExpired, live: true, at: 130 * ms},
 		{seq: 106, key: "/b/k", value: 5, uuid: [16]byte{5}, cause: chp.CauseSet, live: true, at: 195 * ms},
 	}
-	all = &life{name: "all", installs: []time.Duration{ms}, events: append([]event(nil), events...)}
-	a = &life{name: "a", installs: []time.Duration{ms}, subtrees: []string{"/a/"}, events: append([]event(nil), events[:5]...)}
+	all = &life{name: "all", installs: []install{{ms, 0}}, events: append([]event(nil), events...)}
+	a = &life{name: "a", installs: []install{{ms, 0}}, subtrees: []string{"/a/"}, events: append([]event(nil), events[:5]...)}
 	return h, all, a
 }
 
@@ -102,7 +102,7 @@ func TestChecks(t *testing.T) {
 		}, "complete"},
 		{"updates that a new snapshot replaced", func(_ *history, _, a *life) {
 			a.events[1].live = false
-			a.installs = append(a.installs, 45*ms)
+			a.installs = append(a.installs, install{at: 45 * ms})
 		}, ""},
 		{"a snapshot of the past", func(_ *history, _, a *life) {
 			a.events = []event{{seq: 101, key: "/a/k", value: 1, uuid: [16]byte{1}, cause: chp.CauseSet, at: 16 * ms}, a.events[2]}
@@ -125,7 +125,7 @@ func TestChecks(t *testing.T) {
 		{"a call that returned the sequence of another update", func(h *history, _, _ *life) { h.ops[0].Seq = 102 }, "acknowledged, linearizable, program order"},
 		{"a call that returned the sequence of a new snapshot, which is reported late", func(h *history, all, _ *life) {
 			h.ops[0].Seq, h.ops[0].Synced = 102, true
-			all.installs = append(all.installs, 5*time.Second)
+			all.installs = append(all.installs, install{at: 5 * time.Second})
 		}, ""},
 		{"a client that sees the deletion after", func(h *history, _, _ *life) { h.ops[0].Looked = true }, ""},
 	} {

@@ -134,14 +134,14 @@ func (h *history) checkWhole(t *trace, s *stretch) {
 // checkStream: what comes is ordered, unique and reliable, a watch that goes on misses nothing
 // (resumable), and what a bookmark says is true (bookmarkable).
 func (h *history) checkStream(t *trace, s *stretch, k *facts, seen map[int64]bool) {
-	last, at := s.since, s.began // the last one that was told as it came, and a time before the next
+	last := s.since // the last one that was told as it came
 	synced := s.since != 0
 	missing := "resumable"
-	resynced := false // since the last one, whose time is when it was read, which may be after a snapshot that followed it
+	resynced := false // since the last one
 	for _, e := range s.told {
 		if !synced { // a part of the state
 			if synced = e.op == chp.OpSynced; synced {
-				last, at, missing = e.seq, e.at, "reliable"
+				last, missing = e.seq, "reliable"
 			}
 			continue
 		}
@@ -153,7 +153,12 @@ func (h *history) checkStream(t *trace, s *stretch, k *facts, seen map[int64]boo
 		if mark {
 			check = "bookmarkable"
 		}
-		snapshot := resynced || slices.ContainsFunc(s.client.installs, func(i time.Duration) bool { return i >= at && i <= e.at })
+		snapshot, upto := resynced, last // what a snapshot has brought is not told if it makes no difference
+		for _, i := range s.client.installs {
+			if i.at <= e.at && i.upto <= e.seq {
+				upto = max(upto, i.upto)
+			}
+		}
 		switch {
 		case mark && e.seq < last && !snapshot:
 			h.violate(check, "%s: %v at %d after %d", t.name, e.op, e.seq, last)
@@ -162,13 +167,13 @@ func (h *history) checkStream(t *trace, s *stretch, k *facts, seen map[int64]boo
 		case !mark && e.seq < last:
 			h.violate("ordered", "%s: %q at %d comes after %d", t.name, e.key, e.seq, last)
 		case !snapshot:
-			h.checkBetween(t, k, check, last, e)
+			h.checkBetween(t, k, check, upto, e)
 		}
 		if f, known := k.bySeq[e.seq]; known && !mark && (f.key != e.key || f.value != e.value) {
 			h.violate("agreement", "sequence %d is %q=%d at %s and %q=%d at %s", e.seq, f.key, f.value, f.from, e.key, e.value, t.name)
 		}
 		seen[e.seq] = seen[e.seq] || !mark
-		last, at, missing, resynced = max(last, e.seq), e.at, "reliable", false
+		last, missing, resynced = max(last, e.seq), "reliable", false
 	}
 }
 
@@ -308,11 +313,20 @@ func TestWatchChecks(t *testing.T) {
 		{"a missing deletion", func(_ *life, plain *stretch, _ []*stretch) { plain.told = slices.Delete(plain.told, 6, 7) }, "reliable"},
 		{"a missing update, and a new snapshot", func(all *life, plain *stretch, _ []*stretch) {
 			plain.told = slices.Delete(plain.told, 2, 3)
-			all.installs = append(all.installs, 50*ms)
+			all.installs = append(all.installs, install{50 * ms, 102})
 		}, ""},
+		{"a new snapshot without a difference, of which a slow reader hears late", func(all *life, plain *stretch, _ []*stretch) {
+			plain.told = slices.Delete(plain.told, 3, 4) // up to 103
+			plain.told[2].at = 59 * ms
+			all.installs = append(all.installs, install{50 * ms, 103})
+		}, ""},
+		{"a missing update, and a new snapshot that is older", func(all *life, plain *stretch, _ []*stretch) {
+			plain.told = slices.Delete(plain.told, 3, 4)
+			all.installs = append(all.installs, install{50 * ms, 102})
+		}, "bookmarkable"},
 		{"what a new snapshot has brought", func(all *life, plain *stretch, _ []*stretch) {
 			plain.told[2].cause, plain.told[2].seq = chp.CauseResync, 102
-			all.installs = append(all.installs, 50*ms)
+			all.installs = append(all.installs, install{50 * ms, 102})
 		}, ""},
 		{"another value than others have", func(_ *life, plain *stretch, _ []*stretch) { plain.told[2].value = 9 }, "agreement"},
 		{"half of a transaction", func(_ *life, plain *stretch, _ []*stretch) { plain.told[9].batch++ }, "atomic"},

@@ -47,7 +47,7 @@ type life struct {
 	mu       sync.Mutex
 	events   []event           // all that the watch has reported
 	content  map[string]uint64 // the map that follows from them
-	installs []time.Duration   // when the client had a new snapshot
+	installs []install         // the client's new snapshots
 	report   *stretch          // the same as events, with the marks
 	failed   error             // why the watch ended
 	sequence int64             // the client's in the end, which the watch may not have reached
@@ -58,6 +58,12 @@ const (
 	heartbeatTimeout = 800 * time.Millisecond
 	syncTimeout      = 1500 * time.Millisecond
 )
+
+// install is a new snapshot of a client.
+type install struct {
+	at   time.Duration
+	upto int64 // sequence of the replica then; 0 for the first one
+}
 
 func newReplica(t testing.TB, h *history, name string, subtrees, servers []string, routes []*route, dir string) *replica {
 	log, err := os.OpenFile(dir+"/"+name+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -92,13 +98,13 @@ func (r *replica) begin() {
 			if s != chp.StateActive {
 				return
 			}
-			before, c := syncs, client.Load()
+			before, c, upto := syncs, client.Load(), int64(0)
 			if c != nil {
-				syncs = c.Stats().Syncs
+				syncs, upto = c.Stats().Syncs, c.Sequence()
 			}
 			if c == nil || syncs != before { // it did not resume
 				l.mu.Lock()
-				l.installs = append(l.installs, h.now())
+				l.installs = append(l.installs, install{h.now(), upto})
 				l.mu.Unlock()
 			}
 		},
