@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"clustermap/internal/loopback"
 )
@@ -181,6 +182,67 @@ func TestWatchBookmarks(t *testing.T) {
 	defer again.Close()
 	if got := eventsUntil(t, again, OpSynced); len(got) != 1 {
 		t.Errorf("after a bookmark: %v", got)
+	}
+}
+
+// TestWatchGoesOnAfterTheNextRestart: a server that has restarted goes on with a sequence that only
+// this run of it knows. What a watch is told of an idle map is a place to go on from after the next
+// restart, too.
+func TestWatchGoesOnAfterTheNextRestart(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	dir := t.TempDir()
+	o := ServerOptions{Host: loopback.Own(), Port: 5556, HeartbeatInterval: 10 * time.Millisecond}
+	o.Log = openLog(t, dir)
+	s, stop := serveUntil(t, o)
+	must(t, s.Set(ctx, "/a/1", []byte("1")))
+	must(t, s.Set(ctx, "/b/1", []byte("1")))
+	last := s.Sequence()
+	again := func() {
+		stop()
+		o.Log = openLog(t, dir)
+		s, stop = serveUntil(t, o)
+	}
+	again()
+	resumed := startClient(t, s, ClientOptions{restless: true})
+	must(t, resumed.Sync(ctx))
+	again()
+	must(t, resumed.Sync(ctx))
+	whole, part := startClient(t, s, ClientOptions{}), startClient(t, s, ClientOptions{Subtrees: []string{"/a/"}})
+	if s.Sequence() == last {
+		t.Fatal("the server has skipped nothing")
+	}
+	for _, since := range []int64{0, last, s.Sequence()} {
+		o := WatchOptions{Since: since, Bookmarks: true}
+		own, err := s.WatchWith(o)
+		must(t, err)
+		watches := []*Watch{own}
+		for _, c := range []*Client{whole, part, resumed} {
+			must(t, c.Sync(ctx))
+			w, err := c.WatchWith(ctx, o)
+			must(t, err)
+			watches = append(watches, w)
+		}
+		for i, w := range watches {
+			for range 2 { // of each kind
+				e, err := w.Next(ctx)
+				for ; err == nil && e.Op == OpSet; e, err = w.Next(ctx) {
+				}
+				must(t, err)
+				if e.Sequence != last && since <= last {
+					t.Errorf("watch %d since %d: %v at %d, the last update is %d", i, since, e.Op, e.Sequence, last)
+				}
+			}
+			must(t, w.Close())
+		}
+	}
+	again()
+	must(t, s.Set(ctx, "/a/1", []byte("2")))
+	w, err := part.WatchWith(ctx, WatchOptions{Since: last})
+	must(t, err)
+	defer w.Close()
+	if got := fmt.Sprint(eventsUntil(t, w, OpSynced)); got != "[set /a/1=2 synced =]" {
+		t.Error(got)
 	}
 }
 

@@ -31,7 +31,7 @@ func (f *Follower) run() {
 			}
 			f.links.end(f.ctx, err)
 			if errors.Is(err, ErrMapTooLarge) || errors.Is(err, ErrNotCHP) {
-				f.position = position{} // what has passed is too much, and the map may not be
+				f.past = noMap // what has passed is too much, and the map may not be
 			}
 			if active >= settled {
 				failures = 0

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/live"
 	"clustermap/chp/internal/submit"
 	"clustermap/chp/internal/subtree"
@@ -81,7 +82,7 @@ type Follower struct {
 	resyncs []resyncLimit // one for each server; owned by the session
 	links   links         // owned by run
 
-	position position // of the replica; owned by run
+	past [ledger.MapIDSize]byte // the map of the replica, if a server can be asked what came after it; owned by run
 }
 
 // Counters count since New: see chp.ClientStats.

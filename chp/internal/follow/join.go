@@ -99,6 +99,9 @@ func (s *session) join() error {
 		during.mergeInto(&next.Store, s.stream.covered)
 	}
 	s.countStale()
+	if s.resumes {
+		next.Skipped(s.end.Last, s.end.Sequence)
+	}
 	s.replica = next
 	return s.fits(next.Store.LiveBytes())
 }

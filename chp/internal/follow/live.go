@@ -132,9 +132,9 @@ func (f *Follower) install(s *session) {
 		f.Counted.Kept.Store(int64(s.kept))
 		f.Counted.Syncs.Add(1)
 	}
-	f.position = position{}
+	f.past = noMap
 	if s.resumes {
-		f.position = position{s.end.ID, s.end.Sequence, s.end.Last}
+		f.past = s.end.ID
 	}
 	f.opts.Writer.Begin(&submit.Server{
 		Session: s, Uplink: s.writerUplink(), Ours: s.ours, ReportsRefusals: s.reportsRefusals, Transactions: s.transactions && s.ours, MaxValue: s.maxValue,

@@ -246,7 +246,7 @@ func (p *Past) Next(ctx context.Context) (kvmsg.Record, error) {
 
 // join waits until the replica has come to the end.
 func (p *Past) join(ctx context.Context) error {
-	p.after = p.end.Sequence
+	p.after = min(p.end.Last, p.end.Sequence) // see state.State.Place
 	if err := p.f.Sync(ctx); err != nil {
 		return err
 	}

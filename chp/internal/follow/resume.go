@@ -12,21 +12,8 @@ import (
 	"clustermap/sockets"
 )
 
-// position is where the replica is in the history of a map: what a server is told that the
-// client has. The run goroutine owns it; the replica's sequence is the rest of it.
-type position struct {
-	id   [ledger.MapIDSize]byte // of the map; zero if the position is not known
-	cut  int64                  // the sequence that the last snapshot, or tail, brought the replica to
-	last int64                  // that of the last update in it, from which no sequence was skipped
-}
-
-// at returns the sequence of the last update that a replica at a sequence has.
-func (p *position) at(sequence int64) int64 {
-	if sequence == p.cut {
-		return p.last
-	}
-	return sequence
-}
+// noMap is the identity of a map of which no server knows what has passed.
+var noMap [ledger.MapIDSize]byte
 
 // resume brings the replica up to date with what the server has published since the end of the
 // last session, if the server still knows that. Otherwise it returns false, and the client
@@ -38,10 +25,10 @@ func (p *position) at(sequence int64) int64 {
 // than the tail takes to arrive: the server bounds it, and that queue.
 func (s *session) resume() (resumed bool, err error) {
 	f := s.owner
-	if f.position.id == [ledger.MapIDSize]byte{} || !s.resumes {
+	if f.past == noMap || !s.resumes {
 		return false, nil
 	}
-	request, ok := wire.SinceRequest(f.position.id, f.position.at(f.opts.Replica.Sequence()), s.requests.List)
+	request, ok := wire.SinceRequest(f.past, f.opts.Replica.Now().Place(), s.requests.List)
 	if !ok {
 		return false, nil
 	}
@@ -77,7 +64,7 @@ func (s *session) resume() (resumed bool, err error) {
 			return false, ErrNotCHP // nothing else was asked
 		}
 		if last.Compacted {
-			f.position = position{}
+			f.past = noMap
 			return false, nil
 		}
 		return true, s.rejoin(&last)
@@ -92,10 +79,7 @@ func (s *session) passed(wire []byte, spans []buf.Span, known int64) error {
 		return nil
 	}
 	f := s.owner
-	before := f.opts.Replica.Sequence()
-	if before == f.position.cut {
-		before = f.position.last
-	}
+	before := f.opts.Replica.Now().Place()
 	for _, span := range spans {
 		seq := kvmsg.Record(wire[span.Start:]).Seq()
 		if seq <= before {
@@ -115,9 +99,10 @@ func (s *session) rejoin(end *wire.End) error {
 	s.watchdog.expect(0, 0)
 	s.joined.Store(true)
 	s.end = *end
-	if end.ID != f.position.id || end.Sequence < f.position.at(f.opts.Replica.Sequence()) {
+	if end.ID != f.past || end.Sequence < f.opts.Replica.Now().Place() {
 		return ErrNotCHP
 	}
+	f.opts.Replica.Skipped(end.Last, end.Sequence)
 	cuts := make([]int64, len(s.requests.List))
 	for i := range cuts {
 		cuts[i] = end.Sequence
@@ -134,6 +119,6 @@ func (s *session) rejoin(end *wire.End) error {
 func (s *session) settle() {
 	f := s.owner
 	if !s.stream.complete() {
-		f.position = position{} // subtrees are at different sequences
+		f.past = noMap // subtrees are at different sequences
 	}
 }

@@ -61,7 +61,7 @@ func stateOf(s *state.State) *watch.State {
 	if s == nil {
 		return nil
 	}
-	return watch.NewState(&s.Store, &s.Deadlines, s.Last())
+	return watch.NewState(&s.Store, &s.Deadlines, s.Place())
 }
 
 // Apply applies updates that have sequences to the state, which then has one, and queues them
@@ -77,6 +77,13 @@ func (m *Map) Advance(sequence int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.now.Load().Copy(nil, nil, sequence)
+}
+
+// Skipped records that no update has a sequence above one and up to another one. It takes the lock.
+func (m *Map) Skipped(from, to int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.now.Load().Skipped(from, to)
 }
 
 // Beat is called when the owner of a replica has heard that there is nothing newer than it has. It
@@ -166,7 +173,7 @@ func (m *Map) Clear(f *watch.Feed) {
 // Bookmark tells the watches that want it how far the map has come. The lock must be held.
 func (m *Map) Bookmark() {
 	if now := m.now.Load(); now != nil {
-		m.watches.Bookmark(now.Last())
+		m.watches.Bookmark(now.Place())
 	}
 }
 

@@ -28,7 +28,7 @@ func (q *Sequencer) Watch(o watch.Options, after int64) (f *watch.Feed, oldest i
 		now := q.state.Last()
 		oldest = q.window.Oldest(now)
 		tail, _ := q.window.Since(after, now)
-		return tail, now
+		return tail, q.state.Place()
 	})
 	return f, oldest, err
 }

@@ -32,8 +32,9 @@ type State struct {
 	// use, and set before the first entry.
 	History *history.Keeper
 
-	sequence atomic.Int64  // of the last update
-	pieces   []store.Piece // scratch
+	sequence atomic.Int64             // of the last update
+	skipped  struct{ from, to int64 } // no update has a sequence above from and up to the other one
+	pieces   []store.Piece            // scratch
 }
 
 // New returns an empty map whose first update gets the sequence after one.
@@ -187,7 +188,23 @@ func (s *State) Copy(wire []byte, spans []buf.Span, sequence int64) []store.Piec
 }
 
 // SkipTo makes the next update get at least the sequence after one.
-func (s *State) SkipTo(sequence int64) { s.sequence.Store(max(s.Last(), sequence)) }
+func (s *State) SkipTo(sequence int64) {
+	s.sequence.Store(max(s.Last(), sequence))
+	s.Skipped(s.Terms.Newest.Last, s.Last())
+}
+
+// Skipped records that no update has a sequence above one and up to another one.
+func (s *State) Skipped(from, to int64) { s.skipped.from, s.skipped.to = from, to }
+
+// Place returns a sequence from which a client that has the map can go on, at this server, the next
+// run of it and the other one of a pair: that of the last update, while Last is above it because
+// sequences were skipped since. Only this run of this server knows those.
+func (s *State) Place() int64 {
+	if last := s.Last(); last != s.skipped.to || s.skipped.from == 0 {
+		return last
+	}
+	return s.skipped.from
+}
 
 // Unused returns a sequence for SkipTo: what follows it was used for no other update of the map,
 // by whichever server. last is the last update that is known, and clock comes from the clock, as
