@@ -142,7 +142,7 @@ func (a *Account) Waiting() bool { return len(a.runs) > 0 }
 // number from which to send: higher ones were not accepted, and are sent again.
 func (a *Account) Reconcile(r *Reply, sequence int64) (next uint64) {
 	a.runs, a.skips, a.late, a.beats = a.runs[:0], a.skips[:0], 0, 0
-	if r != nil && a.known && r.mapID == a.mapID && (r.Known || r.forgotten < a.since) {
+	if r != nil && a.known && r.mapID == a.mapID && (r.Known || !forgotSince(r.forgotten, a.since)) {
 		next = min(r.Counter, a.sent) + 1
 		a.accept(r.skips, next-1, ErrUncertain, func(n uint64) int64 {
 			if i := sort.Search(len(r.Runs), func(i int) bool { return r.Runs[i].Last >= n }); i < len(r.Runs) {

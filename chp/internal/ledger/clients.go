@@ -31,8 +31,8 @@ type Clients struct {
 	ByID map[ID]*Progress
 	used list.List[Progress] // the most recently used one first
 
-	// forgotten is the highest Progress.at of all forgotten clients. An unknown client
-	// whose first update has a higher sequence was not forgotten.
+	// forgotten is the highest Progress.at of all forgotten clients, and at least 1; or 0 if none was
+	// forgotten. See forgotSince.
 	forgotten int64
 
 	runs int // of requests, of all clients
@@ -99,6 +99,9 @@ func (r Run) upTo(sequence int64, skips []Skip) uint64 {
 // use returns a client's progress, which it creates if necessary and makes the most
 // recently used.
 func (o *Clients) use(id ID) *Progress {
+	if p := o.used.Front(); p != nil && p.id == id {
+		return p // nearly always
+	}
 	p := o.ByID[id]
 	if p == nil {
 		for len(o.ByID) >= maxOrigins {
@@ -111,18 +114,21 @@ func (o *Clients) use(id ID) *Progress {
 		p.place.Of = p
 		o.ByID[id] = p
 	}
-	if o.used.Front() != p {
-		p.place.Remove()
-		o.used.PushFront(&p.place)
-	}
+	p.place.Remove()
+	o.used.PushFront(&p.place)
 	return p
 }
+
+// forgotSince reports whether a client that is unknown, and whose updates all came after the map had a
+// sequence, may be one of those that were forgotten, given Clients.forgotten. In a new map that
+// sequence is 0, and none was.
+func forgotSince(forgotten, since int64) bool { return forgotten > 0 && forgotten >= since }
 
 // forget forgets a client.
 func (o *Clients) forget(p *Progress) {
 	p.place.Remove()
 	delete(o.ByID, p.id)
-	o.forgotten = max(o.forgotten, p.at)
+	o.forgotten = max(o.forgotten, p.at, 1)
 	o.runs -= len(p.made)
 }
 

@@ -100,7 +100,7 @@ func (o *Clients) level() {
 // may have been made and forgotten since.
 func (o *Clients) Forgot(id ID, since int64) bool {
 	p := o.ByID[id]
-	return o.forgotten >= since || p != nil && p.lost > since
+	return forgotSince(o.forgotten, since) || p != nil && p.lost > since
 }
 
 // MadeAt returns the sequence of the last update of a client's request. ok is false if it is

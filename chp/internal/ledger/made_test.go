@@ -24,6 +24,35 @@ func TestMadeIsBounded(t *testing.T) {
 	}
 }
 
+// Where nobody was forgotten, nothing is unknown: neither of requests, nor of updates, that a client sends
+// first when the map is new. Where somebody was, be it the one who made the first update, it is.
+func TestNothingIsForgottenOfANewMap(t *testing.T) {
+	t.Parallel()
+	var o Clients
+	first, id, mapID := ID{1}, ID{2}, [MapIDSize]byte{3}
+	uncertain := func() bool {
+		a := Account{}
+		reply := new(Clients).Reply(id, mapID)
+		a.Reconcile(&reply, 0)
+		a.Stage(false, nil)
+		a.Send(1)
+		reply = o.Reply(id, mapID)
+		reply.Known = false
+		return a.Reconcile(&reply, 0) != 1
+	}
+	o.Make(first, 1, 1)
+	if o.Forgot(id, 0) || uncertain() {
+		t.Error("something is said to be forgotten")
+	}
+	o.forget(o.ByID[first])
+	if !o.Forgot(id, 0) || !uncertain() {
+		t.Error("what was forgotten is said not to be")
+	}
+	if o.Forgot(id, 2) {
+		t.Error("what came later is said to be forgotten")
+	}
+}
+
 // However many clients make requests in turns, each of which is a run of its own, one that keeps to its
 // share is never told that what became of its requests is unknown, and the others are told
 // nothing else. The same holds for who restores the state.
