@@ -26,12 +26,10 @@ func BenchmarkConditions(b *testing.B) {
 		b.Run(journal, func(b *testing.B) {
 			ctx := b.Context()
 			c := conditionsClient(b, conditionsServer(b, journal))
-			const keys, ahead = 10_000, 2048
+			const keys = 10_000
 			var names [keys]string
-			var conditions [keys]chp.IfOption
 			for i := range names {
 				names[i] = fmt.Sprintf("/key/%05d", i)
-				conditions[i] = chp.IfPresent().On(names[i])
 			}
 			value := make([]byte, 32)
 			set := func(n int) {
@@ -44,33 +42,34 @@ func BenchmarkConditions(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			var batch chp.Batch
+			// Several goroutines, so that some make batches while those of others are on their way.
+			const size = 2048
+			present := chp.IfPresent()
+			var batches [4]chp.BatchIf
 			setIf := func(n int) {
-				outcomes := make([]*chp.Outcome, 0, ahead)
-				wait := func() {
-					for _, o := range outcomes {
-						if _, err := o.Wait(ctx); err != nil {
-							b.Fatal(err)
+				var left atomic.Int64
+				left.Store(int64(n))
+				var running sync.WaitGroup
+				for i := range batches {
+					batch := &batches[i]
+					running.Go(func() {
+						for {
+							end := left.Add(-size) + size
+							if end <= 0 {
+								return
+							}
+							batch.Reset()
+							for i := max(0, end-size); i < end; i++ {
+								batch.Set(names[i%keys], value, present)
+							}
+							if err := c.ApplyEach(ctx, batch); err != nil {
+								b.Error(err)
+								return
+							}
 						}
-					}
-					outcomes = outcomes[:0]
+					})
 				}
-				var half []*chp.Outcome
-				for i := range n {
-					batch.Reset()
-					batch.Set(names[i%keys], value)
-					o, err := c.StartIf(ctx, &batch, conditions[i%keys])
-					if err != nil {
-						b.Fatal(err)
-					}
-					if outcomes = append(outcomes, o); len(outcomes) == ahead/2 {
-						half, outcomes = outcomes, half // those before are on their way, while these are waited for
-						wait()
-					}
-				}
-				wait()
-				outcomes = half
-				wait()
+				running.Wait()
 			}
 			set(keys)
 			setIf(keys)

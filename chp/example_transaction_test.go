@@ -95,6 +95,28 @@ func ExampleClient_StartIf() {
 	// Output: 60
 }
 
+// Many updates, each under a condition of its own, in one call.
+func ExampleClient_ApplyEach() {
+	ctx, c, stop := exampleClient()
+	defer stop()
+	var b chp.BatchIf
+	for _, job := range []string{"/jobs/1", "/jobs/2", "/jobs/1"} {
+		b.Set(job, []byte("mine"), chp.IfAbsent())
+	}
+	var conflict *chp.ConflictError
+	if err := c.ApplyEach(ctx, &b); err != nil && !errors.As(err, &conflict) {
+		log.Fatal(err)
+	}
+	for i := range b.Len() {
+		_, err := b.Outcome(i)
+		fmt.Println(i, err == nil)
+	}
+	// Output:
+	// 0 true
+	// 1 true
+	// 2 false
+}
+
 // Update tries again when somebody else comes first.
 func ExampleClient_Update() {
 	ctx, c, stop := exampleClient()

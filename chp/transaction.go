@@ -15,6 +15,7 @@ import (
 	"clustermap/chp/internal/txn"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/wake"
+	"clustermap/zmtp"
 )
 
 // Condition is what must hold when the server orders an update: see [Client.SetIf] and
@@ -81,13 +82,13 @@ func WithConflictValue() IfOption { return ifFlags(txn.FlagValue) }
 
 // IfOption is an option of [Client.SetIf] and the calls like it: a [Condition], a [SetOption], or
 // WithConflictValue.
-type IfOption interface{ add(*proposal) }
+type IfOption interface{ ifOption() }
 
 type ifFlags byte
 
-func (f ifFlags) add(p *proposal)   { p.flags |= byte(f) }
-func (c Condition) add(p *proposal) { p.conditions = append(p.conditions, c) }
-func (o SetOption) add(p *proposal) { p.set = append(p.set, o) }
+func (ifFlags) ifOption()   {}
+func (Condition) ifOption() {}
+func (SetOption) ifOption() {}
 
 // proposal is a transaction before it has a number.
 type proposal struct {
@@ -95,9 +96,24 @@ type proposal struct {
 	conditions []Condition
 	set        []SetOption // of a single update
 	updates    *Batch
-	count      int // of updates
 
 	few [2]Condition // memory of conditions
+}
+
+// add adds options. It is no method of theirs, so that they need no memory.
+func (p *proposal) add(opts []IfOption) {
+	for _, o := range opts {
+		switch o := o.(type) {
+		case Condition:
+			if o.c.Kind != 0 {
+				p.conditions = append(p.conditions, o)
+			}
+		case SetOption:
+			p.set = append(p.set, o)
+		case ifFlags:
+			p.flags |= byte(o)
+		}
+	}
 }
 
 // errNoKey is returned by ApplyIf.
@@ -115,7 +131,6 @@ func single(key string, value []byte, opts []IfOption) *proposal {
 		}
 	}
 	p.updates.add(key, value, p.set)
-	p.count = p.updates.Len()
 	return p
 }
 
@@ -128,61 +143,97 @@ func (p *proposal) check() error {
 	if n := p.updates.Len(); n > txn.MaxUpdates || len(p.conditions) > txn.MaxConditions || n > 1 && size > txn.MaxSize {
 		return errTransactionSize
 	}
-	for _, c := range p.conditions {
-		switch {
-		case c.c.Kind == 0:
-		case c.key == "":
+	for i := range p.conditions {
+		c := &p.conditions[i]
+		if c.key == "" {
 			return errNoKey
-		default:
-			if err := kvmsg.ValidKey(bytesOf(c.key)); err != nil {
-				return err
-			}
+		}
+		if err := kvmsg.ValidKey(bytesOf(c.key)); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// draft appends the conditions and the updates in wire form.
-func (p *proposal) draft(uuid, conditions, updates []byte) (_, _ []byte) {
-	for _, c := range p.conditions {
-		if c.c.Kind != 0 {
-			c.c.Key = bytesOf(c.key)
-			conditions = c.c.Append(conditions)
-		}
+// appendConditions appends the conditions in wire form, and conditionsSize returns their size.
+func (p *proposal) appendConditions(dst []byte) []byte {
+	for i := range p.conditions {
+		dst = p.conditions[i].wire().Append(dst)
 	}
+	return dst
+}
+
+func (p *proposal) conditionsSize() (n int) {
+	for i := range p.conditions {
+		n += p.conditions[i].wire().Size()
+	}
+	return n
+}
+
+func (c *Condition) wire() *txn.Condition {
+	c.c.Key = bytesOf(c.key)
+	return &c.c
+}
+
+// appendUpdates appends the updates in wire form, and updatesSize returns their size.
+func (p *proposal) appendUpdates(dst, uuid []byte) []byte {
 	var space [128]byte
 	for i := range p.updates.Len() {
 		r := p.updates.record(i)
-		props := txn.AppendMore(append(space[:0], r.Props()...), p.updates.Len()-1-i)
-		updates = kvmsg.AppendRecord(updates, r.Key(), 0, uuid, props, r.Value())
+		props := r.Props()
+		if more := p.updates.Len() - 1 - i; more > 0 {
+			props = txn.AppendMore(append(space[:0], props...), more)
+		}
+		dst = kvmsg.AppendRecord(dst, r.Key(), 0, uuid, props, r.Value())
 	}
-	return conditions, updates
+	return dst
 }
 
-// outcome returns what an answer means.
-func (p *proposal) outcome(a *txn.Answer) (int64, error) {
+func (p *proposal) updatesSize(uuid int) (n int) {
+	var space [32]byte
+	for i := range p.updates.Len() {
+		r := p.updates.record(i)
+		props := len(r.Props()) + len(txn.AppendMore(space[:0], p.updates.Len()-1-i))
+		n += kvmsg.RecordSize(len(r.Key()), uuid, props, len(r.Value()))
+	}
+	return n
+}
+
+// appendRequest appends the request, which the writer completes.
+func (p *proposal) appendRequest(dst []byte) []byte {
+	conditions, updates := p.conditionsSize(), p.updatesSize(kvmsg.UUIDSize)
+	dst = slices.Grow(dst, txn.RequestSize(conditions, updates))
+	dst = p.appendConditions(txn.AppendHead(dst, p.flags, conditions))
+	dst = zmtp.AppendHeader(dst, 0, updates)
+	return p.appendUpdates(dst, noUUID[:])
+}
+
+var noUUID [kvmsg.UUIDSize]byte
+
+// outcome returns what an answer means. key returns the key of a condition.
+func outcome(a *txn.Answer, key func(condition int) []byte) (int64, error) {
 	switch a.Status {
 	case txn.StatusMade:
 		return a.Sequence, nil
 	case txn.StatusConflict, txn.StatusAbsent:
-		e := &ConflictError{Value: a.Value, HasValue: a.Has}
+		e := &ConflictError{Key: string(key(a.Condition)), Value: a.Value, HasValue: a.Has}
 		if a.Status == txn.StatusConflict {
 			e.Sequence = a.Sequence
-		}
-		n := 0
-		for _, c := range p.conditions {
-			if c.c.Kind != 0 {
-				if n == a.Condition {
-					e.Key = c.key
-				}
-				n++
-			}
 		}
 		return 0, e
 	case txn.StatusRefused:
 		return 0, ledger.RefusedFor(kvmsg.Reason(a.Sequence))
 	}
 	return 0, ErrUncertain
+}
+
+// outcomeOf returns the outcome of a request that has ended.
+func outcomeOf(r *submit.Request) (int64, error) {
+	a, err := r.Result()
+	if err != nil {
+		return 0, err
+	}
+	return outcome(a, r.ConditionKey)
 }
 
 // SetIf is SetSync under conditions: the server sets the key if all of them hold when it orders
@@ -223,99 +274,110 @@ func (c *Client) DeleteIf(ctx context.Context, key string, opts ...IfOption) (se
 // with SetIf. With an empty batch ApplyIf only checks the conditions, and returns the sequence of
 // the last update before.
 func (c *Client) ApplyIf(ctx context.Context, b *Batch, opts ...IfOption) (first int64, err error) {
-	p := transaction(b, opts)
-	seq, err := c.propose(ctx, p)
-	return p.first(seq), err
+	seq, err := c.propose(ctx, transaction(b, opts))
+	return firstOf(seq, b.Len()), err
 }
 
 func transaction(b *Batch, opts []IfOption) *proposal {
-	p := &proposal{updates: b, count: b.Len()}
+	p := &proposal{updates: b}
 	p.conditions = p.few[:0]
-	for _, o := range opts {
-		o.add(p)
-	}
+	p.add(opts)
 	return p
 }
 
-// first returns the sequence of the first update, given that of the last one.
-func (p *proposal) first(last int64) int64 {
+// firstOf returns the sequence of the first of n updates, given that of the last one.
+func firstOf(last int64, n int) int64 {
 	if last == 0 {
 		return 0
 	}
-	return last - int64(max(p.count-1, 0))
+	return last - int64(max(n-1, 0))
 }
 
 // Outcome is the outcome of [Client.StartIf].
 type Outcome struct {
-	c *Client
-	p *proposal
-	r *submit.Request
+	c       *Client
+	g       submit.Group
+	one     [1]submit.Request
+	updates int
 }
 
 // Done returns a channel that is closed when the outcome is known.
-func (o *Outcome) Done() <-chan struct{} { return o.r.Done }
+func (o *Outcome) Done() <-chan struct{} { return o.g.Done }
 
 // Wait waits for the outcome, and returns it as ApplyIf does. If the context ends, the transaction
 // is given up if it was not sent yet.
 func (o *Outcome) Wait(ctx context.Context) (first int64, err error) {
-	seq, err := o.c.await(ctx, o.p, o.r)
-	return o.p.first(seq), err
+	seq, err := o.last(ctx)
+	return firstOf(seq, o.updates), err
+}
+
+// last is Wait, but returns the sequence of the last update.
+func (o *Outcome) last(ctx context.Context) (int64, error) {
+	if err := o.c.await(ctx, &o.g); err != nil {
+		return 0, err
+	}
+	return outcomeOf(&o.one[0])
 }
 
 // StartIf is ApplyIf without the wait for the outcome: it returns when the transaction has a place
 // behind all that the client has sent before. So one goroutine can have many on their way, at most 4096. It
-// refers to the batch and the conditions only until it returns.
+// refers to the batch and the conditions only until it returns. Many single updates cost less with
+// [Client.ApplyEach].
 func (c *Client) StartIf(ctx context.Context, b *Batch, opts ...IfOption) (*Outcome, error) {
-	p := transaction(b, opts)
-	r, err := c.start(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	p.updates = nil // the caller's again
-	return &Outcome{c, p, r}, nil
+	return c.start(ctx, transaction(b, opts))
 }
 
-func (c *Client) start(ctx context.Context, p *proposal) (*submit.Request, error) {
+func (c *Client) start(ctx context.Context, p *proposal) (*Outcome, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	if c.maxValue > 0 && p.updates.largest > c.maxValue {
-		return nil, kvmsg.ErrValueTooLarge
+	if err := c.judges(p.updates.largest); err != nil {
+		return nil, err
 	}
-	if !c.dialect.Full {
-		return nil, ErrNoTransactions
-	}
-	shown := !slices.ContainsFunc(p.conditions, func(n Condition) bool { return !c.subtrees.Contains(bytesOf(n.key)) })
-	for i := 0; shown && i < p.updates.Len(); i++ {
-		shown = c.subtrees.Contains(p.updates.record(i).Key())
-	}
-	r, err := c.writer.Requests.Start(ctx, p.flags, shown, p.draft)
+	o := &Outcome{c: c, updates: p.updates.Len()}
+	o.g.Requests = o.one[:]
+	wire := p.appendRequest(nil)
+	o.one[0] = submit.Request{Wire: wire, Shown: c.shows(wire)}
+	err := c.writer.Requests.Start(ctx, &o.g)
 	if err != nil && ctx.Err() != nil {
 		err = c.explain(ctx.Err())
 	}
-	return r, err
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// judges returns an error if no server judges updates of this client with a value of a size.
+func (c *Client) judges(largest int) error {
+	if c.maxValue > 0 && largest > c.maxValue {
+		return kvmsg.ErrValueTooLarge
+	}
+	if !c.dialect.Full {
+		return ErrNoTransactions
+	}
+	return nil
 }
 
 func (c *Client) propose(ctx context.Context, p *proposal) (int64, error) {
-	r, err := c.start(ctx, p)
+	o, err := c.start(ctx, p)
 	if err != nil {
 		return 0, err
 	}
-	return c.await(ctx, p, r)
+	return o.last(ctx)
 }
 
-func (c *Client) await(ctx context.Context, p *proposal, r *submit.Request) (int64, error) {
+// await waits until a group has ended. If the context ends before, it returns that error, which
+// those requests get that have not ended.
+func (c *Client) await(ctx context.Context, g *submit.Group) error {
 	select {
-	case <-r.Done:
+	case <-g.Done:
+		return nil
 	case <-ctx.Done():
-		c.writer.Requests.Forget(r)
-		return 0, c.explain(ctx.Err())
+		err := c.explain(ctx.Err())
+		c.writer.Requests.Forget(g, err)
+		return err
 	}
-	a, err := r.Result()
-	if err != nil {
-		return 0, err
-	}
-	return p.outcome(a)
 }
 
 // SetIf sets a key as [Client.SetIf] does, in the server's own process. It waits as SetSync does.
@@ -333,9 +395,8 @@ func (s *Server) DeleteIf(ctx context.Context, key string, opts ...IfOption) (se
 
 // ApplyIf makes a transaction as [Client.ApplyIf] does.
 func (s *Server) ApplyIf(ctx context.Context, b *Batch, opts ...IfOption) (first int64, err error) {
-	p := transaction(b, opts)
-	seq, err := s.propose(ctx, p)
-	return p.first(seq), err
+	seq, err := s.propose(ctx, transaction(b, opts))
+	return firstOf(seq, b.Len()), err
 }
 
 func (s *Server) propose(ctx context.Context, p *proposal) (int64, error) {
@@ -346,7 +407,7 @@ func (s *Server) propose(ctx context.Context, p *proposal) (int64, error) {
 		return 0, err
 	}
 	r := txn.Request{Flags: p.flags}
-	r.Conditions, r.Updates = p.draft(nil, nil, nil)
+	r.Conditions, r.Updates = p.appendConditions(nil), p.appendUpdates(nil, nil)
 	a, w, err := s.local.Transact(ctx, &r)
 	if err == nil {
 		err = s.sequencer.Published(ctx, w)
@@ -354,7 +415,7 @@ func (s *Server) propose(ctx context.Context, p *proposal) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return p.outcome(&a)
+	return outcome(&a, func(condition int) []byte { return bytesOf(p.conditions[condition].key) })
 }
 
 // editor is what Update and Add need of a client or a server.

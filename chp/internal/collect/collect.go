@@ -130,10 +130,10 @@ func takeQuestion(b *hooks.Batch) bool {
 // Scan finds, checks and hashes the update at the start of b, if it is valid and
 // in canonical form, and finds a request (hooks.Scan).
 func (c *Clients) Scan(b []byte) (size int, tag uint64) {
-	if size, tag = kvmsg.Scan(b, kvmsg.FromClient, c.o.MaxValue); size == 0 && txn.IsRequest(b) {
-		size, tag = txn.SizeOf(b), requestTag
+	if txn.IsRequest(b) {
+		return txn.SizeOf(b), requestTag
 	}
-	return size, tag
+	return kvmsg.Scan(b, kvmsg.FromClient, c.o.MaxValue)
 }
 
 // refusalNotice reports the refused updates of one batch to their client.

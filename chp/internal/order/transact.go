@@ -1,6 +1,8 @@
 package order
 
 import (
+	"bytes"
+
 	"clustermap/chp/internal/state"
 	"clustermap/chp/internal/txn"
 	"clustermap/internal/buf"
@@ -14,13 +16,76 @@ import (
 // are made, which become one entry.
 type judge struct {
 	spans   []buf.Span
-	newest  map[uint64]ahead // of each key among them
-	grouped bool             // some belong to a transaction of several
-	clash   bool             // two keys have one hash: what follows is judged when these are ordered
-	room    int64            // by which the map may grow
-	values  int              // bytes of values that may still be in answers
+	wire    []byte // that they are in
+	newest  recent // of each key among them
+	grouped bool   // some belong to a transaction of several
+	clash   bool   // two keys have one hash: what follows is judged when these are ordered
+	room    int64  // by which the map may grow
+	values  int    // bytes of values that may still be in answers
 	request txn.Request
 	answer  txn.Answer
+}
+
+// recent is a hash table of updates, by the hash of their keys. It is cleared at no cost, and refers
+// to no memory: a map costs a request more than the rest of its judgment.
+type recent struct {
+	slots []recentUpdate // a power of two, at most half of them in use
+	count int
+	turn  uint32 // slots of former turns are free
+}
+
+type recentUpdate struct {
+	hash       uint64
+	seq        int64
+	start, end uint32 // of the record
+	turn       uint32
+}
+
+func (r *recent) clear() {
+	r.count = 0
+	if r.turn++; r.turn == 0 {
+		clear(r.slots)
+		r.turn = 1
+	}
+}
+
+// slot returns the slot of a hash, or the free one where it belongs. There must be a free one.
+func (r *recent) slot(hash uint64) *recentUpdate {
+	for i := int(hash); ; i++ {
+		if s := &r.slots[i&(len(r.slots)-1)]; s.turn != r.turn || s.hash == hash {
+			return s
+		}
+	}
+}
+
+// get returns the update with a hash, or nil.
+func (r *recent) get(hash uint64) *recentUpdate {
+	if r.count == 0 {
+		return nil
+	}
+	if s := r.slot(hash); s.turn == r.turn {
+		return s
+	}
+	return nil
+}
+
+// put adds an update, or replaces the one with its hash.
+func (r *recent) put(u recentUpdate) {
+	if 2*r.count >= len(r.slots) {
+		old := r.slots
+		r.slots = make([]recentUpdate, max(64, 2*len(old)))
+		for _, s := range old {
+			if s.turn == r.turn {
+				*r.slot(s.hash) = s
+			}
+		}
+	}
+	s := r.slot(u.hash)
+	if s.turn != r.turn {
+		r.count++
+	}
+	u.turn = r.turn
+	*s = u
 }
 
 // ahead is the newest update of a key that is not in the map yet.
@@ -69,21 +134,21 @@ func (q *Sequencer) transact(wire []byte, spans []buf.Span, from From, values in
 		return answers, 0
 	}
 	j := &q.scratch.judge
-	q.begin(j)
+	q.begin(j, wire)
 	j.values = values
 	for _, span := range spans {
 		if len(answers) > mostAnswers {
 			break
 		}
 		if done++; j.request.Parse(wire[span.Start:span.End]) {
-			q.judge(j, from, wire, span.End)
+			q.judge(j, from, span.End)
 			answers = j.answer.Append(answers)
 		}
 		if j.clash {
 			break
 		}
 	}
-	q.make(j, from, wire)
+	q.make(j, from)
 	return answers, done
 }
 
@@ -99,26 +164,25 @@ func (q *Sequencer) transactLocal(r *txn.Request) (a txn.Answer, w Written, ok b
 		return a, w, false, err
 	}
 	j := &q.scratch.judge
-	q.begin(j)
+	q.begin(j, r.Updates)
 	j.request, j.values = *r, txn.MaxAnswerValue
-	q.judge(j, From{}, r.Updates, span.End)
+	q.judge(j, From{}, span.End)
 	a = j.answer
 	a.Value = append([]byte(nil), a.Value...)
-	q.make(j, From{}, r.Updates)
+	q.make(j, From{})
 	return a, q.written(), true, nil
 }
 
-// begin clears j for new requests.
-func (q *Sequencer) begin(j *judge) {
-	if j.newest == nil {
-		j.newest = map[uint64]ahead{}
-	}
-	clear(j.newest)
-	j.spans, j.grouped, j.clash, j.room = j.spans[:0], false, false, q.mapRoom()
+// begin clears j for new requests, which are in wire.
+func (q *Sequencer) begin(j *judge, wire []byte) {
+	j.newest.clear()
+	j.wire, j.spans, j.grouped, j.clash, j.room = wire, j.spans[:0], false, false, q.mapRoom()
 }
 
-// make orders the updates in j, which are in wire. mu must be held.
-func (q *Sequencer) make(j *judge, from From, wire []byte) {
+// make orders the updates in j. mu must be held.
+func (q *Sequencer) make(j *judge, from From) {
+	wire := j.wire
+	j.wire = nil
 	if len(j.spans) > 0 {
 		q.order.reigns.Count()
 		q.apply(&state.Entry{Head: state.Head{Client: from.ID, At: timer.Now()}, Wire: wire, Spans: j.spans, Grouped: j.grouped}, from.By)
@@ -129,9 +193,9 @@ func (q *Sequencer) make(j *judge, from From, wire []byte) {
 	}
 }
 
-// judge judges j.request, whose updates end at an offset of wire, sets j.answer, and adds the updates to those of j
-// if the request is made. mu must be held.
-func (q *Sequencer) judge(j *judge, from From, wire []byte, end uint32) {
+// judge judges j.request, whose updates end at an offset of j.wire, sets j.answer, and adds the updates to
+// those of j if the request is made. mu must be held.
+func (q *Sequencer) judge(j *judge, from From, end uint32) {
 	r, a := &j.request, &j.answer
 	*a = txn.Answer{Number: r.Number}
 	if from.Numbered && r.Flags&txn.FlagAgain != 0 && !mutate.NoRepeatCheck {
@@ -144,10 +208,21 @@ func (q *Sequencer) judge(j *judge, from From, wire []byte, end uint32) {
 			return
 		}
 	}
+	at := end - uint32(len(r.Updates))
+	var span buf.Span // the first update's, whose key is that of a condition nearly always
+	var key []byte
+	if at < end {
+		span = kvmsg.SpanAt(j.wire, at)
+		key = kvmsg.Record(j.wire[at:]).Key()
+	}
 	var c txn.Condition
 	for rest := r.Conditions; len(rest) > 0; a.Condition++ {
 		rest, _ = c.Next(rest)
-		if now := q.newest(j, c.Key); !c.Holds(now) && !mutate.IgnoreConditions {
+		hash := span.Tag &^ kvmsg.TagFlags
+		if !bytes.Equal(c.Key, key) {
+			hash = kvmsg.HashKey(c.Key)
+		}
+		if now := q.newest(j, hash, c.Key); !c.Holds(now) && !mutate.IgnoreConditions {
 			q.Counted.Conflicts.Add(1)
 			a.Status, a.Sequence = txn.StatusConflict, now.Sequence
 			if now.Record == nil {
@@ -169,16 +244,18 @@ func (q *Sequencer) judge(j *judge, from From, wire []byte, end uint32) {
 		return
 	}
 	first := len(j.spans)
-	for at := end - uint32(len(r.Updates)); at < end; {
-		span := kvmsg.SpanAt(wire, at)
+	for at < end {
+		if len(j.spans) > first {
+			span, key = kvmsg.SpanAt(j.wire, at), kvmsg.Record(j.wire[at:]).Key()
+		}
 		at = span.End
 		j.spans = append(j.spans, span)
 		a.Sequence = q.order.last + int64(len(j.spans))
-		r, hash := kvmsg.Record(wire[span.Start:span.End]), span.Tag&^kvmsg.TagFlags
-		if before, ok := j.newest[hash]; ok && !before.record.HasKey(r.Key()) {
+		hash := span.Tag &^ kvmsg.TagFlags
+		if before := j.newest.get(hash); before != nil && !j.record(before).HasKey(key) {
 			j.clash = true
 		}
-		j.newest[hash] = ahead{r, a.Sequence}
+		j.newest.put(recentUpdate{hash: hash, seq: a.Sequence, start: span.Start, end: span.End})
 	}
 	j.grouped = j.grouped || len(j.spans) > first+1
 	if len(j.spans) == first { // conditions alone: they held after all before
@@ -186,12 +263,19 @@ func (q *Sequencer) judge(j *judge, from From, wire []byte, end uint32) {
 	}
 }
 
-// newest returns the newest update of a key: of those in j, those that are held, and the map. mu
+// record returns one of the updates.
+func (j *judge) record(u *recentUpdate) kvmsg.Record { return kvmsg.Record(j.wire[u.start:u.end]) }
+
+// newest returns the newest update of a key with a hash: of those in j, those that are held, and the map. mu
 // must be held.
-func (q *Sequencer) newest(j *judge, key []byte) txn.Now {
-	hash := kvmsg.HashKey(key)
-	for _, some := range []map[uint64]ahead{j.newest, q.held.newest} {
-		if a, ok := some[hash]; ok && a.record.HasKey(key) {
+func (q *Sequencer) newest(j *judge, hash uint64, key []byte) txn.Now {
+	if u := j.newest.get(hash); u != nil {
+		if a := (ahead{j.record(u), u.seq}); a.record.HasKey(key) {
+			return a.now()
+		}
+	}
+	if len(q.held.newest) > 0 {
+		if a, ok := q.held.newest[hash]; ok && a.record.HasKey(key) {
 			return a.now()
 		}
 	}
@@ -204,6 +288,9 @@ func (q *Sequencer) newest(j *judge, key []byte) txn.Now {
 // grows takes the memory that the updates of j.request need from j.room, and reports whether it
 // is enough, as fitting does. mu must be held.
 func (q *Sequencer) grows(j *judge, by string) bool {
+	if q.o.MaxBytes == 0 {
+		return true
+	}
 	room := j.room
 	for _, r := range j.request.Records() {
 		if key := r.Key(); len(r.Value()) > 0 {

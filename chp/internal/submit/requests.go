@@ -17,6 +17,9 @@ import (
 // ErrNoTransactions is chp.ErrNoTransactions.
 var ErrNoTransactions = errors.New("chp: the server does not judge conditions")
 
+// atOnce is the number of requests of a group that Start queues while nothing else can.
+const atOnce = 256
+
 // errTooLarge is for a request that the server would not read.
 var errTooLarge = errors.New("chp: the conditions and updates of the transaction are together larger than a message that the server reads")
 
@@ -25,7 +28,7 @@ var errTooLarge = errors.New("chp: the conditions and updates of the transaction
 // session ended.
 //
 //	Start -> queue -> the session's Uplink
-//	Answered -> await until the replica shows what the request was judged against -> Done
+//	Answered -> await until the replica shows what the requests of a group were judged against -> Done
 //
 // It is safe for concurrent use.
 type Requests struct {
@@ -38,105 +41,158 @@ type Requests struct {
 	server  *Server
 	uplink  Uplink               // of server; nil if it is not known to be open. Server.Uplink is the writer's
 	newest  uint64               // number of the last request
-	queue   fifo.Queue[*Request] // by number; those behind the first one may be answered
+	queue   fifo.Queue[*Request] // by number; those behind the first one may have ended
 	unsent  int                  // of them, at the end of queue, those that were not sent in this session
 	bytes   int                  // of queue
-	await   []*Request           // answered, and the replica has not come as far
+	await   []*Group             // answered, and the replica has not come as far
+	shows   uint64               // counts the calls of show
 	runs    bool                 // a goroutine sends
 	room    chan struct{}        // closed when there may be room; nil while nothing waits
 	mapID   [ledger.MapIDSize]byte
 	closed  bool
 	scratch []byte // of run
-
-	conditions, updates []byte // scratch of Start
 }
 
-// Request is a request that was started. Done is closed when it has ended; then Result says how.
+// Request is a request in a group.
 type Request struct {
-	Done chan struct{}
+	// Wire is the request in wire form, which Start completes (txn.Stamp). Shown says that the
+	// replica has all of its keys.
+	Wire  []byte
+	Shown bool
 
+	group  *Group // nil if it was given up
+	number uint64
+	open   bool // it has not ended: neither answered nor failed
+	sent   bool // at least once
 	answer txn.Answer
 	err    error
-	number uint64
-	wire   []byte // nil when it was answered, or has ended
-	sent   bool   // at least once
-	shown  bool   // the replica has the keys that matter
-	absent []byte // key that did not exist, with txn.StatusAbsent
 }
 
-// Result returns the answer, or an error. Done must be closed.
+// Result returns the answer, or an error. The group's Done must be closed, or the group given up.
 func (r *Request) Result() (*txn.Answer, error) { return &r.answer, r.err }
 
-// Draft appends the conditions and updates of a request, which have a UUID.
-type Draft func(uuid, conditions, updates []byte) (_, _ []byte)
+// Failed reports whether the updates were not made, or may not have been.
+func (r *Request) Failed() bool { return r.err != nil || r.answer.Status != txn.StatusMade }
 
-// Start sends a request, when there is a session and room. shown says that the replica has all of
-// its keys.
-func (q *Requests) Start(ctx context.Context, flags byte, shown bool, draft Draft) (*Request, error) {
+// ConditionKey returns the key of a condition, or nil.
+func (r *Request) ConditionKey(condition int) []byte {
+	var q txn.Request
+	var c txn.Condition
+	if q.Parse(r.Wire) {
+		for rest, ok := q.Conditions, true; ok && len(rest) > 0; condition-- {
+			if rest, ok = c.Next(rest); ok && condition == 0 {
+				return c.Key
+			}
+		}
+	}
+	return nil
+}
+
+// Group is some requests whose outcomes are waited for together. Each is judged by itself.
+type Group struct {
+	Requests []Request
+	Done     chan struct{} // closed when all have ended; then their Result says how
+
+	open int // requests that have not ended
+
+	// What the replica must show before Done, of the answers since the last call of
+	// Requests.show.
+	shows    uint64
+	sequence int64
+	absent   []*Request // it must have come to their sequences, or not have the keys of their conditions
+}
+
+// Start sends the requests of a group in order, when there is a session and room. Done is a new
+// channel then. It returns the error of the first one that it could not send, which those behind it
+// have, too.
+func (q *Requests) Start(ctx context.Context, g *Group) error {
+	var err error
 	if !q.w.sent(ctx.Done()) { // what was staged before goes first
-		return nil, ctx.Err()
+		err = ctx.Err()
 	}
 	q.mu.Lock()
+	defer q.mu.Unlock()
+	*g = Group{Requests: g.Requests, Done: make(chan struct{}), open: len(g.Requests), absent: g.absent[:0], shows: q.shows}
+	since := int64(0)
+	for i := range g.Requests {
+		one := &g.Requests[i]
+		one.group, one.open, one.sent, one.err = g, true, false, nil
+		if i%atOnce == 0 { // let those go that are ready, and others in
+			q.push()
+			q.mu.Unlock()
+			since = q.w.opts.Sequence()
+			q.mu.Lock()
+		}
+		if err == nil {
+			err = q.admit(ctx, len(one.Wire))
+		}
+		if q.bytes += len(one.Wire); err != nil {
+			q.finish(one, err)
+			continue
+		}
+		q.newest++
+		one.number = q.newest
+		txn.Stamp(one.Wire, q.mark, one.number, since)
+		q.queue.Push(one)
+		q.unsent++
+	}
+	q.push()
+	if len(g.Requests) == 0 {
+		close(g.Done)
+	}
+	return err
+}
+
+// admit waits until a request of a size may be queued. mu must be held, and is free meanwhile.
+func (q *Requests) admit(ctx context.Context, size int) error {
 	for {
 		switch {
 		case q.closed:
-			q.mu.Unlock()
-			return nil, closed.CHP
+			return closed.CHP
 		case q.server == nil:
 			q.mu.Unlock()
-			if err := q.w.opts.Wait(ctx); err != nil {
-				return nil, err
-			}
+			err := q.w.opts.Wait(ctx)
 			q.mu.Lock()
+			if err != nil {
+				return err
+			}
 			continue
 		case !q.server.Transactions:
-			q.mu.Unlock()
-			return nil, ErrNoTransactions
+			return ErrNoTransactions
+		case size > max(q.server.MaxValue, txn.MaxMessage):
+			return errTooLarge
 		case q.queue.Len() > 0 && (q.newest-(*q.queue.At(0)).number >= ledger.Window-1 || q.bytes >= q.w.opts.SendQueue):
+			q.push()
 			if q.room == nil {
 				q.room = make(chan struct{})
 			}
 			room := q.room
 			q.mu.Unlock()
+			var err error
 			select {
 			case <-room:
 			case <-ctx.Done():
-				return nil, ctx.Err()
+				err = ctx.Err()
 			}
 			q.mu.Lock()
+			if err != nil {
+				return err
+			}
 			continue
 		}
-		break
+		return nil
 	}
-	defer q.mu.Unlock()
-	n := q.newest + 1
-	uuid := q.mark.UUID(n)
-	r := txn.Request{Number: n, Since: q.w.opts.Sequence(), Flags: flags}
-	q.conditions, q.updates = draft(uuid[:], q.conditions[:0], q.updates[:0])
-	r.Conditions, r.Updates = q.conditions, q.updates
-	if cap(q.conditions)+cap(q.updates) > stageSize {
-		q.conditions, q.updates = nil, nil
-	}
-	one := &Request{Done: make(chan struct{}), number: n, shown: shown, wire: r.Append(make([]byte, 0, r.Size()))}
-	if len(one.wire) > max(q.server.MaxValue, txn.MaxMessage) {
-		return nil, errTooLarge
-	}
-	q.newest = n
-	q.queue.Push(one)
-	q.bytes += len(one.wire)
-	q.unsent++
-	if !q.runs {
-		q.push()
-	}
-	return one, nil
 }
 
 // push sends what is not sent: itself if that is a request that comes alone, for which there is room
 // at once, and otherwise in a goroutine, which sends many at a time. mu must be held.
 func (q *Requests) push() {
+	if q.runs || q.unsent == 0 {
+		return
+	}
 	if u := q.uplink; q.queue.Len() == 1 && u != nil && u.Known() && u.Ready() == nil {
 		one := q.queue.Front()
-		if len(one.wire) <= aloneBytes && u.Request(false, one.wire, 1) == nil {
+		if len(one.Wire) <= aloneBytes && u.Request(false, one.Wire, 1) == nil {
 			one.sent, q.unsent = true, 0
 			return
 		}
@@ -170,7 +226,7 @@ func (q *Requests) run() {
 		for n < q.unsent && (n == 0 || len(wire) < stageSize) {
 			one := *q.queue.At(first + n)
 			one.sent = true
-			wire = append(wire, one.wire...)
+			wire = append(wire, one.Wire...)
 			n++
 		}
 		q.unsent -= n
@@ -201,11 +257,11 @@ func (q *Requests) begin(s *Server, reply *ledger.Reply) {
 		q.fail(nil)
 	}
 	q.mapID = reply.Map()
-	q.queue.DeleteFunc(func(one *Request) bool { return one.wire == nil })
+	q.queue.DeleteFunc(func(one *Request) bool { return !one.open })
 	q.unsent = q.queue.Len()
 	for i := range q.unsent {
 		if one := *q.queue.At(i); one.sent {
-			txn.Again(one.wire)
+			txn.Again(one.Wire)
 		}
 	}
 	if q.unsent > 0 && !q.runs {
@@ -228,7 +284,7 @@ func (q *Requests) fail(reason error) {
 	for q.queue.Len() > 0 {
 		one := q.queue.Pop()
 		switch {
-		case one.wire == nil: // it was answered
+		case !one.open:
 		case one.sent:
 			q.finish(one, ledger.ErrUncertain)
 		case reason != nil:
@@ -255,7 +311,7 @@ func (q *Requests) close() {
 	q.mu.Lock()
 	q.closed = true
 	for q.queue.Len() > 0 {
-		if one := q.queue.Pop(); one.wire != nil {
+		if one := q.queue.Pop(); one.open {
 			q.finish(one, closed.CHP)
 		}
 	}
@@ -268,26 +324,21 @@ func (q *Requests) close() {
 // Wait waits until nothing is being sent. The session must have ended, and the writer.
 func (q *Requests) Wait() { q.sending.Wait() }
 
-// finish ends a request. mu must be held.
+// finish ends a request with an error. mu must be held.
 func (q *Requests) finish(one *Request, err error) {
-	q.free(one)
 	one.err = err
-	close(one.Done)
+	q.over(one)
 }
 
-// free marks a request as one that is not sent again. mu must be held.
-func (q *Requests) free(one *Request) {
-	q.bytes -= len(one.wire)
-	one.wire = nil
-}
-
-// show ends the requests that wait for the replica. mu must be held.
+// show ends the groups that wait for the replica. Those with requests that have not ended do not
+// wait for it because of the answers so far. mu must be held.
 func (q *Requests) show() {
-	for _, one := range q.await {
-		q.finish(one, nil)
+	for _, g := range q.await {
+		close(g.Done)
 	}
 	q.await = nil
 	q.awaits.Store(false)
+	q.shows++
 }
 
 func (q *Requests) signalRoom() {
@@ -310,22 +361,17 @@ func (q *Requests) Answered(from Session, answers []byte) {
 			return
 		}
 		one := q.find(a.Number)
-		if one == nil || one.wire == nil {
+		if one == nil || !one.open {
 			continue
 		}
-		if a.Status == txn.StatusAbsent {
-			one.absent = keyOf(one.wire, a.Condition)
-		}
-		q.free(one)
 		one.answer = a
 		one.answer.Value = append([]byte(nil), a.Value...)
-		if one.shown && (a.Status <= txn.StatusConflict || a.Status == txn.StatusAbsent) {
-			q.await = append(q.await, one)
-		} else {
-			q.finish(one, nil)
+		if g := one.group; g != nil {
+			g.judged(one, q.shows)
 		}
+		q.over(one)
 	}
-	for q.queue.Len() > q.unsent && (*q.queue.At(0)).wire == nil {
+	for q.queue.Len() > q.unsent && !(*q.queue.At(0)).open {
 		q.queue.Pop()
 	}
 	q.signalRoom()
@@ -333,18 +379,37 @@ func (q *Requests) Answered(from Session, answers []byte) {
 	q.settle()
 }
 
-// keyOf returns a copy of the key of a condition of a request in wire form, or nil.
-func keyOf(wire []byte, condition int) []byte {
-	var r txn.Request
-	var c txn.Condition
-	if r.Parse(wire) {
-		for rest, ok := r.Conditions, true; ok && len(rest) > 0; condition-- {
-			if rest, ok = c.Next(rest); ok && condition == 0 {
-				return bytes.Clone(c.Key)
-			}
-		}
+// judged notes what the replica must show for the answer to a request.
+func (g *Group) judged(one *Request, shows uint64) {
+	if g.shows != shows {
+		g.shows, g.sequence, g.absent = shows, 0, g.absent[:0]
 	}
-	return nil
+	switch a := &one.answer; {
+	case !one.Shown:
+	case a.Status == txn.StatusAbsent:
+		g.absent = append(g.absent, one)
+	case a.Status <= txn.StatusConflict:
+		g.sequence = max(g.sequence, a.Sequence)
+	}
+}
+
+// over records that a request has ended, and with the last one of a group waits for the replica, if it must
+// show something. mu must be held.
+func (q *Requests) over(one *Request) {
+	q.bytes -= len(one.Wire)
+	one.open = false
+	g := one.group
+	if g == nil {
+		return
+	}
+	if g.open--; g.open > 0 {
+		return
+	}
+	if g.shows == q.shows && (g.sequence > 0 || len(g.absent) > 0) {
+		q.await = append(q.await, g)
+		return
+	}
+	close(g.Done)
 }
 
 // find returns the request with a number that was sent in this session, or nil. mu must be held.
@@ -364,17 +429,19 @@ func (q *Requests) find(number uint64) *Request {
 	return nil
 }
 
-// settle ends those requests that were answered, and whose outcome the replica shows. mu must be
+// settle ends those groups that were answered, and whose outcomes the replica shows. mu must be
 // held.
 func (q *Requests) settle() {
 	sequence := q.w.opts.Sequence()
 	kept := q.await[:0]
-	for _, one := range q.await {
-		if one.answer.Sequence > sequence && (one.absent == nil || q.w.opts.Has(one.absent)) {
-			kept = append(kept, one)
+	for _, g := range q.await {
+		if g.sequence > sequence || slices.ContainsFunc(g.absent, func(one *Request) bool {
+			return one.answer.Sequence > sequence && q.w.opts.Has(one.ConditionKey(one.answer.Condition))
+		}) {
+			kept = append(kept, g)
 			continue
 		}
-		q.finish(one, nil)
+		close(g.Done)
 	}
 	clear(q.await[len(kept):])
 	q.await = kept
@@ -391,21 +458,33 @@ func (q *Requests) seen() {
 	q.settle()
 }
 
-// Forget gives a request up. One that was not sent is never sent.
-func (q *Requests) Forget(r *Request) {
+// Forget gives a group up: those of its requests that have not ended get an error, and what was not
+// sent is never sent. What was goes on without the group, in memory of its own.
+func (q *Requests) Forget(g *Group, reason error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	is := func(one *Request) bool { return one == r }
-	switch {
-	case r.wire == nil:
-		q.await = slices.DeleteFunc(q.await, is)
-		q.awaits.Store(len(q.await) > 0)
-	case !r.sent:
-		q.queue.DeleteFunc(is)
-		q.free(r)
-		q.unsent--
+	unsent := 0
+	for i := range q.queue.Len() {
+		at := q.queue.At(i)
+		one := *at
+		if one.group != g || !one.open {
+			continue
+		}
+		if one.sent {
+			*at = &Request{Wire: bytes.Clone(one.Wire), number: one.number, open: true, sent: true}
+		} else {
+			q.bytes -= len(one.Wire)
+			unsent++
+		}
+		one.err, one.open = reason, false
+	}
+	if unsent > 0 {
+		q.queue.DeleteFunc(func(one *Request) bool { return !one.open && !one.sent })
+		q.unsent -= unsent
 		q.signalRoom()
 	}
+	q.await = slices.DeleteFunc(q.await, func(other *Group) bool { return other == g })
+	q.awaits.Store(len(q.await) > 0)
 }
 
 // sent waits until all updates that were staged before are sent, or none will be. It returns false if

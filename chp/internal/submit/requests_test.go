@@ -3,6 +3,7 @@ package submit
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/txn"
 	"clustermap/internal/closed"
+	"clustermap/internal/kvmsg"
 )
 
 // judged returns answers with the sequence 10.
@@ -27,12 +29,20 @@ func (f *fakeServer) judge(w *Writer, mapID byte) {
 	w.Begin(&Server{Session: f, Uplink: f, Ours: true, Transactions: true, Reply: &reply})
 }
 
+// newRequest returns a request in a group of its own.
+func newRequest(shown bool) *Request {
+	wire := (&txn.Request{Updates: kvmsg.AppendRecord(nil, []byte("key"), 0, make([]byte, kvmsg.UUIDSize), nil, make([]byte, 100))}).Append(nil)
+	g := &Group{Requests: []Request{{Wire: wire, Shown: shown}}}
+	g.Requests[0].group = g
+	return &g.Requests[0]
+}
+
 // ask starts requests, which the session takes, and returns them.
 func ask(t *testing.T, w *Writer, n int, shown bool) (all []*Request) {
 	t.Helper()
 	for range n {
-		r, err := w.Requests.Start(t.Context(), 0, shown, func(_, _, _ []byte) (_, _ []byte) { return nil, make([]byte, 100) })
-		if err != nil {
+		r := newRequest(shown)
+		if err := w.Requests.Start(t.Context(), r.group); err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, r)
@@ -45,7 +55,7 @@ func ask(t *testing.T, w *Writer, n int, shown bool) (all []*Request) {
 func result(t *testing.T, r *Request) error {
 	t.Helper()
 	select {
-	case <-r.Done:
+	case <-r.group.Done:
 	default:
 		t.Fatal("a request has not ended")
 	}
@@ -104,7 +114,7 @@ func TestRequestIsGivenUp(t *testing.T) {
 		f, w := &fakeServer{deaf: make(chan struct{})}, newWriter()
 		f.judge(w, 1)
 		unsent := append(ask(t, w, 1, true), ask(t, w, 2, true)...) // the first one is being sent
-		w.Requests.Forget(unsent[1])
+		w.Requests.Forget(unsent[1].group, context.Canceled)
 		close(f.deaf)
 		synctest.Wait()
 		if f.requests != 2 {
@@ -112,7 +122,7 @@ func TestRequestIsGivenUp(t *testing.T) {
 		}
 		w.Requests.Answered(f, judged(1, 3))
 		for _, r := range unsent { // the replica has not come as far as 10
-			w.Requests.Forget(r)
+			w.Requests.Forget(r.group, context.Canceled)
 		}
 		if n := len(w.Requests.await); n > 0 || w.Requests.awaits.Load() {
 			t.Error(n, "wait for the replica")
@@ -122,7 +132,7 @@ func TestRequestIsGivenUp(t *testing.T) {
 		failed.judge(w, 1)
 		for _, r := range ask(t, w, 2, true) {
 			w.Fail(errTooLarge)
-			w.Requests.Forget(r)
+			w.Requests.Forget(r.group, context.Canceled)
 		}
 		close(failed.deaf)
 		w.End()
@@ -162,6 +172,98 @@ func TestAnswerOfAFormerMap(t *testing.T) {
 			})
 		})
 	}
+}
+
+// group starts requests in one group, which the session takes, and returns it.
+func group(t *testing.T, w *Writer, n int) *Group {
+	t.Helper()
+	g := new(Group)
+	for range n {
+		g.Requests = append(g.Requests, Request{Wire: newRequest(true).Wire, Shown: true})
+	}
+	if err := w.Requests.Start(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	return g
+}
+
+// A group does not wait for what a former replica would have had to show.
+func TestGroupAcrossSessions(t *testing.T) {
+	t.Parallel()
+	for mapID, want := range map[byte]error{1: nil, 2: ledger.ErrUncertain} {
+		synctest.Test(t, func(t *testing.T) {
+			f, w := new(fakeServer), newWriter()
+			f.judge(w, 1)
+			g := group(t, w, 3)
+			w.Requests.Answered(f, judged(1)) // with a sequence that the replica never has
+			w.End()
+			f = new(fakeServer)
+			f.judge(w, mapID)
+			synctest.Wait()
+			if want == nil {
+				if f.requests != 2 {
+					t.Errorf("%d are sent again, want 2", f.requests)
+				}
+				w.Requests.Answered(f, (&txn.Answer{Number: 3}).Append((&txn.Answer{Number: 2}).Append(nil)))
+			}
+			g.Requests[0].group = g
+			if err := result(t, &g.Requests[0]); err != nil {
+				t.Error(err)
+			}
+			for i := range g.Requests {
+				if _, err := g.Requests[i].Result(); i > 0 && err != want || g.Requests[i].Failed() != (err != nil) {
+					t.Error(i, err)
+				}
+			}
+			w.Finish()
+			w.Close()
+			w.Requests.Wait()
+		})
+	}
+}
+
+// What was sent of a group that was given up is sent again in a new session, whatever has become of
+// the memory of the group.
+func TestGroupIsGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, w := new(fakeServer), newWriter()
+		f.judge(w, 1)
+		g := group(t, w, 3)
+		w.Requests.Answered(f, judged(2)) // and the group waits for the others
+		w.Requests.Forget(g, context.Canceled)
+		for i := range g.Requests {
+			if _, err := g.Requests[i].Result(); (err == nil) != (i == 1) {
+				t.Error(i, err)
+			}
+			clear(g.Requests[i].Wire)
+		}
+		clear(g.Requests)
+		w.End()
+		f = new(fakeServer)
+		f.judge(w, 1)
+		synctest.Wait()
+		var numbers []uint64
+		for wire := f.wire; len(wire) > 0; {
+			size := txn.SizeOf(wire)
+			var r txn.Request
+			if size == 0 || !r.Parse(wire[:size]) || r.Flags&txn.FlagAgain == 0 {
+				t.Fatalf("%q", wire)
+			}
+			numbers, wire = append(numbers, r.Number), wire[size:]
+		}
+		if !slices.Equal(numbers, []uint64{1, 3}) {
+			t.Errorf("requests %d are sent again, want 1 and 3", numbers)
+		}
+		w.Requests.Answered(f, judged(1, 3))
+		if w.Requests.bytes != 0 || w.Requests.queue.Len() != 0 {
+			t.Error(w.Requests.bytes, "bytes of", w.Requests.queue.Len(), "requests are left")
+		}
+		w.Finish()
+		w.Close()
+		w.Requests.Wait()
+	})
 }
 
 // A request waits for the updates before it, and not for all that follow.
@@ -218,7 +320,7 @@ func TestRequestBesideTheFirstUpdate(t *testing.T) {
 		})
 		both.Go(func() {
 			for range 10 {
-				_, err := w.Requests.Start(context.Background(), 0, false, func(_, _, _ []byte) (_, _ []byte) { return nil, nil })
+				err := w.Requests.Start(context.Background(), newRequest(false).group)
 				if err != nil {
 					t.Error(err)
 				}

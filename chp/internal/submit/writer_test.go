@@ -33,6 +33,7 @@ type fakeServer struct {
 	deaf     chan struct{} // requests wait for it
 	mu       sync.Mutex
 	requests int
+	wire     []byte // of requests
 }
 
 func (f *fakeServer) Open() (Uplink, error) {
@@ -47,13 +48,14 @@ func (f *fakeServer) GiveUp()               {}
 
 func (f *fakeServer) Leave(done <-chan struct{}) { <-done }
 
-func (f *fakeServer) Request(_ bool, _ []byte, messages int) error {
+func (f *fakeServer) Request(_ bool, wire []byte, messages int) error {
 	if f.deaf != nil {
 		<-f.deaf
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.requests += messages
+	f.wire = append(f.wire, wire...)
 	return nil
 }
 

@@ -43,6 +43,18 @@ func (c *Condition) Append(dst []byte) []byte {
 	return dst
 }
 
+// Size returns the size of a condition in wire form.
+func (c *Condition) Size() int {
+	switch n := 2 + len(c.Key); c.Kind {
+	case KindSequence:
+		return n + 8
+	case KindValue:
+		return n + 4 + len(c.Value)
+	default:
+		return n
+	}
+}
+
 // Next sets c to the condition at the start of b, of which it then is a part, and returns the
 // rest. ok is false if there is none.
 func (c *Condition) Next(b []byte) (rest []byte, ok bool) {

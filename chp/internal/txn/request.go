@@ -40,8 +40,11 @@ type Request struct {
 }
 
 // Size returns the size of a request in wire form.
-func (r *Request) Size() int {
-	return kvmsg.FrameSize(len(keyRequest)) + kvmsg.FrameSize(headSize) + kvmsg.FrameSize(len(r.Conditions)) + kvmsg.FrameSize(len(r.Updates))
+func (r *Request) Size() int { return RequestSize(len(r.Conditions), len(r.Updates)) }
+
+// RequestSize is Request.Size for conditions and updates of a size.
+func RequestSize(conditions, updates int) int {
+	return kvmsg.FrameSize(len(keyRequest)) + kvmsg.FrameSize(headSize) + kvmsg.FrameSize(conditions) + kvmsg.FrameSize(updates)
 }
 
 // Append appends a request in wire form.
@@ -54,24 +57,61 @@ func (r *Request) Append(dst []byte) []byte {
 	return kvmsg.AppendFrame(dst, r.Updates, 0)
 }
 
-// prefix is what a request begins with. A KVSET with such a key has another size in its second
-// frame.
-var prefix = string([]byte{kvmsg.FlagMore, byte(len(keyRequest))}) + keyRequest + string([]byte{kvmsg.FlagMore, headSize})
+// AppendHead appends what is before the conditions in a request in wire form that Stamp completes. The caller
+// appends them, and the frame with the updates.
+func AppendHead(dst []byte, flags byte, conditions int) []byte {
+	dst = append(dst, prefix...)
+	dst = append(dst, make([]byte, headSize-1)...)
+	return zmtp.AppendHeader(append(dst, flags), zmtp.FlagMore, conditions)
+}
+
+// Stamp completes a request in wire form that was not sent yet: it gets a number, which its updates get,
+// too, and says which sequence the client's map has. The updates have UUIDs, whatever they are.
+func Stamp(m []byte, mark Mark, number uint64, since int64) {
+	head := m[len(prefix):]
+	binary.BigEndian.PutUint64(head, number)
+	binary.BigEndian.PutUint64(head[8:], uint64(since))
+	head[headSize-1] &^= FlagAgain
+	id := mark.UUID(number)
+	var r Request
+	if r.Parse(m) {
+		for _, one := range r.Records() {
+			copy(one.UUID(), id[:])
+		}
+	}
+}
+
+// prefix is what a request begins with: a short frame, and the header of the next one. A KVSET with
+// such a key has another size in its second frame.
+const prefix = "\x01\x03" + keyRequest + "\x01\x11"
 
 // IsRequest reports whether a message begins as a request does.
 func IsRequest(m []byte) bool { return len(m) > len(prefix) && string(m[:len(prefix)]) == prefix }
 
+// frames are where the last two frames are in a request in wire form.
+type frames struct{ conditions, conditionsEnd, updates, end int }
+
+// framesOf finds the frames in a request at the start of b, which may have more messages or a part
+// of one behind it. ok is false if there is no whole one.
+func framesOf(b []byte) (f frames, ok bool) {
+	if !IsRequest(b) {
+		return f, false
+	}
+	const at = len(prefix) + headSize
+	if f.conditions, f.conditionsEnd, ok = kvmsg.FrameAt(b, at); !ok || b[at]&kvmsg.FlagMore == 0 {
+		return f, false
+	}
+	f.updates, f.end, ok = kvmsg.FrameAt(b, f.conditionsEnd)
+	return f, ok && b[f.conditionsEnd]&kvmsg.FlagMore == 0
+}
+
 // SizeOf returns the size of the request at the start of b, which may have more messages or a
 // part of one behind it, or 0 if there is no whole one.
 func SizeOf(b []byte) (size int) {
-	for i := range 4 {
-		_, end, ok := kvmsg.FrameAt(b, size)
-		if !ok || (b[size]&kvmsg.FlagMore != 0) != (i < 3) {
-			return 0
-		}
-		size = end
+	if f, ok := framesOf(b); ok {
+		return f.end
 	}
-	return size
+	return 0
 }
 
 // Again sets FlagAgain in a request in wire form.
@@ -80,14 +120,13 @@ func Again(m []byte) { m[len(prefix)+headSize-1] |= FlagAgain }
 // Parse sets r to the request in m, of which it then is a part. ok is false if the frames of m
 // are not those of a request. What is in them, Check finds out.
 func (r *Request) Parse(m zmtp.WireMessage) (ok bool) {
-	if !IsRequest(m) || m.Len() != 4 {
+	f, ok := framesOf(m)
+	if !ok || f.end != len(m) {
 		return false
 	}
-	_, m = m.Next()
-	head, m := m.Next()
-	r.Number, r.Since, r.Flags = binary.BigEndian.Uint64(head), int64(binary.BigEndian.Uint64(head[8:])), head[16]
-	r.Conditions, m = m.Next()
-	r.Updates, _ = m.Next()
+	head := m[len(prefix):]
+	r.Number, r.Since, r.Flags = binary.BigEndian.Uint64(head), int64(binary.BigEndian.Uint64(head[8:])), head[headSize-1]
+	r.Conditions, r.Updates = m[f.conditions:f.conditionsEnd:f.conditionsEnd], m[f.updates:f.end]
 	return true
 }
 
