@@ -62,6 +62,32 @@ func ExampleNewView() {
 	// /limits/search: deleted
 }
 
+// Two who change one value at the same time lose nothing.
+func ExampleView_Update() {
+	ctx, c, stop := exampleClient()
+	defer stop()
+	v, err := chp.NewView(c, "/limits/", chp.ViewOptions[limits]{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer v.Close()
+	raise := func() error {
+		_, err := v.Update(ctx, "/limits/search", func(l limits, ok bool) (limits, error) {
+			l.Rate += 10
+			return l, nil
+		})
+		return err
+	}
+	other := make(chan error)
+	go func() { other <- raise() }()
+	if err := errors.Join(raise(), <-other); err != nil {
+		log.Fatal(err)
+	}
+	value, _ := c.Get("/limits/search")
+	fmt.Println(string(value))
+	// Output: {"rate":20,"burst":0}
+}
+
 // Lookup says why there is no value; Apply sends many updates in one call.
 func ExampleClient_Lookup() {
 	server, stop := serveExample()

@@ -19,6 +19,7 @@ type Source interface {
 	Watch(subtrees ...string) (*Watch, error)
 	Set(ctx context.Context, key string, value []byte, opts ...SetOption) error
 	Delete(ctx context.Context, key string) error
+	Update(ctx context.Context, key string, change func(old []byte) ([]byte, error), opts ...SetOption) (seq int64, err error)
 }
 
 // View is a part of a map as Go values: those of a [Client] or a [Server], decoded once
@@ -115,7 +116,7 @@ type ViewChange[T any] struct {
 // DecodeError reports a value in a [View] that does not decode.
 type DecodeError struct {
 	Key      string
-	Sequence int64 // of the update
+	Sequence int64 // of the update; 0 from View.Update
 	Err      error // of Codec.Unmarshal
 }
 
@@ -236,11 +237,51 @@ func (v *View[T]) Set(ctx context.Context, key string, value T, opts ...SetOptio
 	if !v.subtrees.Contains(bytesOf(key)) {
 		return &OutsideViewError{key, v.prefix}
 	}
-	encoded, err := v.opts.Codec.Marshal(value)
+	encoded, err := v.encode(key, value)
 	if err != nil {
-		return fmt.Errorf("chp: the value of %q does not encode: %w", key, err)
+		return err
 	}
 	return v.source.Set(ctx, key, encoded, opts...)
+}
+
+func (v *View[T]) encode(key string, value T) ([]byte, error) {
+	encoded, err := v.opts.Codec.Marshal(value)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("chp: the value of %q does not encode: %w", key, err)
+	case len(encoded) == 0:
+		return nil, ErrEmptyValue
+	}
+	return encoded, nil
+}
+
+// Update changes a value in the source, as [Client.Update] does: it calls change with the present
+// value, or the zero T and false if the key does not exist, and sets what that returns. If another update comes
+// first, it calls change again with the new value; so two who change one value at the same time lose
+// nothing. It returns the sequence of the update, which the view shows soon.
+//
+// The old value is decoded for the call, from the source and not the view: change may change what
+// it points to. If it does not decode, the error is a *DecodeError; after it, or an error of
+// change, nothing is changed. The time to live and the properties are those of opts. For a key outside of
+// the view the error is an *OutsideViewError.
+func (v *View[T]) Update(ctx context.Context, key string, change func(old T, ok bool) (T, error), opts ...SetOption) (seq int64, err error) {
+	if !v.subtrees.Contains(bytesOf(key)) {
+		return 0, &OutsideViewError{key, v.prefix}
+	}
+	return v.source.Update(ctx, key, func(encoded []byte) ([]byte, error) {
+		var old T
+		ok := len(encoded) > 0
+		if ok {
+			if err := v.opts.Codec.Unmarshal(encoded, &old); err != nil {
+				return nil, &DecodeError{Key: key, Err: err}
+			}
+		}
+		value, err := change(old, ok)
+		if err != nil {
+			return nil, err
+		}
+		return v.encode(key, value)
+	}, opts...)
 }
 
 // Delete deletes a key in the source, as Set sets it.
