@@ -207,7 +207,7 @@ func TestInteropClientSilence(t *testing.T) {
 	primary.Call(interop.Op{"op": "hugz", "on": false}, nil)
 	eventually(t, "the client turns to the backup", func() bool { return c.Server() == cloneAt(backup) && c.State() == StateActive })
 	wantClone(t, c, backup)
-	wantEvents(t, w, "/new=x@102", "-/gone@102")
+	wantEvents(t, w, "/same=x@101", "/new=x@102", "-/gone@102")
 	if _, err := c.SetSync(ctx, "/k", []byte("v")); err != nil {
 		t.Error(err)
 	}

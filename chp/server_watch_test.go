@@ -344,7 +344,7 @@ func TestServerWatchOtherMap(t *testing.T) {
 		must(t, backup.Close())
 		must(t, <-served)
 	})
-	wantChanges(t, w, "set /other=4 resync", "delete /own= resync")
+	wantChanges(t, w, "set /same=2 resync", "set /other=4 resync", "delete /own= resync")
 	nothingMore(t, w)
 }
 

@@ -18,7 +18,7 @@ import (
 //
 // After the client has fetched a new snapshot, from the same server or another, the
 // watch reports the differences from its earlier events: an OpSet for each key that is
-// new or has another value, and an OpDelete for each that is gone, with CauseResync.
+// new or was set again, and an OpDelete for each that is gone, with CauseResync.
 // There is no second OpSynced.
 //
 // The events wait in a bounded queue (ClientOptions.WatchQueue, ServerOptions.WatchQueue). A watch that is not

@@ -31,9 +31,17 @@ func TestServeLoad(t *testing.T) {
 	if got := must(t, "get", "/a", "--server", s.endpoint); got != "1\n" {
 		t.Errorf("got %q", got)
 	}
+	for want := []string{"/a", "/b"}; len(want) > 0; { // which were set again
+		e := object(t, w.line())
+		key, _ := e["key"].(string)
+		if e["op"] != "set" || e["cause"] != "resync" || !slices.Contains(want, key) {
+			t.Fatalf("after the restart the watch prints %v, want %v", e, want)
+		}
+		want = slices.DeleteFunc(want, func(k string) bool { return k == key })
+	}
 	must(t, "set", "/end", "1", "--server", s.endpoint)
 	if e := object(t, w.line()); e["op"] != "set" || e["key"] != "/end" {
-		t.Errorf("after the restart the watch prints %v", e)
+		t.Errorf("after that the watch prints %v", e)
 	}
 	if e := object(t, must(t, "dump", "/b", "--server", s.endpoint)); e["ttl"] == nil {
 		t.Errorf("/b has become permanent: %v", e)

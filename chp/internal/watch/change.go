@@ -16,12 +16,12 @@ import (
 // index can be searched. after is a cut of a state that has moved on, whose index cannot.
 // Hence two passes:
 //
-//  1. For each record of after, find the key in before. If the value is the same
-//     there is no event, otherwise an OpSet. If the key exists, mark its record in
-//     before.
+//  1. For each record of after, find the key in before. If it is the same update there is no
+//     event, otherwise an OpSet: the key was set again, be it to the same value. If the key exists,
+//     mark its record in before.
 //  2. Each record of before without a mark is a key that is gone: an OpDelete.
 //
-// The marks take one bit for 16 bytes of log. Equal sequences do not mean equal values:
+// The marks take one bit for 16 bytes of log. Equal sequences do not mean equal updates:
 // two servers, or two runs of one, may give the same sequence to different updates.
 type change struct {
 	before *State // nil at the beginning of a watch
@@ -32,6 +32,7 @@ type change struct {
 	deletes *store.Walk  // of before
 	marks   *store.Marks // of before
 	pass    int
+	user    []byte // memory of sameProperties
 }
 
 // open begins the walk. The change must not be copied afterwards.
@@ -89,7 +90,18 @@ func (d *change) next(e *Event, of *subtree.Set) bool {
 // key as still existing.
 func (d *change) differs(r kvmsg.Record) bool {
 	old := d.marks.Mark(r.Key())
-	return old == nil || !bytes.Equal(old.Value(), r.Value())
+	return old == nil || old.Seq() != r.Seq() || !bytes.Equal(old.Value(), r.Value()) || !d.sameProperties(old.Props(), r.Props())
+}
+
+// sameProperties compares properties without the times to live, which are those at two moments.
+func (d *change) sameProperties(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	user := kvmsg.AppendUser(d.user[:0], a)
+	n := len(user)
+	d.user = kvmsg.AppendUser(user, b)
+	return bytes.Equal(d.user[:n], d.user[n:])
 }
 
 func (d *change) release() {

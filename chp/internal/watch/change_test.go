@@ -25,12 +25,13 @@ func put(s *store.Map, updates ...pub) {
 	}
 }
 
+// contents returns the keys with their sequences and values.
 func contents(s *store.Map) map[string]string {
 	m := map[string]string{}
 	c := s.Cut()
 	defer c.Release()
 	c.Records(func(r kvmsg.Record) bool {
-		m[string(r.Key())] = string(r.Value())
+		m[string(r.Key())] = fmt.Sprint(r.Seq(), string(r.Value()))
 		return true
 	})
 	return m
@@ -47,7 +48,7 @@ func replay(t *testing.T, seen map[string]string, d *change, of subtree.Set) (sy
 		if !d.next(&e, &of) {
 			return synced
 		}
-		key, value := string(e.Key), string(e.Value)
+		key, value := string(e.Key), fmt.Sprint(e.Sequence, string(e.Value))
 		old, had := seen[key]
 		switch e.Op {
 		case OpSet:
@@ -153,5 +154,34 @@ func TestChangeAllocatesNothingPerEvent(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations, want 0", n)
+	}
+}
+
+// A key that was set again to the same value, such as with other properties, is reported.
+func TestChangeReportsTheSameValueSetAgain(t *testing.T) {
+	t.Parallel()
+	before, after := store.New(store.Options{}), store.New(store.Options{})
+	put(before, pub{"same", 1, "x"}, pub{"again", 2, "y"})
+	put(after, pub{"same", 1, "x"})
+	for s, ttl := range map[*store.Map]string{before: "ttl=9\n", after: "ttl=8\n"} { // that is left
+		s.Put([]byte("aging"), 1, nil, []byte(ttl), []byte("x"))
+	}
+	before.Put([]byte("foreign"), 1, nil, []byte("by=you\n"), []byte("y")) // another server's
+	after.Put([]byte("again"), 3, nil, []byte("by=me\n"), []byte("y"))
+	after.Put([]byte("foreign"), 1, nil, []byte("by=me\n"), []byte("y"))
+	d := &change{before: NewState(before, nil, 2), after: NewState(after, nil, 3)}
+	d.open()
+	defer d.release()
+	var e Event
+	all := subtree.New(nil)
+	want := map[string]int64{"again": 3, "foreign": 1}
+	for d.next(&e, &all) {
+		if e.Sequence == 0 || e.Sequence != want[string(e.Key)] || e.Cause != CauseResync || string(e.Properties) != "by=me\n" {
+			t.Errorf("%+v", e)
+		}
+		delete(want, string(e.Key))
+	}
+	if len(want) > 0 {
+		t.Errorf("nothing is said of %v", want)
 	}
 }
