@@ -2,6 +2,7 @@ package chp
 
 import (
 	"errors"
+	"slices"
 
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
@@ -21,10 +22,11 @@ import (
 // A Batch is not safe for concurrent use, except that several goroutines may apply it
 // while none changes it.
 type Batch struct {
-	wire    []byte     // records without sequences
-	spans   []buf.Span // of the records, with the tags of kvmsg.Inspect
-	largest int        // bytes of the largest value
-	err     error      // the first one
+	wire    []byte          // records without sequences
+	spans   []buf.Span      // of the records, with the tags of kvmsg.Inspect
+	largest int             // bytes of the largest value
+	err     error           // the first one
+	leases  []kvmsg.LeaseID // to which updates attach their keys, each once
 }
 
 var errBatchSize = errors.New("chp: the batch has more than 1 GiB")
@@ -43,10 +45,15 @@ func (b *Batch) Set(key string, value []byte, opts ...SetOption) {
 func (b *Batch) Delete(key string) { b.add(key, nil, nil) }
 
 func (b *Batch) add(key string, value []byte, opts []SetOption) {
-	if err := kvmsg.ValidKey(bytesOf(key)); err != nil {
+	if err := kvmsg.ValidUpdate(bytesOf(key), value); err != nil {
 		b.fail(err)
 		return
 	}
+	b.append(key, value, opts)
+}
+
+// append is add for a key that was checked.
+func (b *Batch) append(key string, value []byte, opts []SetOption) {
 	var space [128]byte // on the stack
 	props, err := appendOptions(space[:0], opts)
 	if err != nil {
@@ -57,6 +64,11 @@ func (b *Batch) add(key string, value []byte, opts []SetOption) {
 	if len(value) > maxBatch || start+kvmsg.RecordSize(len(key), 0, len(props), len(value)) > maxBatch {
 		b.fail(errBatchSize)
 		return
+	}
+	for _, o := range opts {
+		if o.kind == optionLease && !slices.Contains(b.leases, o.lease) {
+			b.leases = append(b.leases, o.lease)
+		}
 	}
 	tag := kvmsg.HashKey(bytesOf(key))
 	if len(props) > 0 {
@@ -88,7 +100,7 @@ func (b *Batch) Size() int { return len(b.wire) }
 
 // Reset removes all updates and the error. It keeps the memory for new updates.
 func (b *Batch) Reset() {
-	b.wire, b.spans, b.largest, b.err = b.wire[:0], b.spans[:0], 0, nil
+	b.wire, b.spans, b.largest, b.leases, b.err = b.wire[:0], b.spans[:0], 0, nil, nil
 }
 
 // record returns the update with index i, without UUID and sequence.

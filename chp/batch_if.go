@@ -22,13 +22,22 @@ import (
 // A BatchIf is not safe for concurrent use.
 type BatchIf struct {
 	wire    []byte // requests
-	ends    []int  // of each, in wire
+	added   []added
 	group   submit.Group
 	largest int   // bytes of the largest value
+	leases  bool  // some keys are attached to leases
 	err     error // the first one of Set and Delete
 	applied int   // that many have an outcome
 
 	proposal proposal // memory of add
+}
+
+// added is an update of a BatchIf: where its request ends in wire, and its conditions, of which
+// those of leases come last.
+type added struct {
+	end      int
+	own      int
+	attached int
 }
 
 // Set adds an update of a key. The rules for key, value and options are those of [Client.SetIf]. Set does
@@ -52,7 +61,7 @@ func (b *BatchIf) add(key string, value []byte, opts []IfOption) {
 
 func (b *BatchIf) tryAdd(key string, value []byte, opts []IfOption) error {
 	p := &b.proposal
-	p.flags, p.conditions, p.set = 0, p.conditions[:0], p.set[:0]
+	p.flags, p.conditions, p.set, p.attached = 0, p.conditions[:0], p.set[:0], 0
 	p.add(opts)
 	for i := range p.conditions {
 		if c := &p.conditions[i]; c.key == "" {
@@ -69,13 +78,19 @@ func (b *BatchIf) tryAdd(key string, value []byte, opts []IfOption) error {
 	if err != nil {
 		return err
 	}
+	for _, o := range p.set {
+		if o.kind == optionLease {
+			p.attach([]kvmsg.LeaseID{o.lease})
+		}
+	}
 	if len(p.conditions) > txn.MaxConditions {
 		return errTransactionSize
 	}
 	conditions, update := p.conditionsSize(), kvmsg.RecordSize(len(key), kvmsg.UUIDSize, len(props), len(value))
 	b.wire = p.appendConditions(txn.AppendHead(slices.Grow(b.wire, txn.RequestSize(conditions, update)), p.flags, conditions))
 	b.wire = kvmsg.AppendUpdate(zmtp.AppendHeader(b.wire, 0, update), bytesOf(key), 0, 0, 0, props, value)
-	b.ends = append(b.ends, len(b.wire))
+	b.added = append(b.added, added{len(b.wire), len(p.conditions) - p.attached, p.attached})
+	b.leases = b.leases || p.attached > 0
 	b.largest = max(b.largest, len(value))
 	return nil
 }
@@ -87,11 +102,11 @@ func (b *BatchIf) fail(err error) {
 }
 
 // Len returns the number of updates.
-func (b *BatchIf) Len() int { return len(b.ends) }
+func (b *BatchIf) Len() int { return len(b.added) }
 
 // Reset removes all updates, outcomes and errors. It keeps the memory for new updates.
 func (b *BatchIf) Reset() {
-	b.wire, b.ends, b.largest, b.err, b.applied = b.wire[:0], b.ends[:0], 0, nil, 0
+	b.wire, b.added, b.largest, b.leases, b.err, b.applied = b.wire[:0], b.added[:0], 0, false, nil, 0
 }
 
 // errNotApplied is returned by Outcome.
@@ -122,17 +137,18 @@ func (c *Client) ApplyEach(ctx context.Context, b *BatchIf) error {
 	b.applied = 0
 	err := b.err
 	if err == nil {
-		err = c.judges(b.largest)
+		err = c.judges(b.largest, b.leases)
 	}
 	if err != nil {
 		return err
 	}
 	some := b.group.Requests[:0]
 	start := 0
-	for _, end := range b.ends {
-		wire := b.wire[start:end:end]
-		some = append(some, submit.Request{Wire: wire, Shown: c.shows(wire)})
-		start = end
+	for _, u := range b.added {
+		r := submit.Request{Wire: b.wire[start:u.end:u.end], Leases: u.attached > 0, Own: u.own}
+		r.Shown = c.shows(&r)
+		some = append(some, r)
+		start = u.end
 	}
 	b.group.Requests = some
 	_ = c.writer.Requests.Start(ctx, &b.group) // what it could not send has the error, too
@@ -147,15 +163,16 @@ func (c *Client) ApplyEach(ctx context.Context, b *BatchIf) error {
 	return nil
 }
 
-// shows reports whether the client's replica has all keys of a request in wire form.
-func (c *Client) shows(wire []byte) bool {
+// shows reports whether the client's replica has all keys of a request, without those of leases, which
+// most replicas do not have.
+func (c *Client) shows(one *submit.Request) bool {
 	if c.subtrees.All() {
 		return true
 	}
 	var r txn.Request
-	r.Parse(wire)
+	r.Parse(one.Wire)
 	var condition txn.Condition
-	for rest := r.Conditions; len(rest) > 0; {
+	for rest, n := r.Conditions, 0; n < one.Own; n++ {
 		if rest, _ = condition.Next(rest); !c.subtrees.Contains(condition.Key) {
 			return false
 		}

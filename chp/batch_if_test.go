@@ -202,3 +202,35 @@ func TestApplyEachAllocatesNothingPerUpdate(t *testing.T) {
 		t.Errorf("%v allocations to fill a batch", n)
 	}
 }
+
+// Each update of a batch is attached to its own lease, and conflicts only with its own conditions.
+func TestApplyEachAttachesToLeases(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{ExpiryGrace: -1})
+	c := startClient(t, s, ClientOptions{})
+	alive, err := c.Grant(ctx, time.Hour)
+	must(t, err)
+	ended, err := c.Grant(ctx, time.Hour)
+	must(t, err)
+	must(t, ended.Revoke(ctx))
+	var b BatchIf
+	b.Set("/a", []byte("1"), WithLease(alive), IfAbsent())
+	b.Set("/b", []byte("2"), WithLease(ended), IfAbsent())
+	b.Set("/a", []byte("3"), WithLease(alive), IfAbsent())
+	b.Set("/c", []byte("4"), IfAbsent())
+	if err := c.ApplyEach(ctx, &b); !errors.Is(err, ErrLeaseEnded) {
+		t.Errorf("ApplyEach: %v", err)
+	}
+	var conflict *ConflictError
+	if _, err := b.Outcome(2); !errors.As(err, &conflict) || conflict.Key != "/a" {
+		t.Errorf("the condition of /a: %v", err)
+	}
+	for i, want := range []bool{true, false, false, true} {
+		if _, err := b.Outcome(i); (err == nil) != want {
+			t.Errorf("update %d: %v", i, err)
+		}
+	}
+	must(t, alive.Revoke(ctx))
+	eventually(t, "the keys of the lease are gone", func() bool { return c.Len() == 1 })
+}

@@ -46,9 +46,10 @@ type Client struct {
 	refused  refusals
 	logs     *lograte.Queue
 
-	mu     sync.Mutex
-	closed bool
-	leases sync.WaitGroup // their goroutines; grows under mu
+	mu            sync.Mutex
+	closed        bool
+	leases        leases
+	registrations sync.WaitGroup // their goroutines; grows under mu
 }
 
 // NewClient returns a client, which starts to connect to its first server at once. If
@@ -71,6 +72,7 @@ func newClient(o ClientOptions) (*Client, error) {
 	}
 	c := &Client{opts: o, maxValue: maxValue, dialect: wire.DialectOf(o.Model), reader: reader{subtrees: subtree.New(o.Subtrees)}, logs: lograte.NewQueue(o.Logger.Handler())}
 	c.opts.Security = sockets.Security{}
+	c.leases.setUp(c.renewLeases)
 	c.live.SetUp(&c.lock, o.WatchQueue)
 	c.writer = submit.New(submit.Options{
 		Subtrees: c.subtrees, SendQueue: o.SendQueue, MaxValue: o.MaxValueSize, Sequence: c.Sequence, Has: c.has, Wait: c.WaitActive,
@@ -100,7 +102,9 @@ func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
-	c.leases.Wait()
+	c.registrations.Wait()
+	c.leases.close()
+	c.leases.running.Wait()
 	c.live.Close()
 	c.logs.Close()
 	return nil

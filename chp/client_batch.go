@@ -67,6 +67,9 @@ func (c *Client) checkBatch(b *Batch) error {
 	if err := b.Err(); err != nil {
 		return err
 	}
+	if len(b.leases) > 0 {
+		return errLeaseBatch
+	}
 	if c.maxValue > 0 && b.largest > c.maxValue {
 		return kvmsg.ErrValueTooLarge
 	}

@@ -10,7 +10,7 @@ type Reason = kvmsg.Reason
 const (
 	ReasonFrameCount       Reason = kvmsg.ReasonFrameCount       // not five well-formed frames
 	ReasonKey              Reason = kvmsg.ReasonKey              // the key is empty, longer than 255 bytes, or contains NUL
-	ReasonReservedKey      Reason = kvmsg.ReasonReservedKey      // the key is KTHXBAI or begins with HUGZ
+	ReasonReservedKey      Reason = kvmsg.ReasonReservedKey      // the key is KTHXBAI or begins with HUGZ, or with $lease/ and a value is set
 	ReasonSequence         Reason = kvmsg.ReasonSequence         // the sequence frame is not eight bytes, or its order number does not increase
 	ReasonUUID             Reason = kvmsg.ReasonUUID             // the UUID frame is neither empty nor 16 bytes
 	ReasonProperties       Reason = kvmsg.ReasonProperties       // the properties are not name=value lines, or are too long

@@ -2,239 +2,231 @@ package chp
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
-	"slices"
-	"sync"
+	"fmt"
+	"io"
 	"time"
 
-	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/follow"
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/wake"
 )
 
-// Lease keeps a key in the map for as long as its program lives, as services do that
-// register themselves: see [Client.KeepAlive].
+// ErrNoLeases is returned by [Client.Grant], and for updates WithLease, if the server knows no
+// leases: it is of another implementation, or an earlier version. Nothing is sent then.
+var ErrNoLeases = follow.ErrNoLeases
+
+// ErrLeaseEnded is returned for an update WithLease whose lease has ended, and then nothing was changed; and by
+// [Lease.Err] if a lease has ended without Revoke or Close.
+var ErrLeaseEnded = errors.New("chp: the lease has ended")
+
+// errLeaseClosed is that of a lease that was given up.
+var errLeaseClosed = errors.New("chp: the lease is closed")
+
+// errLeaseBatch is returned for updates that must be made under a condition.
+var errLeaseBatch = errors.New("chp: keys are attached to a lease by Set, SetSync, SetIf and ApplyIf of a Client only")
+
+// errLeaseTime is returned for a time to live that a lease cannot have.
+var errLeaseTime = &kvmsg.MessageError{Reason: kvmsg.ReasonTTL, Detail: "the time to live of a lease is from 100ms to ten years"}
+
+// Lease is a time for which its holder answers for some keys: when the lease ends, because it is not renewed or by
+// Revoke, the server deletes all of them as one transaction, with CauseExpired. See [Client.Grant].
+//
+// All methods are safe for concurrent use.
 type Lease struct {
-	client *Client
-	key    string
-	opts   []SetOption
-	every  time.Duration // between two refreshes
-	cancel context.CancelFunc
-	ended  chan struct{}
-	renew  chan struct{} // capacity 1; there is a new value
+	c    *Client
+	id   kvmsg.LeaseID
+	ttl  time.Duration
+	done chan struct{}
 
-	// Owned by KeepAlive, then by run.
-	number  uint64 // of the last update
-	pending bool   // an update was queued and may still come back
-
-	mu    sync.Mutex
-	value []byte
-	err   error
-	leave bool // do not delete the key
+	// Guarded by leases.mu of the client.
+	when   [2]time.Time // see byDeadline
+	places [2]int       // in the heaps
+	err    error        // once done is closed
 }
 
-// KeepAlive sets a key with a time to live, waits as SetSync does, and then sets it again
-// each third of the time to live, until the context ends, the lease is closed, or the
-// client is. It does not wait longer than that for an update to come back. It also sets
-// the key again each time the client has begun to follow a server, so the key appears at
-// another one after a failover, and at one that has lost its map.
+// Grant gives the client a lease, which it renews each third of the time to live, until Revoke, Close, or
+// Close of the client. Any number of leases that are due together, and any number of keys that are attached
+// to them, are renewed by one message for 1,024 leases; that publishes nothing.
 //
-// Each watch of the key reports each refresh, as an OpSet with CauseSet, whose value is
-// the same as before unless [Lease.Update] was called: compare it to tell a change from
-// a refresh. A [View] does so, and reports changes only.
+// Keys are attached with [WithLease]. They last as long as the lease; another update of a key without the
+// lease takes it away from it.
 //
-// If the process dies, the key expires. A server that has restarted with its log, or has
-// taken over in a pair, lets no key expire until clients have had time to come back: see
-// ServerOptions.ExpiryGrace.
+// The holder knows before anybody else that a lease may have ended: [Lease.Done] is closed at
+// [Lease.Deadline], nine tenths of the time to live after the last renewal that the server has confirmed was sent,
+// while the server counts all of it from when that arrived. A server that takes over in a pair, is started with its log, or was
+// stopped for a while gives each lease all of its time again, after ServerOptions.ExpiryGrace. If both
+// servers of a pair are active because the network separates them, each has the leases of its own side.
 //
-// When the context ends, or with [Lease.Close], the key is deleted, unless another update
-// has replaced this client's. Without a server to send the deletion to, the key expires.
-// The protocol has no conditional deletion: an update of another client that this one has
-// not received yet is deleted too; if it is that of a lease, the key is back with the
-// lease's next refresh. For a program that restarts and sets the key again, [Lease.Stop] leaves the key until
-// it expires, so that other clients see no gap; so does Close of the client. An update of
-// a successor cancels the time to live of its predecessor's.
+// The clock of this computer may stand still while it is suspended. What must not be done after the end of a
+// lease carries the sequence of an attached key, and whoever does it refuses a lower one than
+// it has seen.
 //
-// For a key outside of the client's subtrees KeepAlive does not wait for the update to
-// come back, and the key is deleted even if another client has set it.
-//
-// A [Server] has no KeepAlive. A program with a server in its own process, whose key
-// shall expire after a crash of the process, calls [Server.Set] with [WithTTL] in a loop,
-// more often than the time to live; or it runs a client on an inproc endpoint of the
-// server (ServerOptions.Endpoints) and calls KeepAlive of that.
-//
-// If a connection breaks before the first update has come back, KeepAlive sets the key
-// again, as the lease would, even if the update may have been applied. Otherwise errors are
-// those of SetSync; then there is no lease. A time to live that is not positive is a
-// *MessageError with ReasonTTL.
-func (c *Client) KeepAlive(ctx context.Context, key string, value []byte, ttl time.Duration, opts ...SetOption) (*Lease, error) {
-	return c.keepAlive(ctx, key, value, ttl, ttl/3, opts)
-}
-
-func (c *Client) keepAlive(ctx context.Context, key string, value []byte, ttl, every time.Duration, opts []SetOption) (*Lease, error) {
-	if ttl <= 0 {
-		return nil, kvmsg.ErrTTL
+// The time to live is at least 100ms. Grant waits until the client is ACTIVE. Its errors are those of SetIf, and
+// ErrNoLeases.
+func (c *Client) Grant(ctx context.Context, ttl time.Duration) (*Lease, error) {
+	if ttl < leastLease || ttl > kvmsg.MaxTTL {
+		return nil, errLeaseTime
 	}
-	l := &Lease{
-		client: c, key: key, value: slices.Clone(value), every: max(every, time.Millisecond),
-		opts: append(slices.Clone(opts), WithTTL(ttl)), ended: make(chan struct{}), renew: make(chan struct{}, 1),
+	l := &Lease{c: c, ttl: ttl, done: make(chan struct{})}
+	rand.Read(l.id[:]) // never fails
+	if !c.dialect.Full {
+		return nil, ErrNoLeases
 	}
-	var sessions uint64
-	var began time.Time
-	var seq int64
-	for again := true; again; {
-		// What is set before the first snapshot comes back after it.
-		sessions, began = max(c.follower.Counted.Sessions(), 1), time.Now()
+	var b Batch
+	b.append(l.key(), kvmsg.AppendLeaseTime(nil, ttl), []SetOption{WithTTL(ttl)})
+	p := transaction(&b, []IfOption{IfAbsent().On(l.key())})
+	p.leases = true
+	sent := time.Now()
+	if _, err := c.propose(ctx, p); err != nil {
+		return nil, err
+	}
+	if time.Since(sent) > ttl/3 { // it was not sent at once
+		left := []time.Duration{0}
 		var err error
-		seq, err = l.set(ctx)
-		lost := c.follower.Counted.Sessions() != sessions || c.State() != StateActive
-		if again = errors.Is(err, ErrUncertain) && lost && ctx.Err() == nil; err != nil && !again {
+		if sent, err = c.askLeases(ctx, wire.LeaseRenew, []kvmsg.LeaseID{l.id}, left); err != nil {
 			return nil, err
 		}
+		if left[0] <= 0 {
+			return nil, ErrLeaseEnded
+		}
 	}
-	due := l.every - time.Since(began)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed || c.follower.Context().Err() != nil {
-		return nil, ErrClosed
+	l.grant(sent)
+	if err := c.leases.hold(c.follower.Context(), l); err != nil {
+		return nil, err // the server ends it at its time
 	}
-	ctx, l.cancel = context.WithCancel(ctx)
-	c.leases.Go(func() { l.run(ctx, due, seq, sessions) })
 	return l, nil
 }
 
-// Update replaces the value of the key, which is set soon.
-func (l *Lease) Update(value []byte) {
-	l.mu.Lock()
-	l.value = slices.Clone(value)
-	l.mu.Unlock()
-	wake.Signal(l.renew)
+// WithLease attaches the key of an update to a lease of the client. The update is made if the lease has not
+// ended when the server orders it, as under a condition; otherwise the error is ErrLeaseEnded, and nothing is changed. Set
+// with a lease waits for the outcome, as SetIf does. An update WithTTL ends at the first of both.
+func WithLease(l *Lease) SetOption { return SetOption{lease: l.id, kind: optionLease} }
+
+// WithLeaseID is WithLease for a lease of another client, by [Lease.ID]. Of an identity that is
+// malformed no update is made.
+func WithLeaseID(id string) SetOption {
+	lease, ok := kvmsg.ParseLeaseID([]byte(id))
+	o := SetOption{lease: lease, kind: optionLease}
+	if !ok {
+		o.lease = kvmsg.LeaseID{} // nobody has it
+	}
+	return o
 }
 
-// Err returns the error of the last refresh, or nil if it succeeded. The lease continues
-// after errors. If a refresh has not come back when the next one is due, the error is
-// context.DeadlineExceeded, in a [*NotActiveError] while the client is not ACTIVE; the
-// server may have applied it all the same.
+// ID returns the identity of the lease: 32 hexadecimal digits. It is the end of the key of the lease,
+// which is hidden from those who do not ask for it by the prefix $lease/.
+func (l *Lease) ID() string { return hex.EncodeToString(l.id[:]) }
+
+func (l *Lease) key() string { return string(kvmsg.AppendLeaseKey(nil, l.id)) }
+
+// String returns the identity of the lease.
+func (l *Lease) String() string { return "chp.Lease(" + l.ID() + ")" }
+
+// Format prints the result of String for every verb: other fields of a lease change
+// while it runs.
+func (l *Lease) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, l.String()) }
+
+// TTL returns the time to live of the lease.
+func (l *Lease) TTL() time.Duration { return l.ttl }
+
+// Done returns a channel that is closed when the lease has ended, or may have, as far as the holder can know.
+func (l *Lease) Done() <-chan struct{} { return l.done }
+
+// Err returns nil before Deadline, and then why the lease has ended: ErrLeaseEnded, ErrClosed if the client was
+// closed, or another error after Revoke or Close of the lease. It looks at the clock, so it may say so an instant
+// before Done is closed.
 func (l *Lease) Err() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.c.leases.mu.Lock()
+	defer l.c.leases.mu.Unlock()
+	if l.err == nil && !time.Now().Before(l.when[byDeadline]) {
+		return ErrLeaseEnded
+	}
 	return l.err
 }
 
-// Close ends the lease and deletes the key, as described at [Client.KeepAlive]. It waits
-// until the deletion is queued, for a second at most. Close may be called more than once;
-// it returns nil.
+// Deadline returns until when the lease lasts at least, unless it is revoked. It moves with each renewal.
+func (l *Lease) Deadline() time.Time {
+	l.c.leases.mu.Lock()
+	defer l.c.leases.mu.Unlock()
+	return l.when[byDeadline]
+}
+
+// Revoke ends the lease, and returns when its keys are deleted: then the replica shows that soon. If the
+// context ends first, the lease is not renewed any more, so it ends at the latest at its time.
+func (l *Lease) Revoke(ctx context.Context) error {
+	_ = l.Close()
+	return l.c.revokeLease(ctx, l.id)
+}
+
+// Close ends the renewals. The lease ends at its time, with its keys. It returns nil.
 func (l *Lease) Close() error {
-	l.cancel()
-	<-l.ended
+	l.c.leases.mu.Lock()
+	defer l.c.leases.mu.Unlock()
+	l.c.leases.end(l, errLeaseClosed)
 	return nil
 }
 
-// Stop ends the lease without deleting the key.
-func (l *Lease) Stop() {
-	l.mu.Lock()
-	l.leave = true
-	l.mu.Unlock()
-	l.cancel()
-	<-l.ended
+// RevokeLease ends a lease of any client by its identity, as [Lease.Revoke] does. It is no error if there
+// is none.
+func (c *Client) RevokeLease(ctx context.Context, id string) error {
+	lease, ok := kvmsg.ParseLeaseID([]byte(id))
+	if !ok {
+		return errLeaseID
+	}
+	return c.revokeLease(ctx, lease)
 }
 
-// set sets the key, and returns the sequence of the update, or 0 if it does not come back.
-func (l *Lease) set(ctx context.Context) (seq int64, err error) {
-	l.mu.Lock()
-	value := l.value
-	l.mu.Unlock()
-	if len(value) == 0 {
-		return 0, ErrEmptyValue
-	}
-	if l.client.subtrees.Contains(bytesOf(l.key)) {
-		w := ledger.NewWait()
-		seq, err = l.client.updateWait(ctx, l.key, value, l.opts, w)
-		l.number = max(l.number, w.Number())
-		l.pending = err != nil && (l.pending || w.Number() > 0)
-		return seq, err
-	}
-	return 0, l.client.Set(ctx, l.key, value, l.opts...)
+// RenewLease renews a lease of any client once, and returns its time to live, or 0 if there is none.
+func (c *Client) RenewLease(ctx context.Context, id string) (ttl time.Duration, err error) {
+	return c.askLease(ctx, wire.LeaseRenew, id)
 }
 
-// run refreshes the key until the context ends, first after the time next. seq is the
-// sequence of the last update, sessions the number of sessions before it.
-func (l *Lease) run(ctx context.Context, next time.Duration, seq int64, sessions uint64) {
-	defer close(l.ended)
-	defer l.cancel()
-	c := l.client
-	due := time.NewTimer(next)
-	defer due.Stop()
-	for {
-		if !l.wait(ctx, due.C, sessions) {
-			l.delete(seq)
-			return
-		}
-		sessions = c.follower.Counted.Sessions()
-		due.Reset(l.every)
-		soon, cancel := context.WithTimeout(ctx, l.every)
-		now, err := l.set(soon)
-		cancel()
-		switch {
-		case err == nil:
-			seq = now
-		case errors.Is(err, ErrUncertain):
-			sessions = 0 // set it again as soon as the client is ACTIVE
-		}
-		if ctx.Err() == nil {
-			l.mu.Lock()
-			l.err = err
-			l.mu.Unlock()
-		}
-	}
+// LeaseLeft returns how much time a lease of any client has left at the server, or 0 if there is none.
+func (c *Client) LeaseLeft(ctx context.Context, id string) (left time.Duration, err error) {
+	return c.askLease(ctx, wire.LeaseLook, id)
 }
 
-// wait waits until the key must be set again, at the latest when due says so. It returns
-// false if the lease has ended.
-func (l *Lease) wait(ctx context.Context, due <-chan time.Time, sessions uint64) bool {
-	c := l.client
-	for {
-		state, changed := c.follower.Watch()
-		if ctx.Err() != nil || c.follower.Context().Err() != nil {
-			return false
-		}
-		if state == StateActive && c.follower.Counted.Sessions() != sessions {
-			return true
-		}
-		select {
-		case <-due:
-			return true
-		case <-l.renew:
-			return true
-		case <-changed:
-		case <-ctx.Done():
-		case <-c.follower.Context().Done():
-		}
+var errLeaseID = errors.New("chp: the identity of a lease has 32 hexadecimal digits, in lower case")
+
+func (c *Client) askLease(ctx context.Context, kind wire.LeaseKind, id string) (time.Duration, error) {
+	lease, ok := kvmsg.ParseLeaseID([]byte(id))
+	if !ok {
+		return 0, errLeaseID
 	}
+	left := []time.Duration{0}
+	_, err := c.askLeases(ctx, kind, []kvmsg.LeaseID{lease}, left)
+	return max(left[0], 0), err
 }
 
-// delete deletes the key at the end of the lease, unless another update than those of the
-// lease has set it. seq is the sequence of the last one that came back in time.
-func (l *Lease) delete(seq int64) {
-	c := l.client
-	l.mu.Lock()
-	leave := l.leave
-	l.mu.Unlock()
-	if leave || c.State() != StateActive {
-		return
+func (c *Client) askLeases(ctx context.Context, kind wire.LeaseKind, ids []kvmsg.LeaseID, left []time.Duration) (sent time.Time, err error) {
+	sent, err = c.follower.Leases(ctx, kind, ids, left)
+	if err != nil && ctx.Err() != nil {
+		err = c.explain(ctx.Err())
 	}
-	if seq > 0 {
-		replaced, found := false, false
-		if now := c.live.Now(); now != nil {
-			// A server with another map may have lower sequences, and one of another
-			// implementation no UUIDs in its snapshots.
-			found = now.Store.View(bytesOf(l.key), func(r kvmsg.Record) { replaced = r.Seq() != seq && !c.writer.Made(r, l.number) })
+	return sent, err
+}
+
+// renewLeases renews leases that the client holds.
+func (c *Client) renewLeases(ctx context.Context, ids []kvmsg.LeaseID, left []time.Duration) (sent time.Time, err error) {
+	return c.follower.Leases(ctx, wire.LeaseRenew, ids, left)
+}
+
+func (c *Client) revokeLease(ctx context.Context, id kvmsg.LeaseID) error {
+	left := []time.Duration{0}
+	for pause := time.Duration(0); ; {
+		if _, err := c.askLeases(ctx, wire.LeaseRevoke, []kvmsg.LeaseID{id}, left); err != nil {
+			return err
 		}
-		if replaced || !found && !l.pending {
-			return
+		if left[0] == wire.LeaseGone {
+			return nil
+		}
+		pause = min(pause+5*time.Millisecond, 100*time.Millisecond)
+		if !wake.Pause(ctx, pause) {
+			return c.explain(ctx.Err())
 		}
 	}
-	ctx, cancel := context.WithTimeout(c.follower.Context(), leaseGoodbye)
-	defer cancel()
-	_ = c.Delete(ctx, l.key) // without it the key expires
 }

@@ -1,188 +1,399 @@
 package chp
 
 import (
-	"context"
+	"container/heap"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"clustermap/chp/internal/order"
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/timer"
+	"clustermap/internal/wake"
 )
 
-// A lease sets its key again and again; no client sees it deleted before the lease is
-// closed.
-func TestLeaseRefreshes(t *testing.T) {
+// A lease that is renewed lasts, its renewals publish nothing, and when its holder is gone it ends with all of its
+// keys as one transaction.
+func TestLeaseEndsWithItsKeys(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	s := startServer(t, ServerOptions{})
-	c := startClient(t, s, ClientOptions{})
-	w := openWatch(t, startClient(t, s, ClientOptions{}))
-	l, err := c.keepAlive(ctx, "/services/a", []byte("host:1"), time.Hour, 10*time.Millisecond, []SetOption{WithProperty("zone", "b")})
+	s := startServer(t, ServerOptions{ExpiryGrace: -1})
+	c, other := startClient(t, s, ClientOptions{}), startClient(t, s, ClientOptions{})
+	const ttl = 2 * time.Second
+	l, err := c.Grant(ctx, ttl)
 	must(t, err)
-	if e, p := c.Lookup("/services/a"); p != PresenceFound || string(e.Value) != "host:1" || e.TTL <= 0 {
-		t.Errorf("KeepAlive returns, and the key is %v with %q, %v left", p, e.Value, e.TTL)
+	must(t, c.Set(ctx, "/a", []byte("1"), WithLease(l)))
+	_, err = c.SetSync(ctx, "/b", []byte("2"), WithLease(l), WithProperty("by", "me"))
+	must(t, err)
+	var batch Batch
+	batch.Set("/c", []byte("3"), WithLease(l))
+	batch.Set("/d", []byte("4"), WithLease(l))
+	batch.Set("/free", []byte("5"))
+	_, err = c.ApplyIf(ctx, &batch)
+	must(t, err)
+	_, err = other.SetSync(ctx, "/a", []byte("not of the lease any more"))
+	must(t, err)
+	w := openWatch(t, other)
+	for e, err := w.Next(ctx); e.Op != OpSynced; e, err = w.Next(ctx) {
+		if must(t, err); strings.HasPrefix(string(e.Key), "$") {
+			t.Errorf("a watch of all keys has %q", e.Key)
+		}
 	}
-	eventually(t, "the key is set again", func() bool { return s.Stats().Updates >= 5 })
-	l.Update([]byte("host:2"))
-	eventually(t, "the new value", func() bool { v, _ := c.Get("/services/a"); return string(v) == "host:2" })
-	eventually(t, "a refresh in time", func() bool { return l.Err() == nil })
-	must(t, l.Close())
-	must(t, l.Close())
-	for last := false; !last; {
+	before, first := s.Sequence(), l.Deadline()
+	eventually(t, "renewals", func() bool { return l.Deadline().Sub(first) > 2*ttl })
+	if after := s.Sequence(); after != before {
+		t.Errorf("renewals have published %d updates", after-before)
+	}
+	select {
+	case <-l.Done():
+		t.Fatalf("the lease has ended: %v", l.Err())
+	default:
+	}
+	for e := range s.All() {
+		if strings.HasPrefix(string(e.Key), "$") {
+			t.Errorf("All has %q", e.Key)
+		}
+	}
+	if n := len(slices.Collect(s.Prefix(kvmsg.LeasePrefix))); n != 1 {
+		t.Errorf("%d leases are shown to those who ask for them, want 1", n)
+	}
+	left, err := other.LeaseLeft(ctx, l.ID())
+	must(t, err)
+	if left <= 0 || left > ttl {
+		t.Errorf("%v is left", left)
+	}
+	must(t, c.Close())
+	if <-l.Done(); !errors.Is(l.Err(), ErrClosed) {
+		t.Errorf("after Close of the client: %v", l.Err())
+	}
+	gone := map[string]bool{}
+	group := int64(0)
+	for len(gone) < 3 {
 		e, err := w.Next(ctx)
 		must(t, err)
-		switch {
-		case e.Op == OpDelete && e.Cause != CauseDeleted:
-			t.Errorf("the key is gone: %v", e.Cause)
-		case e.Op == OpSet && string(e.Properties[:7]) != "zone=b\n":
-			t.Errorf("properties %q", e.Properties)
+		if e.Op != OpDelete || e.Cause != CauseExpired || e.Transaction == 0 || group != 0 && e.Transaction != group {
+			t.Fatalf("%v of %q, %v, transaction %d, want %d", e.Op, e.Key, e.Cause, e.Transaction, group)
 		}
-		last = e.Op == OpDelete
+		gone[string(e.Key)], group = true, e.Transaction
 	}
-	n := s.Stats().Updates
-	must(t, c.Flush(ctx))
-	if s.Stats().Updates != n {
-		t.Error("the lease goes on after Close")
+	if !gone["/b"] || !gone["/c"] || !gone["/d"] {
+		t.Errorf("%v are gone", gone)
+	}
+	if now := s.Sequence(); now != before+4 {
+		t.Errorf("the end of the lease has %d updates, want 4", now-before)
+	}
+	if _, err := other.SetSync(ctx, "/e", []byte("6"), WithLease(l)); !errors.Is(err, ErrLeaseEnded) {
+		t.Errorf("an update with a lease that has ended: %v", err)
+	}
+	if _, ok := s.Get("/e"); ok {
+		t.Error("it was made")
 	}
 }
 
-// KeepAlive itself refreshes within the time to live.
-func TestLeaseOutlivesTTL(t *testing.T) {
+// Revoke ends a lease at once, and another program's holder learns it with the next renewal.
+func TestLeaseRevoked(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{})
+	c, other := startClient(t, s, ClientOptions{}), startClient(t, s, ClientOptions{})
+	mine, err := c.Grant(ctx, time.Hour)
+	must(t, err)
+	_, err = c.SetSync(ctx, "/mine", []byte("1"), WithLease(mine))
+	must(t, err)
+	must(t, mine.Revoke(ctx))
+	if _, ok := s.Get("/mine"); ok || mine.Err() == nil {
+		t.Errorf("after Revoke the key is there, or there is no error: %v", mine.Err())
+	}
+	must(t, mine.Revoke(ctx))
+	theirs, err := other.Grant(ctx, time.Second)
+	must(t, err)
+	_, err = c.SetSync(ctx, "/theirs", []byte("1"), WithLeaseID(theirs.ID()))
+	must(t, err)
+	must(t, c.RevokeLease(ctx, theirs.ID()))
+	if _, ok := s.Get("/theirs"); ok {
+		t.Error("after RevokeLease the key is there")
+	}
+	if <-theirs.Done(); !errors.Is(theirs.Err(), ErrLeaseEnded) {
+		t.Errorf("the holder learns %v", theirs.Err())
+	}
+}
+
+// A lease with more keys than a transaction has ends in several.
+func TestLeaseWithManyKeys(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	s := startServer(t, ServerOptions{})
 	c := startClient(t, s, ClientOptions{})
-	l, err := c.KeepAlive(ctx, "/k", []byte("v"), 600*time.Millisecond)
+	l, err := c.Grant(ctx, time.Hour)
 	must(t, err)
-	eventually(t, "the key outlives its time to live", func() bool { return s.Stats().Updates >= 5 })
-	if _, ok := c.Get("/k"); !ok {
-		eventually(t, "the key comes back after a stall of this machine", func() bool { _, ok := c.Get("/k"); return ok })
-	}
-	must(t, l.Close())
-	eventually(t, "the key is deleted", func() bool { return s.Len() == 0 })
-}
-
-// How a lease ends: whether the key goes with it.
-func TestLeaseEnds(t *testing.T) {
-	t.Parallel()
-	for what, test := range map[string]struct {
-		end     func(t *testing.T, l *Lease, cancel func(), c, other *Client)
-		deleted bool
-	}{
-		"Close":          {func(t *testing.T, l *Lease, _ func(), _, _ *Client) { must(t, l.Close()) }, true},
-		"the context":    {func(_ *testing.T, l *Lease, cancel func(), _, _ *Client) { cancel(); <-l.ended }, true},
-		"Stop":           {func(_ *testing.T, l *Lease, _ func(), _, _ *Client) { l.Stop() }, false},
-		"Stop and Close": {func(t *testing.T, l *Lease, _ func(), _, _ *Client) { l.Stop(); must(t, l.Close()) }, false},
-		"Close of the client": {func(t *testing.T, l *Lease, _ func(), c, _ *Client) {
-			must(t, c.Close())
-			<-l.ended
-			must(t, l.Close())
-		}, false},
-		"Close after another's update": {func(t *testing.T, l *Lease, _ func(), c, other *Client) {
-			seq, err := other.SetSync(testContext(t), "/k", []byte("v"), WithTTL(time.Hour)) // of a successor, with the same value
-			must(t, err)
-			eventually(t, "the client has the update", func() bool { return c.Sequence() >= seq })
-			must(t, l.Close())
-		}, false},
-	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			s := startServer(t, ServerOptions{})
-			c, other := startClient(t, s, ClientOptions{}), startClient(t, s, ClientOptions{})
-			ctx, cancel := context.WithCancel(testContext(t))
-			defer cancel()
-			l, err := c.KeepAlive(ctx, "/k", []byte("v"), time.Hour)
-			must(t, err)
-			test.end(t, l, cancel, c, other)
-			if test.deleted {
-				eventually(t, "the key is deleted", func() bool { return s.Len() == 0 })
-				return
-			}
-			_, err = other.SetSync(testContext(t), "/after", []byte("v")) // the lease's updates have arrived before
-			must(t, err)
-			if _, ok := s.Get("/k"); !ok {
-				t.Error("the key is gone")
-			}
-		})
-	}
-}
-
-// A lease of a client that has no snapshot yet sets its key once: a second time could
-// replace the update of another client, which was made after KeepAlive had returned.
-func TestLeaseBeforeFirstSnapshot(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, ServerOptions{})
-	other := startClient(t, s, ClientOptions{})
-	before, err := other.SetSync(testContext(t), "/other", []byte("v"))
-	must(t, err)
-	const leases, updates = 20, 5
-	for i := range leases {
-		c := startClient(t, s, ClientOptions{})
-		l, err := c.KeepAlive(testContext(t), fmt.Sprint("/k/", i), []byte("v"), time.Hour)
+	const keys = 5000
+	for i := 0; i < keys; i += 1000 {
+		var b Batch
+		for n := range 1000 {
+			b.Set(fmt.Sprint("/k/", i+n), []byte("v"), WithLease(l))
+		}
+		_, err := c.ApplyIf(ctx, &b)
 		must(t, err)
-		for range updates {
-			_, err := other.SetSync(testContext(t), "/other", []byte("v"))
-			must(t, err)
-		}
-		l.Stop()
 	}
-	if n := s.Sequence() - before; n != leases*(1+updates) {
-		t.Errorf("%d updates, want %d", n, leases*(1+updates))
+	must(t, l.Revoke(ctx))
+	eventually(t, "all keys are gone", func() bool { return s.Len() == 0 })
+	eventually(t, "the client is told", func() bool { return c.Len() == 0 })
+}
+
+// A client of many leases renews them together.
+func TestLeasesAreRenewedTogether(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{})
+	c := startClient(t, s, ClientOptions{})
+	var held []*Lease
+	for range 200 {
+		l, err := c.Grant(ctx, 3*time.Second)
+		must(t, err)
+		held = append(held, l)
+	}
+	first := held[0].Deadline()
+	eventually(t, "renewals", func() bool { return held[0].Deadline().Sub(first) > 6*time.Second })
+	for _, l := range held {
+		if l.Err() != nil {
+			t.Fatalf("%v has ended: %v", l, l.Err())
+		}
+	}
+	before := held[0].Deadline()
+	same := 0
+	for _, l := range held {
+		if d := l.Deadline().Sub(before); d > -time.Millisecond && d < time.Millisecond {
+			same++
+		}
+	}
+	if same < len(held)/2 {
+		t.Errorf("%d of %d leases are renewed with the first", same, len(held))
 	}
 }
 
-// After a failover the key is set at the other server, which has another map, without
-// waiting for the next refresh.
-func TestLeaseFailsOver(t *testing.T) {
+// No lease ends, and none of its keys, while a server is started again with its log, or the other one of a pair takes
+// over, though all times are over there, and there is no grace; and the leases of those who do not come back end there.
+func TestLeasesOutliveTheirServer(t *testing.T) {
 	t.Parallel()
-	for what, subtrees := range map[string][]string{"in the subtrees": nil, "outside of the subtrees": {"/other/"}} {
+	for what, begin := range successions(t, -1) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			first, second := startServer(t, ServerOptions{}), startServer(t, ServerOptions{})
-			c, err := NewClient(ClientOptions{
-				Servers: []string{first.Endpoints().Snapshot, second.Endpoints().Snapshot}, Subtrees: subtrees,
-				HeartbeatTimeout: hang, SyncTimeout: hang, // so that it follows the first one first
-			})
+			ctx := testContext(t)
+			s := begin(t)
+			c, lost, watcher := s.client(t), s.client(t), s.client(t)
+			w := openWatch(t, watcher)
+			l, err := c.Grant(ctx, 3*time.Second)
 			must(t, err)
-			defer c.Close()
-			l, err := c.KeepAlive(testContext(t), "/k", []byte("v"), time.Hour)
+			left, err := lost.Grant(ctx, 3*time.Second)
 			must(t, err)
-			eventually(t, "the first server has the key", func() bool { _, ok := first.Get("/k"); return ok })
-			must(t, first.Close())
-			eventually(t, "the second server has the key", func() bool { _, ok := second.Get("/k"); return ok })
-			must(t, l.Close())
-			eventually(t, "the key is deleted", func() bool { return second.Len() == 0 })
+			for i := range 10 {
+				_, err = c.SetSync(ctx, fmt.Sprint("/kept/", i), []byte("v"), WithLease(l))
+				must(t, err)
+				_, err = c.SetSync(ctx, fmt.Sprint("/lost/", i), []byte("v"), WithLease(left))
+				must(t, err)
+			}
+			must(t, lost.Close())
+			next := s.successor()
+			for gone := 0; gone < 10; {
+				e, err := w.Next(ctx)
+				must(t, err)
+				if e.Op == OpDelete {
+					if gone++; strings.HasPrefix(string(e.Key), "/kept/") || e.Cause != CauseExpired {
+						t.Fatalf("%s is gone: %v", e.Key, e.Cause)
+					}
+				}
+			}
+			first := l.Deadline()
+			eventually(t, "a renewal at the next server", func() bool { return l.Deadline().After(first) })
+			if l.Err() != nil || next.Len() != 11 {
+				t.Errorf("the lease has ended, or not all keys are there: %v, %d of 11", l.Err(), next.Len())
+			}
+			must(t, l.Revoke(ctx))
+			if n := next.Len(); n != 0 {
+				t.Errorf("%d keys are left", n)
+			}
 		})
 	}
 }
 
-func TestLeaseErrors(t *testing.T) {
+// A lease with a live holder outlives a server that stood still for longer than its time.
+func TestLeaseOutlivesAStandstill(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	s := startServer(t, ServerOptions{MaxValueSize: 10})
+	s := startServer(t, ServerOptions{ExpiryGrace: -1})
 	c := startClient(t, s, ClientOptions{})
-	value := []byte("v")
-	for _, test := range []struct {
-		value []byte
-		ttl   time.Duration
-		want  error
-	}{
-		{value, 0, &MessageError{Reason: ReasonTTL}},
-		{value, -1, &MessageError{Reason: ReasonTTL}},
-		{nil, time.Hour, ErrEmptyValue},
-		{make([]byte, 11), time.Hour, &MessageError{Reason: ReasonValueTooLarge}},
+	l, err := c.Grant(ctx, time.Hour)
+	must(t, err)
+	_, err = c.SetSync(ctx, "/k", []byte("v"), WithLease(l))
+	must(t, err)
+	// Its time is over as it is after a stop: what has come meanwhile was not read.
+	s.sequencer.Between(func(now *order.Moment) {
+		now.State.Deadlines.Spare(now.State.Last(), -1)
+		c := now.State.Cut()
+		defer c.Release()
+		c.Records(func(r kvmsg.Record) bool {
+			if kvmsg.IsHidden(r.Key()) {
+				c.Deadlines.Set(kvmsg.HashKey(r.Key()), r.Seq(), timer.Now()-time.Minute)
+			}
+			return true
+		})
+	})
+	for range 20 {
+		s.sequencer.Expire(time.Now())
+	}
+	if _, ok := s.Get("/k"); !ok {
+		t.Error("the key is gone")
+	}
+	if left, err := c.LeaseLeft(ctx, l.ID()); err != nil || left < 50*time.Minute {
+		t.Errorf("%v is left: %v", left, err)
+	}
+}
+
+// A lease whose time is over is reported to have ended also while the renewal of another one, which has more time, gets no
+// answer.
+func TestLeaseEndsWhileARenewalWaits(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{ExpiryGrace: -1})
+	c := startClient(t, s, ClientOptions{})
+	long, err := c.Grant(ctx, time.Hour)
+	must(t, err)
+	short, err := c.Grant(ctx, 2*time.Second)
+	must(t, err)
+	must(t, s.Close())
+	c.leases.mu.Lock()
+	long.when[byDue] = time.Now()
+	heap.Fix(&c.leases.heaps[byDue], long.places[byDue])
+	c.leases.mu.Unlock()
+	wake.Signal(c.leases.fresh[byDue])
+	if <-short.Done(); !errors.Is(short.Err(), ErrLeaseEnded) {
+		t.Errorf("the error is %v", short.Err())
+	}
+	if long.Err() != nil {
+		t.Errorf("the other one has ended: %v", long.Err())
+	}
+}
+
+// The key of a lease is set by Grant only: a lease that somebody else has set again would never end. It may be
+// deleted; that ends the lease.
+func TestLeaseKeyIsNotSetOtherwise(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{})
+	c := startClient(t, s, ClientOptions{})
+	l, err := c.Grant(ctx, time.Hour)
+	must(t, err)
+	_, err = c.SetSync(ctx, "/k", []byte("v"), WithLease(l))
+	must(t, err)
+	var b Batch
+	b.Set("/other", []byte("v"))
+	b.Set(l.key(), []byte("3600"))
+	before := s.Sequence()
+	for what, err := range map[string]error{
+		"Set": c.Set(ctx, l.key(), []byte("3600")), "Set with a time to live": c.Set(ctx, l.key(), []byte("3600"), WithTTL(time.Hour)),
+		"SetSync": errOf(c.SetSync(ctx, l.key(), []byte("3600"))), "SetIf": errOf(c.SetIf(ctx, l.key(), []byte("3600"), IfPresent())),
+		"Apply": c.Apply(ctx, &b), "ApplyIf": errOf(c.ApplyIf(ctx, &b)),
+		"Update": errOf(c.Update(ctx, l.key(), func([]byte) ([]byte, error) { return []byte("7"), nil })), "Add": errOf(c.Add(ctx, l.key(), 1)),
+		"Set of the server": s.Set(ctx, l.key(), []byte("3600")), "Apply of the server": s.Apply(ctx, &b), "SetIf of the server": errOf(s.SetIf(ctx, l.key(), []byte("3600"))),
 	} {
-		if _, err := c.KeepAlive(ctx, "/k", test.value, test.ttl); !errors.Is(err, test.want) {
-			t.Errorf("a value of %d bytes for %v: %v, want %v", len(test.value), test.ttl, err, test.want)
+		if !errors.Is(err, &MessageError{Reason: ReasonReservedKey}) {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
-	l, err := c.KeepAlive(ctx, "/k", value, time.Hour)
+	if _, err := NewServer(ServerOptions{Preload: entries(Entry{Key: []byte(l.key()), Value: []byte("3600")}), Logger: quiet()}); !errors.Is(err, &MessageError{Reason: ReasonReservedKey}) {
+		t.Errorf("Preload: %v", err)
+	}
+	// What a client of another implementation sends.
+	raw := newPlainClient(t, s)
+	raw.set(l.key(), "ttl=3600\n", "3600")
+	raw.set(l.key(), "", "3600")
+	raw.set(kvmsg.LeasePrefix+"x", "", "v")
+	raw.set("/raw", string(kvmsg.AppendLease(nil, l.id)), "v")
+	if m := raw.next(); m.key != "/raw" || m.properties != "" || m.seq != before+1 {
+		t.Errorf("published is %+v", m)
+	}
+	if n := s.Stats().Refused[ReasonReservedKey]; n != 3 {
+		t.Errorf("%d updates are refused, want 3", n)
+	}
+	raw.set(l.key(), "", "")
+	eventually(t, "the lease ends with its key", func() bool { _, ok := s.Get("/k"); return !ok })
+	if left, err := c.LeaseLeft(ctx, l.ID()); left != 0 || err != nil {
+		t.Errorf("%v is left, %v", left, err)
+	}
+	if _, ok := s.Get("/raw"); !ok {
+		t.Error("a key that is of no lease is gone")
+	}
+}
+
+// The keys of leases are found by those who ask for their prefix, or for one of them, and by no others.
+func TestLeasesAreFoundByTheirPrefix(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{})
+	granter := startClient(t, s, ClientOptions{})
+	first, err := granter.Grant(ctx, time.Hour)
 	must(t, err)
-	l.Update(make([]byte, 11))
-	eventually(t, "the refresh fails", func() bool { return errors.Is(l.Err(), &MessageError{Reason: ReasonValueTooLarge}) })
-	l.Update([]byte("w"))
-	eventually(t, "the refresh succeeds", func() bool { return l.Err() == nil })
-	must(t, c.Close())
-	if _, err := c.KeepAlive(ctx, "/k", value, time.Hour); !errors.Is(err, ErrClosed) {
-		t.Errorf("after Close: %v", err)
+	_, err = granter.SetSync(ctx, "/k", []byte("v"), WithLease(first))
+	must(t, err)
+	all := startClient(t, s, ClientOptions{Subtrees: []string{kvmsg.LeasePrefix}})
+	one := startClient(t, s, ClientOptions{Subtrees: []string{first.key()}})
+	others := startClient(t, s, ClientOptions{Subtrees: []string{"/other/"}})
+	must(t, all.WaitActive(ctx))
+	w := openWatch(t, all, kvmsg.LeasePrefix)
+	want := func(op Op, key, value string) {
+		t.Helper()
+		if e, err := w.Next(ctx); err != nil || e.Op != op || string(e.Key) != key || string(e.Value) != value {
+			t.Fatalf("%v of %q, %q, %v", e.Op, e.Key, e.Value, err)
+		}
+	}
+	want(OpSet, first.key(), "3600")
+	want(OpSynced, "", "")
+	second, err := granter.Grant(ctx, 90*time.Second)
+	must(t, err)
+	want(OpSet, second.key(), "90")
+	if keys, _ := newPlainClient(t, s).snapshot(kvmsg.LeasePrefix); len(keys) != 2 {
+		t.Errorf("a client of another implementation finds %d leases, want 2", len(keys))
+	}
+	must(t, first.Revoke(ctx))
+	want(OpDelete, first.key(), "")
+	if n := len(slices.Collect(all.Prefix(kvmsg.LeasePrefix))); n != 1 || all.Len() != 1 {
+		t.Errorf("%d leases of %d keys are found, want 1", n, all.Len())
+	}
+	eventually(t, "the lease is gone in the replica of one", func() bool { return one.Len() == 0 })
+	if n := others.Len(); n != 0 {
+		t.Errorf("a replica of others has %d keys", n)
+	}
+}
+
+func errOf[T any](_ T, err error) error { return err }
+
+// At a server that knows no leases each call fails at once, and nothing is sent.
+func TestNoLeases(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{Model: ModelFive})
+	c := startClient(t, s, ClientOptions{Model: ModelFive})
+	if _, err := c.Grant(ctx, time.Second); !errors.Is(err, ErrNoLeases) {
+		t.Errorf("Grant: %v", err)
+	}
+	if err := c.Set(ctx, "/k", []byte("v"), WithLeaseID(strings.Repeat("0", 32))); !errors.Is(err, ErrNoLeases) {
+		t.Errorf("Set: %v", err)
+	}
+	if _, err := c.LeaseLeft(ctx, strings.Repeat("0", 32)); !errors.Is(err, ErrNoLeases) {
+		t.Errorf("LeaseLeft: %v", err)
+	}
+	var b Batch
+	b.Set("/k", []byte("v"), WithLeaseID(strings.Repeat("0", 32)))
+	if err := c.Apply(ctx, &b); err == nil {
+		t.Error("Apply takes a key of a lease")
+	}
+	if err := s.Set(ctx, "/k", []byte("v"), WithLeaseID(strings.Repeat("0", 32))); err == nil {
+		t.Error("Set of a server takes a key of a lease")
+	}
+	if s.Len() != 0 {
+		t.Error("something was set")
 	}
 }

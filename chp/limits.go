@@ -94,11 +94,21 @@ const firstHandshake = time.Second
 // replayEvery is how often ServerOptions.OnReplay is called.
 const replayEvery = 250 * time.Millisecond
 
-// leaseGoodbye bounds the wait for room for the deletion.
-const leaseGoodbye = time.Second
+// goodbye bounds the wait for room for the deletion.
+const goodbye = time.Second
 
 // handoverTimeout bounds a handover.
 const handoverTimeout = 30 * time.Second
 
 // minSecret is the smallest PairOptions.Secret in bytes.
 const minSecret = 16
+
+// leastLease is the shortest time to live of a lease: shorter ones end before they can be renewed.
+const leastLease = 100 * time.Millisecond
+
+// leaseMargin is the part of its time to live that the holder of a lease has less than the server: their clocks may
+// run at different rates, and who learns that it has ended needs time to stop.
+const leaseMargin = 10
+
+// leaseSlack is the part of its time to live that a lease is renewed early, together with others.
+const leaseSlack = 12

@@ -66,5 +66,5 @@ func validEntry(e Entry, maxValue int) error {
 	if err := kvmsg.CheckProperties(kvmsg.AppendUser(nil, e.Properties)); err != nil {
 		return err
 	}
-	return kvmsg.ValidKey(e.Key)
+	return kvmsg.ValidUpdate(e.Key, e.Value)
 }

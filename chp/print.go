@@ -31,12 +31,12 @@ func (s *Server) String() string {
 // while it runs.
 func (s *Server) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
 
-// String returns the key of the lease.
-func (l *Lease) String() string { return fmt.Sprintf("chp.Lease(%q)", l.key) }
+// String returns the key of the registration.
+func (l *Registration) String() string { return fmt.Sprintf("chp.Registration(%q)", l.key) }
 
-// Format prints the result of String for every verb: other fields of a lease change
+// Format prints the result of String for every verb: other fields of a registration change
 // while it runs.
-func (l *Lease) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, l.String()) }
+func (l *Registration) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, l.String()) }
 
 // String returns the prefix of the view and its number of keys.
 func (v *View[T]) String() string { return fmt.Sprintf("chp.View(%q, keys: %d)", v.prefix, v.Len()) }

@@ -107,7 +107,7 @@ func TestPrintingLeaseViewAndWatch(t *testing.T) {
 				v    any
 				want string
 			}{
-				{lease, `chp.Lease("/flags/dark")`},
+				{lease, `chp.Registration("/flags/dark")`},
 				{view, `chp.View("/flags/", keys: 1)`},
 				{w, `chp.Watch(["/flags/" "/k"])`},
 			} {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"iter"
 	"slices"
+	"strings"
 
 	"clustermap/chp/internal/live"
 	"clustermap/chp/internal/subtree"
@@ -71,14 +72,14 @@ func (m *reader) Lookup(key string) (Entry, Presence) {
 }
 
 // Range calls f for every key, in no particular order, until f returns false. It is All for
-// keys and values alone.
+// keys and values alone. It does not have the keys of leases: see [Lease.ID].
 func (m *reader) Range(f func(key, value []byte) bool) {
 	now := m.live.Cut()
 	if now.Cut == nil {
 		return
 	}
 	defer now.Release()
-	now.Records(func(r kvmsg.Record) bool { return f(r.Key(), r.Value()) })
+	now.Records(func(r kvmsg.Record) bool { return kvmsg.IsHidden(r.Key()) || f(r.Key(), r.Value()) })
 }
 
 // All returns an iterator over all entries, in no particular order. It iterates over the
@@ -100,7 +101,7 @@ func (m *reader) Prefix(prefix string) iter.Seq[Entry] {
 		}
 		defer now.Release()
 		now.Records(func(r kvmsg.Record) bool {
-			return !hasPrefix(r.Key(), prefix) || yield(entryOf(r, now.Deadlines))
+			return !shows(prefix, r.Key()) || yield(entryOf(r, now.Deadlines))
 		})
 	}
 }
@@ -117,7 +118,7 @@ func (m *reader) Sorted(prefix string) iter.Seq[Entry] {
 		defer now.Release()
 		var found []kvmsg.Record
 		now.Records(func(r kvmsg.Record) bool {
-			if hasPrefix(r.Key(), prefix) {
+			if shows(prefix, r.Key()) {
 				found = append(found, r)
 			}
 			return true
@@ -129,6 +130,11 @@ func (m *reader) Sorted(prefix string) iter.Seq[Entry] {
 			}
 		}
 	}
+}
+
+// shows reports whether a key begins with a prefix, and, if it is one of the map's own, with one of those.
+func shows(prefix string, key []byte) bool {
+	return hasPrefix(key, prefix) && (!kvmsg.IsHidden(key) || strings.HasPrefix(prefix, kvmsg.LeasePrefix))
 }
 
 func hasPrefix(key []byte, prefix string) bool {

@@ -39,7 +39,7 @@ type filled struct {
 func fill(o *ServerOptions, committed func()) (f filled, err error) {
 	f = filled{journal: journal.Memory{}, base: order.FirstSequence(time.Now())}
 	f.state = state.New(f.base)
-	f.state.History = history.New(o.History, o.HistoryBytes)
+	f.state.History, f.state.Leases = history.New(o.History, o.HistoryBytes), state.NewLeases()
 	f.window = new(retain.Window)
 	f.window.Limit(retain.Options{Bytes: o.RetainBytes, Age: o.RetainTime})
 	rand.Read(f.state.ID[:]) // never fails

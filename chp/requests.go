@@ -12,6 +12,7 @@ import (
 // messages of the other server of a pair.
 func (s *Server) runRequests(ctx context.Context) {
 	var b sockets.Batch
+	var leases leaseAnswers
 	defer b.Release()
 	defer s.handovers.running.Wait()
 	for s.router.RecvBatch(ctx, &b) == nil {
@@ -22,6 +23,9 @@ func (s *Server) runRequests(ctx context.Context) {
 				continue
 			}
 			if wire.Ours(b.Peer()) && s.confirms.Ask(ctx, b.Peer(), b.Message(i)) {
+				continue
+			}
+			if wire.Ours(b.Peer()) && s.answerLeases(&leases, b.Peer(), b.Message(i)) {
 				continue
 			}
 			if s.answerHistory(b.Peer(), b.Message(i)) || s.answerQuestion(ctx, b.Peer(), b.Message(i)) {

@@ -389,6 +389,7 @@ type ServerStats struct {
 	Resumed   uint64            // clients that came back and got only what they had missed
 	Retained  int64             // bytes that ServerOptions.RetainBytes bounds
 	Refused   map[Reason]uint64 // messages refused, by reason
+	Leases    int               // leases in the map
 	Conflicts uint64            // conditional updates and transactions of which a condition did not hold
 	TookOver  uint64            // times that this server of a pair was passive and became active
 	BadAsks   uint64            // snapshot requests refused
@@ -410,6 +411,7 @@ func (s *Server) Stats() ServerStats {
 	s.sequencer.Between(func(now *order.Moment) { // a batch is published before it is counted
 		st.Keys, st.MapBytes, st.Sequence = now.State.Store.Len(), int64(now.State.Store.LiveBytes()), now.State.Last()
 		st.History = now.State.History.Bytes()
+		st.Leases, _ = now.State.Leases.Len()
 		st.Updates, st.Repeated, st.Expired = n.Updates.Load(), n.Repeated.Load(), n.Expired.Load()
 	})
 	_, st.Lagged = s.live.Watches()

@@ -182,7 +182,7 @@ type ServerOptions struct {
 	// map that it had before: when Serve begins, for the keys of Log and Preload, and
 	// when a server of a pair takes over. It begins anew when an active server goes on
 	// after its process did not run for more than a second. Owners of such keys, among
-	// them each [Lease], could not refresh them meanwhile; so their clients get time to
+	// them each [Registration], could not refresh them meanwhile; so their clients get time to
 	// come back. A key that is not refreshed expires at the end of its time to live or of
 	// the grace, whichever is later, and until then has that time as TTL everywhere.
 	// Updates that the server accepts as the active one have no grace.

@@ -124,6 +124,8 @@ func (s *Server) apply(ctx context.Context, b *Batch) (order.Written, error) {
 // carries returns an error if the server cannot take all of a batch.
 func (s *Server) carries(b *Batch) error {
 	switch {
+	case len(b.leases) > 0:
+		return errLeaseBatch
 	case b.err != nil:
 		return b.err
 	case b.largest > s.opts.MaxValueSize:

@@ -1,25 +1,28 @@
 package chp
 
 import (
+	"slices"
 	"strings"
 	"time"
 
 	"clustermap/internal/kvmsg"
 )
 
-// SetOption is a property of one update: see [WithTTL], [WithProperty] and
-// [WithProperties].
+// SetOption is a property of one update: see [WithTTL], [WithProperty],
+// [WithProperties] and [WithLease].
 type SetOption struct {
 	name, value string
 	props       Properties
 	ttl         time.Duration
-	kind        uint8 // optionProperty, optionTTL or optionProperties
+	lease       kvmsg.LeaseID
+	kind        uint8 // optionProperty, optionTTL, optionProperties or optionLease
 }
 
 const (
 	optionProperty = iota
 	optionTTL
 	optionProperties
+	optionLease
 )
 
 // WithTTL makes the server delete the key a duration d after it received the update,
@@ -55,6 +58,8 @@ func appendOptions(dst []byte, opts []SetOption) ([]byte, error) {
 		switch {
 		case o.kind == optionProperties:
 			dst = kvmsg.AppendUser(dst, o.props)
+		case o.kind == optionLease:
+			dst = kvmsg.AppendLease(dst, o.lease)
 		case o.kind == optionProperty:
 			var err error
 			if strings.HasPrefix(o.name, kvmsg.Reserved) {
@@ -70,4 +75,9 @@ func appendOptions(dst []byte, opts []SetOption) ([]byte, error) {
 		}
 	}
 	return dst, kvmsg.CheckProperties(dst[before:])
+}
+
+// leased reports whether options attach a key to a lease.
+func leased(opts []SetOption) bool {
+	return slices.ContainsFunc(opts, func(o SetOption) bool { return o.kind == optionLease })
 }

@@ -97,6 +97,9 @@ type proposal struct {
 	set        []SetOption // of a single update
 	updates    *Batch
 
+	leases   bool // it is for a server that knows leases only
+	attached int  // of the conditions, those of leases, the last ones
+
 	few [2]Condition // memory of conditions
 }
 
@@ -131,6 +134,7 @@ func single(key string, value []byte, opts []IfOption) *proposal {
 		}
 	}
 	p.updates.add(key, value, p.set)
+	p.attach(p.updates.leases)
 	return p
 }
 
@@ -210,12 +214,16 @@ func (p *proposal) appendRequest(dst []byte) []byte {
 
 var noUUID [kvmsg.UUIDSize]byte
 
-// outcome returns what an answer means. key returns the key of a condition.
-func outcome(a *txn.Answer, key func(condition int) []byte) (int64, error) {
+// outcome returns what an answer means. key returns the key of a condition, of which those behind own
+// are of leases.
+func outcome(a *txn.Answer, own int, key func(condition int) []byte) (int64, error) {
 	switch a.Status {
 	case txn.StatusMade:
 		return a.Sequence, nil
 	case txn.StatusConflict, txn.StatusAbsent:
+		if a.Condition >= own {
+			return 0, ErrLeaseEnded
+		}
 		e := &ConflictError{Key: string(key(a.Condition)), Value: a.Value, HasValue: a.Has}
 		if a.Status == txn.StatusConflict {
 			e.Sequence = a.Sequence
@@ -233,7 +241,7 @@ func outcomeOf(r *submit.Request) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return outcome(a, r.ConditionKey)
+	return outcome(a, r.Own, r.ConditionKey)
 }
 
 // SetIf is SetSync under conditions: the server sets the key if all of them hold when it orders
@@ -282,7 +290,17 @@ func transaction(b *Batch, opts []IfOption) *proposal {
 	p := &proposal{updates: b}
 	p.conditions = p.few[:0]
 	p.add(opts)
+	p.attach(b.leases)
 	return p
+}
+
+// attach adds the conditions of the leases to which updates attach their keys.
+func (p *proposal) attach(leases []kvmsg.LeaseID) {
+	for _, id := range leases {
+		p.conditions = append(p.conditions, Condition{c: txn.Condition{Kind: txn.KindPresent}, key: string(kvmsg.AppendLeaseKey(nil, id))})
+	}
+	p.attached += len(leases)
+	p.leases = p.leases || len(leases) > 0
 }
 
 // firstOf returns the sequence of the first of n updates, given that of the last one.
@@ -331,13 +349,12 @@ func (c *Client) start(ctx context.Context, p *proposal) (*Outcome, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	if err := c.judges(p.updates.largest); err != nil {
+	if err := c.judges(p.updates.largest, p.leases); err != nil {
 		return nil, err
 	}
 	o := &Outcome{c: c, updates: p.updates.Len()}
 	o.g.Requests = o.one[:]
-	wire := p.appendRequest(nil)
-	o.one[0] = submit.Request{Wire: wire, Shown: c.shows(wire)}
+	o.one[0] = p.request(c, p.appendRequest(nil))
 	err := c.writer.Requests.Start(ctx, &o.g)
 	if err != nil && ctx.Err() != nil {
 		err = c.explain(ctx.Err())
@@ -348,12 +365,21 @@ func (c *Client) start(ctx context.Context, p *proposal) (*Outcome, error) {
 	return o, nil
 }
 
+// request returns the request of a proposal that is in wire form.
+func (p *proposal) request(c *Client, wire []byte) submit.Request {
+	r := submit.Request{Wire: wire, Leases: p.leases, Own: len(p.conditions) - p.attached}
+	r.Shown = c.shows(&r)
+	return r
+}
+
 // judges returns an error if no server judges updates of this client with a value of a size.
-func (c *Client) judges(largest int) error {
-	if c.maxValue > 0 && largest > c.maxValue {
+func (c *Client) judges(largest int, leases bool) error {
+	switch {
+	case c.maxValue > 0 && largest > c.maxValue:
 		return kvmsg.ErrValueTooLarge
-	}
-	if !c.dialect.Full {
+	case !c.dialect.Full && leases:
+		return ErrNoLeases
+	case !c.dialect.Full:
 		return ErrNoTransactions
 	}
 	return nil
@@ -415,7 +441,7 @@ func (s *Server) propose(ctx context.Context, p *proposal) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return outcome(&a, func(condition int) []byte { return bytesOf(p.conditions[condition].key) })
+	return outcome(&a, len(p.conditions)-p.attached, func(condition int) []byte { return bytesOf(p.conditions[condition].key) })
 }
 
 // editor is what Update and Add need of a client or a server.

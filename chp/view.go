@@ -42,7 +42,7 @@ type Source interface {
 // by the source's WatchQueue.
 //
 // After a restart of a server without its map the keys are gone, with CauseResync, until their
-// owners set them again. Those of leases come back as soon as the lease's client has
+// owners set them again. Those of registrations come back as soon as their clients have
 // ([Client.KeepAlive]): before taking one for lost, wait for a time to live. A server with a
 // log, and the other one of a pair, has the keys.
 //

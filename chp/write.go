@@ -2,6 +2,7 @@ package chp
 
 import (
 	"context"
+	"strings"
 
 	"clustermap/chp/internal/ledger"
 	"clustermap/internal/kvmsg"
@@ -28,7 +29,8 @@ import (
 // is not sent again. ClientOptions.SendQueue bounds the updates that are kept for this together
 // with those that are queued; beyond it Set waits.
 //
-// The key has 1 to 255 bytes without NUL, is not KTHXBAI and does not begin with HUGZ.
+// The key has 1 to 255 bytes without NUL, is not KTHXBAI and does not begin with HUGZ, nor with $lease/:
+// those are the keys of leases, which can be deleted only.
 // The value has at least one byte (ErrEmptyValue otherwise) and at most MaxValueSize.
 // Set returns a *MessageError for a violation of these rules or of those of the
 // options. Set does not retain key or value, and allocates nothing unless it has to
@@ -37,7 +39,20 @@ func (c *Client) Set(ctx context.Context, key string, value []byte, opts ...SetO
 	if len(value) == 0 {
 		return ErrEmptyValue
 	}
+	if leased(opts) {
+		_, err := c.setLeased(ctx, strings.Clone(key), value, opts)
+		return err
+	}
 	return c.update(ctx, key, value, opts, nil)
+}
+
+// setLeased sets a key that is attached to a lease. The key may not be on the caller's stack.
+func (c *Client) setLeased(ctx context.Context, key string, value []byte, opts []SetOption) (seq int64, err error) {
+	with := make([]IfOption, len(opts))
+	for i := range opts {
+		with[i] = opts[i]
+	}
+	return c.SetIf(ctx, key, value, with...)
 }
 
 // SetSync is like Set, but also waits until the update is published and the replica has
@@ -65,6 +80,9 @@ func (c *Client) Set(ctx context.Context, key string, value []byte, opts ...SetO
 func (c *Client) SetSync(ctx context.Context, key string, value []byte, opts ...SetOption) (seq int64, err error) {
 	if len(value) == 0 {
 		return 0, ErrEmptyValue
+	}
+	if leased(opts) {
+		return c.setLeased(ctx, strings.Clone(key), value, opts)
 	}
 	return c.updateSync(ctx, key, value, opts)
 }
@@ -102,7 +120,7 @@ func (c *Client) Flush(ctx context.Context) error {
 
 func (c *Client) updateSync(ctx context.Context, key string, value []byte, opts []SetOption) (int64, error) {
 	if !c.subtrees.Contains(bytesOf(key)) {
-		if err := kvmsg.ValidKey(bytesOf(key)); err != nil {
+		if err := kvmsg.ValidUpdate(bytesOf(key), value); err != nil {
 			return 0, err
 		}
 		return 0, outsideSubtrees(key)
@@ -127,7 +145,7 @@ func (c *Client) updateWait(ctx context.Context, key string, value []byte, opts 
 
 // update sends one update. wait is the wait of a SetSync, or nil.
 func (c *Client) update(ctx context.Context, key string, value []byte, opts []SetOption, wait *ledger.Wait) error {
-	if err := kvmsg.ValidKey(bytesOf(key)); err != nil {
+	if err := kvmsg.ValidUpdate(bytesOf(key), value); err != nil {
 		return err
 	}
 	if c.maxValue > 0 && len(value) > c.maxValue {

@@ -78,6 +78,7 @@ var (
 		counter("chp_conflicts_total", "Conditional updates and transactions of which a condition did not hold.", func(l *looked) float64 { return float64(l.stats.Conflicts) }),
 		gauge("chp_published_sequence", "Sequence of the last published update; a float, so to within some hundreds.", func(l *looked) float64 { return float64(l.stats.Sequence) }),
 		gauge("chp_keys", "Keys in the map.", func(l *looked) float64 { return float64(l.stats.Keys) }),
+		gauge("chp_leases", "Leases.", func(l *looked) float64 { return float64(l.stats.Leases) }),
 		gauge("chp_map_bytes", "Bytes of keys, values and properties in the map.", func(l *looked) float64 { return float64(l.stats.MapBytes) }),
 		gauge("chp_history_bytes", "Bytes of earlier versions of keys.", func(l *looked) float64 { return float64(l.stats.History) }),
 		gauge("chp_retained_bytes", "Bytes of the last updates, for clients that come back.", func(l *looked) float64 { return float64(l.stats.Retained) }),

@@ -8,10 +8,9 @@
 //
 // Who wants a lock sets a key of its own below the lock's name. The sequence of that update is
 // the key's ticket. The key with the lowest ticket is the holder's, or with a semaphore those with
-// the lowest ones; the others wait, in the order in which they came. A key has a time to live and
-// is set again, with its ticket, while its owner lives: by an update with the condition that the
-// key exists, so a key that has gone does not come back. The ticket is the fencing token: that
-// of each holder is higher than that of all before.
+// the lowest ones; the others wait, in the order in which they came. All keys of a Mutex, or another of these, are
+// attached to one lease ([chp.Client.Grant]) while their program lives, whose renewals publish nothing; they end with it.
+// The ticket is the fencing token: that of each holder is higher than that of all before.
 //
 // A watch of the keys says who is the next, and nothing asks again and again. A client does
 // not need the server's word for that: no ticket lower than its own can appear after it.
@@ -19,8 +18,8 @@
 // # What a lock promises
 //
 // At any moment, the map has one holder. A holder knows of its own loss before anybody else can
-// have the lock, by its own clock: a tenth of the time to live before the server lets the key
-// expire, [Lock.Done] is closed. But no program can check a lock and act in one step: it may be
+// have the lock, by its own clock: a tenth of the time to live before the server lets the lease
+// end, [Lock.Done] is closed. But no program can check a lock and act in one step: it may be
 // stopped in between, for longer than the time to live, and act when another holds the lock. Where that
 // matters, the resource must reject what comes late:
 //

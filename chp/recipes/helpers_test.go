@@ -51,6 +51,14 @@ func startServer(t testing.TB) *chp.Server {
 	return s
 }
 
+// places returns how many hold locks, and wait for some.
+func places(s *chp.Server) (n int) {
+	for range s.Prefix("/l/") {
+		n++
+	}
+	return n
+}
+
 func startClient(t testing.TB, servers ...string) *chp.Client {
 	t.Helper()
 	c, err := chp.NewClient(chp.ClientOptions{Servers: servers, Subtrees: []string{"/l/"}, Logger: quiet()})

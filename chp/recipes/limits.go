@@ -9,19 +9,11 @@ const (
 	// MinTTL is the minimum of Options.TTL.
 	MinTTL = 100 * time.Millisecond
 
-	// renewals is how often a lock is renewed in its time to live, so that one that was late is not
-	// the end.
-	renewals = 3
-
-	// graceShare is the part of the time to live by which a holder gives up before the server can:
-	// clocks do not run at the same rate.
-	graceShare = 10
-
-	// goodbye bounds the wait for the deletion of a key that is not needed any more. Without it the
-	// key expires.
+	// goodbye bounds the wait for the end of a lease that is not needed any more. Without it the
+	// lease ends at its time.
 	goodbye = time.Second
 
-	// MaxShards is the maximum of PoolOptions.Shards: a member sends a message for each of its shards
-	// each third of the time to live.
+	// MaxShards is the maximum number of shards of a pool: whenever a member comes or goes, all compute
+	// who has which.
 	MaxShards = 1024
 )

@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	// ErrLost says that a lock was lost: it was not renewed in time, or its key was deleted.
+	// ErrLost says that a lock was lost: its lease was not renewed in time, or its key was deleted.
 	ErrLost = errors.New("chp/recipes: the lock is lost")
 
 	// ErrUnlocked says that a lock was given back.
@@ -22,27 +22,24 @@ var (
 	ErrClosed = errors.New("chp/recipes: closed")
 )
 
-// Lock is a lock that is held, from a [Mutex], a [Semaphore] or an [Election]. It is renewed until
+// Lock is a lock that is held, from a [Mutex], a [Semaphore] or an [Election]. It is held until
 // Unlock, or until it is lost, for as long as its program lives.
 //
 // All methods are safe for concurrent use.
 type Lock struct {
 	queue *queue
 	key   string
-	line  string
-	value []byte
+	with  *tenure       // its lease
 	done  chan struct{} // closed when it is lost or given back
 	won   chan struct{} // closed when it is the holder
 	seen  chan struct{} // closed when the watch has reported the key, and won is closed if it is the holder by then
-	ended chan struct{} // closed when run has returned
 	ctx   context.Context
-	stop  context.CancelFunc // ends run
+	stop  context.CancelFunc // ends ctx, with done
 
 	// Guarded by queue.mu.
-	placed   bool // the watch has reported the key
-	ticket   int64
-	deadline time.Time
-	err      error // why done is closed
+	placed bool // the watch has reported the key
+	ticket int64
+	err    error // why done is closed
 }
 
 // Token is the fencing token, higher than that of all holders before: see the documentation of
@@ -68,19 +65,15 @@ func (l *Lock) Done() <-chan struct{} { return l.done }
 func (l *Lock) Err() error {
 	l.queue.mu.Lock()
 	defer l.queue.mu.Unlock()
-	if l.err == nil && !time.Now().Before(l.deadline) {
+	if l.err == nil && !time.Now().Before(l.Deadline()) {
 		l.end(ErrLost)
 	}
 	return l.err
 }
 
-// Deadline is when the lock is lost unless it is renewed before: by this process's clock, and
+// Deadline is when the lock is lost unless its lease is renewed before: by this process's clock, and
 // earlier than the server can let the key expire.
-func (l *Lock) Deadline() time.Time {
-	l.queue.mu.Lock()
-	defer l.queue.mu.Unlock()
-	return l.deadline
-}
+func (l *Lock) Deadline() time.Time { return l.with.Deadline() }
 
 // Context returns a context that also ends when the lock does; its cause is then that of Err.
 // The caller calls cancel.
@@ -91,25 +84,36 @@ func (l *Lock) Context(parent context.Context) (ctx context.Context, cancel cont
 }
 
 // Unlock gives the lock back, and returns when the server has ordered that. It returns ErrLost
-// if the lock was lost before. After other errors the key expires, and nobody else has the lock before.
+// if the lock was lost before. After other errors the key is deleted as soon as that is possible, and
+// nobody else has the lock before.
 func (l *Lock) Unlock(ctx context.Context) error {
-	l.queue.mu.Lock()
+	q := l.queue
+	q.mu.Lock()
 	l.end(ErrUnlocked)
 	err := l.err
-	l.queue.mu.Unlock()
-	<-l.ended
+	q.mu.Unlock()
 	if err != ErrUnlocked {
 		return err
 	}
-	return l.queue.source.remove(ctx, l.key)
+	if err = q.source.remove(ctx, l.key); err != nil {
+		q.mu.Lock()
+		q.forget(l)
+		q.mu.Unlock()
+	}
+	return err
 }
 
 // end closes done, the first time. queue.mu must be held.
 func (l *Lock) end(err error) {
-	if l.err == nil {
-		l.err = err
-		close(l.done)
-		l.stop()
+	if l.err != nil {
+		return
+	}
+	l.err = err
+	close(l.done)
+	l.stop()
+	delete(l.queue.own, l.key)
+	if err == ErrLost {
+		l.queue.forget(l)
 	}
 }
 
@@ -120,49 +124,5 @@ func (l *Lock) win(ticket int64) {
 	default:
 		l.ticket = ticket
 		close(l.won)
-	}
-}
-
-// run renews the lock until it ends. began is when the key was created, at the latest.
-func (l *Lock) run(began time.Time, ticket int64) {
-	defer close(l.ended)
-	defer l.stop()
-	q := l.queue
-	pause := time.NewTimer(time.Until(began.Add(q.ttl / renewals)))
-	defer pause.Stop()
-	for {
-		select {
-		case <-pause.C:
-		case <-l.ctx.Done():
-		}
-		if l.ctx.Err() != nil {
-			break
-		}
-		began := time.Now()
-		ctx, cancel := context.WithDeadline(l.ctx, l.Deadline())
-		err := q.source.renew(ctx, l.key, l.value, q.ttl, ticket)
-		cancel()
-		wait := time.Until(began.Add(q.ttl / renewals))
-		q.mu.Lock()
-		switch {
-		case err == nil && l.err == nil:
-			l.deadline = q.deadline(began)
-		case errors.Is(err, errGone), errors.Is(err, chp.ErrClosed):
-			l.end(ErrLost)
-		case err != nil:
-			wait = min(wait, q.ttl/(4*renewals)) // perhaps another server is better
-		}
-		q.mu.Unlock()
-		if l.Err() != nil {
-			break
-		}
-		pause.Reset(wait)
-	}
-	q.mu.Lock()
-	delete(q.own, l.key)
-	unlocked := l.err == ErrUnlocked
-	q.mu.Unlock()
-	if !unlocked { // so that others need not wait for its end
-		q.forget(l.key)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -18,23 +17,24 @@ import (
 // world is a map in memory whose clients lose their connections, see snapshots, and hear late. The
 // clock is that of testing/synctest, so runs take no time.
 type world struct {
-	mu   sync.Mutex
-	rand *rand.Rand
-	keys map[string]*fact
-	log  []chp.Event // number i has sequence i+1
-	wake chan struct{}
+	mu     sync.Mutex
+	rand   *rand.Rand
+	keys   map[string]*fact
+	leases map[*fakeLease]*time.Timer // at the server: when they end
+	log    []chp.Event                // number i has sequence i+1
+	wake   chan struct{}
 
 	tasks sync.WaitGroup
 }
 
 // fact is a key of the world.
 type fact struct {
-	event  chp.Event
-	expiry *time.Timer
+	event chp.Event
+	with  *fakeLease
 }
 
 func newWorld(seed uint64) *world {
-	return &world{rand: rand.New(rand.NewPCG(seed, 0)), keys: map[string]*fact{}, wake: make(chan struct{})}
+	return &world{rand: rand.New(rand.NewPCG(seed, 0)), keys: map[string]*fact{}, leases: map[*fakeLease]*time.Timer{}, wake: make(chan struct{})}
 }
 
 func (w *world) chance(n int) bool {
@@ -50,30 +50,43 @@ func (w *world) pause(most time.Duration) {
 	time.Sleep(d)
 }
 
-// set sets a key, or deletes it if there is no time to live. w.mu must be held.
-func (w *world) set(key string, value []byte, ttl time.Duration, props string) int64 {
-	e := chp.Event{Op: chp.OpSet, Key: []byte(key), Value: value, Sequence: int64(len(w.log) + 1), Properties: chp.Properties(props)}
-	if before := w.keys[key]; before != nil {
-		before.expiry.Stop()
-		delete(w.keys, key)
-	}
-	if ttl == 0 {
+// set sets a key that ends with a lease, or deletes it if there is none. w.mu must be held.
+func (w *world) set(key string, value []byte, with *fakeLease) int64 {
+	e := chp.Event{Op: chp.OpSet, Key: []byte(key), Value: value, Sequence: int64(len(w.log) + 1)}
+	w.keys[key] = &fact{e, with}
+	if with == nil {
 		e.Op = chp.OpDelete
-	} else {
-		f := &fact{event: e}
-		late := time.Duration(w.rand.Int64N(int64(ttl))) / 2
-		f.expiry = time.AfterFunc(ttl+late, func() {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			if w.keys[key] == f {
-				w.set(key, nil, 0, "")
-			}
-		})
-		w.keys[key] = f
+		delete(w.keys, key)
 	}
 	w.log = append(w.log, e)
 	w.tell()
 	return e.Sequence
+}
+
+// renew gives a lease its time, and some more. w.mu must be held.
+func (w *world) renew(l *fakeLease) {
+	if t := w.leases[l]; t != nil {
+		t.Stop()
+	}
+	late := time.Duration(w.rand.Int64N(int64(l.ttl))) / 2
+	w.leases[l] = time.AfterFunc(l.ttl+late, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.expire(l)
+	})
+}
+
+// expire ends a lease. w.mu must be held.
+func (w *world) expire(l *fakeLease) {
+	if t := w.leases[l]; t != nil {
+		t.Stop()
+	}
+	delete(w.leases, l)
+	for key, f := range w.keys {
+		if f.with == l {
+			w.set(key, nil, nil)
+		}
+	}
 }
 
 func (w *world) tell() {
@@ -86,9 +99,9 @@ func (w *world) holds(key string, slots int) bool {
 	if w.keys[key] == nil {
 		return false
 	}
-	mine, before := ticketOf(&w.keys[key].event), 0
+	mine, before := w.keys[key].event.Sequence, 0
 	for other, f := range w.keys {
-		if lineOf(other) == lineOf(key) && ticketOf(&f.event) < mine {
+		if lineOf(other) == lineOf(key) && f.event.Sequence < mine {
 			before++
 		}
 	}
@@ -98,6 +111,7 @@ func (w *world) holds(key string, slots int) bool {
 // wire is a client of the world. Its requests are made in order, as long as it is connected.
 type wire struct {
 	w     *world
+	ctx   context.Context
 	calls chan *call
 	cut   bool // guarded by w.mu
 }
@@ -111,7 +125,7 @@ type call struct {
 }
 
 func newWire(ctx context.Context, w *world) *wire {
-	s := &wire{w: w, calls: make(chan *call, 100)}
+	s := &wire{w: w, ctx: ctx, calls: make(chan *call, 100)}
 	w.tasks.Go(func() { s.run(ctx) })
 	return s
 }
@@ -187,18 +201,14 @@ func (s *wire) call(ctx context.Context, do func() (int64, error)) (int64, error
 
 func (s *wire) ready(context.Context) error { return nil }
 
-func (s *wire) create(ctx context.Context, key string, value []byte, ttl time.Duration) (int64, error) {
-	return s.call(ctx, func() (int64, error) { return s.w.set(key, value, ttl, ""), nil })
-}
-
-func (s *wire) renew(ctx context.Context, key string, value []byte, ttl time.Duration, ticket int64) error {
-	_, err := s.call(ctx, func() (int64, error) {
-		if s.w.keys[key] == nil {
-			return 0, errGone
+func (s *wire) create(ctx context.Context, key string, value []byte, with lease) (int64, error) {
+	return s.call(ctx, func() (int64, error) {
+		l := with.(*fakeLease)
+		if s.w.leases[l] == nil {
+			return 0, chp.ErrLeaseEnded
 		}
-		return s.w.set(key, value, ttl, propertyTicket+"="+strconv.FormatInt(ticket, 10)+"\n"), nil
+		return s.w.set(key, value, l), nil
 	})
-	return err
 }
 
 func (s *wire) remove(ctx context.Context, key string) error {
@@ -206,8 +216,74 @@ func (s *wire) remove(ctx context.Context, key string) error {
 		if s.w.keys[key] == nil {
 			return 0, nil
 		}
-		return s.w.set(key, nil, 0, ""), nil
+		return s.w.set(key, nil, nil), nil
 	})
+	return err
+}
+
+// fakeLease is a lease of the world, at its holder.
+type fakeLease struct {
+	s    *wire
+	ttl  time.Duration
+	done context.Context
+	end  context.CancelFunc
+
+	mu       sync.Mutex
+	deadline time.Time
+}
+
+func (s *wire) grant(ctx context.Context, ttl time.Duration) (lease, error) {
+	l := &fakeLease{s: s, ttl: ttl, deadline: time.Now().Add(ttl)}
+	l.done, l.end = context.WithCancel(s.ctx)
+	_, err := s.call(ctx, func() (int64, error) { s.w.renew(l); return 0, nil })
+	if err != nil {
+		l.end()
+		return nil, err
+	}
+	s.w.tasks.Go(l.run)
+	return l, nil
+}
+
+func (l *fakeLease) run() {
+	defer l.end()
+	for {
+		select {
+		case <-time.After(l.ttl / 3):
+		case <-l.done.Done():
+			return
+		}
+		sent := time.Now()
+		limited, cancel := context.WithDeadline(l.done, l.Deadline())
+		_, err := l.s.call(limited, func() (int64, error) {
+			if l.s.w.leases[l] == nil {
+				return 0, chp.ErrLeaseEnded
+			}
+			l.s.w.renew(l)
+			return 0, nil
+		})
+		cancel()
+		if err != nil {
+			return
+		}
+		l.mu.Lock()
+		l.deadline = sent.Add(l.ttl)
+		l.mu.Unlock()
+	}
+}
+
+func (l *fakeLease) Done() <-chan struct{} { return l.done.Done() }
+func (l *fakeLease) Err() error            { return l.done.Err() }
+func (l *fakeLease) Close() error          { l.end(); return nil }
+
+func (l *fakeLease) Deadline() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.deadline
+}
+
+func (l *fakeLease) Revoke(ctx context.Context) error {
+	l.end()
+	_, err := l.s.call(ctx, func() (int64, error) { l.s.w.expire(l); return 0, nil })
 	return err
 }
 
@@ -384,7 +460,7 @@ func explore(t *testing.T, seed uint64) {
 	w.tasks.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, f := range w.keys {
-		f.expiry.Stop()
+	for _, t := range w.leases {
+		t.Stop()
 	}
 }

@@ -59,7 +59,7 @@ func NewElection(c *chp.Client, name string, o Options) (*Election, error) {
 
 // Lock waits for the mutex. The context is that of the wait only; to give the lock back, call Unlock. If
 // the server is away for longer than the time to live, the place among those who wait is lost, and Lock takes
-// another. At a server that does not judge conditions the error is chp.ErrNoTransactions.
+// another. At a server that knows no leases the error is chp.ErrNoLeases.
 func (m *Mutex) Lock(ctx context.Context) (*Lock, error) { return m.acquire(ctx, nil, false) }
 
 // TryLock returns ErrHeld instead of waiting for others.

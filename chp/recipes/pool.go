@@ -18,7 +18,7 @@ import (
 // share, and few other shards move; when one dies, the others get its shards after the time to
 // live.
 //
-// A worker has a lock for each of its shards, and renews each.
+// A worker has a lock for each of its shards, all with one lease.
 type Pool struct {
 	queue  *queue
 	shards int

@@ -106,7 +106,7 @@ func TestPool(t *testing.T) {
 		stop()
 	}
 	running.Wait()
-	eventually(t, "no key is left", func() bool { return s.Len() == 0 })
+	eventually(t, "no key is left", func() bool { return places(s) == 0 })
 
 	// An error of the work ends the worker.
 	p, err := NewPool(startClient(t, s.Endpoints().Snapshot), "/l/p", shards, Options{})
@@ -142,7 +142,7 @@ func TestPoolAfterDeath(t *testing.T) {
 	for range shards {
 		<-begun
 	}
-	source.dead.Store(true)
+	source.die(q)
 	p, err := NewPool(startClient(t, s.Endpoints().Snapshot), "/l/p", shards, Options{TTL: 2 * time.Second})
 	must(t, err)
 	all := make(chan int, 100)
@@ -169,20 +169,38 @@ type mortal struct {
 	dead atomic.Bool
 }
 
-func (s *mortal) create(ctx context.Context, key string, value []byte, ttl time.Duration) (int64, error) {
-	if s.dead.Load() {
-		<-ctx.Done()
-		return 0, ctx.Err()
-	}
-	return s.source.create(ctx, key, value, ttl)
+// mortalLease is a lease of a mortal source.
+type mortalLease struct {
+	lease
+	of *mortal
 }
 
-func (s *mortal) renew(ctx context.Context, key string, value []byte, ttl time.Duration, ticket int64) error {
+func (s *mortal) die(q *queue) {
+	s.dead.Store(true)
+	q.mu.Lock()
+	t := q.now
+	q.mu.Unlock()
+	t.Close() // ends the renewals
+}
+
+func (s *mortal) grant(ctx context.Context, ttl time.Duration) (lease, error) {
 	if s.dead.Load() {
 		<-ctx.Done()
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
-	return s.source.renew(ctx, key, value, ttl, ticket)
+	l, err := s.source.grant(ctx, ttl)
+	return mortalLease{l, s}, err
+}
+
+func (l mortalLease) Revoke(ctx context.Context) error {
+	if l.of.dead.Load() {
+		return nil
+	}
+	return l.lease.Revoke(ctx)
+}
+
+func (s *mortal) create(ctx context.Context, key string, value []byte, with lease) (int64, error) {
+	return s.source.create(ctx, key, value, with.(mortalLease).lease)
 }
 
 func (s *mortal) remove(ctx context.Context, key string) error {

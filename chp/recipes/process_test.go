@@ -164,13 +164,13 @@ func TestLockSurvivesFailover(t *testing.T) {
 	b := startHolder(t, ttl, servers...)
 	eventually(t, "both servers have all", func() bool {
 		s, err := chp.ServerStatus(ctx, servers[0], sockets.Security{})
-		return err == nil && s.InSync && s.Keys == 2
+		return err == nil && s.InSync && s.Keys == 4 // a lease and a place of each
 	})
 	primary.Kill()
 	c := startHolder(t, ttl, servers...)
 	eventually(t, "all are at the other server", func() bool {
 		s, err := chp.ServerStatus(ctx, servers[1], sockets.Security{})
-		return err == nil && s.Keys == 3
+		return err == nil && s.Keys == 6
 	})
 	var to resource
 	if !a.write(t, &to) {

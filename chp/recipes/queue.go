@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -39,11 +40,13 @@ type queue struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 	synced chan struct{} // closed when the watch has reported a whole state for the first time
+	grants chan struct{} // capacity 1; full while somebody asks for a lease
 
 	mu      sync.Mutex
-	whole   bool // the lines are those of a whole state
+	now     *tenure // of keys that are created; nil if there is none
+	whole   bool    // the lines are those of a whole state
 	lines   map[string]*line
-	tickets map[string]int64 // of keys in the lines
+	tickets map[string]int64 // of keys in the lines: their sequences
 	own     map[string]*Lock // by key
 	touched []*line          // since settle
 	fresh   []*Lock          // of own, those whose keys were seen since settle
@@ -73,7 +76,7 @@ func startQueue(s source, root string, o Options) (*queue, error) {
 		return nil, err
 	}
 	q := &queue{
-		source: s, root: root, ttl: o.TTL, value: slices.Clone(o.Value), synced: make(chan struct{}),
+		source: s, root: root, ttl: o.TTL, value: slices.Clone(o.Value), synced: make(chan struct{}), grants: make(chan struct{}, 1),
 		lines: map[string]*line{}, tickets: map[string]int64{}, own: map[string]*Lock{},
 	}
 	q.ctx, q.cancel = context.WithCancel(context.Background())
@@ -81,8 +84,65 @@ func startQueue(s source, root string, o Options) (*queue, error) {
 	return q, nil
 }
 
-// deadline returns until when a key is certain to be in the map that was set at the time began, or later.
-func (q *queue) deadline(began time.Time) time.Time { return began.Add(q.ttl - q.ttl/graceShare) }
+// tenure is the time of one lease, which all keys share that the process has created in it.
+type tenure struct {
+	lease
+	ctx context.Context // ends with it
+	end context.CancelFunc
+}
+
+// tenure returns the present tenure, or a new one.
+func (q *queue) tenure(ctx context.Context) (*tenure, error) {
+	select {
+	case q.grants <- struct{}{}:
+		defer func() { <-q.grants }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	q.mu.Lock()
+	t := q.now
+	q.mu.Unlock()
+	if t != nil && t.Err() == nil {
+		return t, nil
+	}
+	l, err := q.source.grant(ctx, q.ttl)
+	if err != nil {
+		return nil, err
+	}
+	t = &tenure{lease: l}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.err != nil {
+		_ = l.Close() // never fails
+		return nil, q.err
+	}
+	t.ctx, t.end = context.WithCancel(q.ctx)
+	q.now = t
+	q.tasks.Go(func() { q.hold(t) })
+	return t, nil
+}
+
+// hold waits until a tenure is over, and ends its locks, before the server can let their keys expire.
+func (q *queue) hold(t *tenure) {
+	select {
+	case <-t.Done():
+	case <-q.ctx.Done():
+	}
+	t.end()
+	q.mu.Lock()
+	if q.now == t {
+		q.now = nil
+	}
+	for _, l := range q.own {
+		if l.with == t {
+			l.end(ErrLost)
+		}
+	}
+	q.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
+	defer cancel()
+	_ = t.Revoke(ctx) // so that others need not wait for its end
+}
 
 // follow applies what the watch reports, until the queue or the client is closed.
 func (q *queue) follow(w feed) {
@@ -101,6 +161,7 @@ func (q *queue) follow(w feed) {
 			err = ErrClosed
 		}
 		q.fail(err)
+		q.cancel()
 		return
 	}
 }
@@ -143,8 +204,8 @@ func (q *queue) event(e *chp.Event) {
 			q.remove(key, before)
 		}
 	case chp.OpSet:
-		ticket := ticketOf(e)
-		if found && before == ticket { // it was renewed
+		ticket := e.Sequence
+		if found && before == ticket { // another watch reports it again
 			q.place(key, ticket).seen = true
 			return
 		}
@@ -290,8 +351,7 @@ func (q *queue) acquire(ctx context.Context, name string, slots int, value []byt
 	}
 	select {
 	case <-q.synced:
-	case <-q.ctx.Done():
-		return nil, ErrClosed
+	case <-q.ctx.Done(): // enter returns why
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -300,7 +360,7 @@ func (q *queue) acquire(ctx context.Context, name string, slots int, value []byt
 		q.line(name).slots = slots
 		q.mu.Unlock()
 		l, err := q.enter(ctx, name, value)
-		if errors.Is(err, chp.ErrUncertain) {
+		if errors.Is(err, chp.ErrUncertain) || errors.Is(err, chp.ErrLeaseEnded) {
 			continue // the server has lost its map, or the client
 		}
 		if err != nil {
@@ -340,43 +400,35 @@ func (q *queue) acquire(ctx context.Context, name string, slots int, value []byt
 
 // enter creates a key at the end of a line.
 func (q *queue) enter(ctx context.Context, name string, value []byte) (*Lock, error) {
+	limited, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(q.ctx, cancel)()
+	t, err := q.tenure(limited)
 	var id [8]byte
 	rand.Read(id[:]) // never fails
-	l := &Lock{
-		queue: q, line: name, key: name + hex.EncodeToString(id[:]), value: value,
-		done: make(chan struct{}), won: make(chan struct{}), seen: make(chan struct{}), ended: make(chan struct{}),
-	}
-	l.ctx, l.stop = context.WithCancel(context.Background())
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.err != nil {
-		l.stop()
-		return nil, q.err
+	if q.err != nil || err != nil {
+		return nil, cmp.Or(q.err, err)
 	}
-	began := time.Now()
-	l.deadline = q.deadline(began)
+	l := &Lock{
+		queue: q, key: name + hex.EncodeToString(id[:]), with: t,
+		done: make(chan struct{}), won: make(chan struct{}), seen: make(chan struct{}),
+	}
+	l.ctx, l.stop = context.WithCancel(context.Background())
 	q.own[l.key] = l
 	q.mu.Unlock()
-	limited, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(l.ctx, cancel) // when it is closed
-	ticket, err := q.source.create(limited, l.key, value, q.ttl)
-	stop()
-	cancel()
+	ticket, err := q.source.create(limited, l.key, value, t.lease)
 	q.mu.Lock()
 	if err == nil {
 		l.ticket = ticket
-		q.tasks.Go(func() { l.run(began, ticket) })
 		return l, nil
 	}
-	l.end(ErrLost)
-	close(l.ended)
-	delete(q.own, l.key)
-	if q.err != nil {
-		err = q.err
-	} else if ctx.Err() != nil {
-		q.tasks.Go(func() { q.forget(l.key) }) // it may have been sent
+	if errors.Is(err, chp.ErrLeaseEnded) {
+		_ = t.Close() // the server knows it before the client
 	}
-	return nil, err
+	l.end(ErrLost)
+	return nil, cmp.Or(q.err, err)
 }
 
 // leave gives up a place.
@@ -390,11 +442,11 @@ func (l *Lock) leave(ctx context.Context) error {
 	return nil
 }
 
-// forget deletes a key, if that is possible soon.
-func (q *queue) forget(key string) {
-	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
-	defer cancel()
-	_ = q.source.remove(ctx, key)
+// forget deletes the key of a lock as soon as that is possible, unless its lease ends before. mu must be held.
+func (q *queue) forget(l *Lock) {
+	if q.err == nil && l.with.ctx.Err() == nil {
+		q.tasks.Go(func() { _ = q.source.remove(l.with.ctx, l.key) })
+	}
 }
 
 // Holder is who holds a lock, as far as a client knows.

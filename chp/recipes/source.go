@@ -2,8 +2,6 @@ package recipes
 
 import (
 	"context"
-	"errors"
-	"strconv"
 	"time"
 
 	"clustermap/chp"
@@ -13,35 +11,29 @@ import (
 type source interface {
 	// ready waits until there is a server.
 	ready(ctx context.Context) error
-	// create sets a new key, which expires after ttl, and returns the sequence.
-	create(ctx context.Context, key string, value []byte, ttl time.Duration) (ticket int64, err error)
-	// renew sets a key again that has a ticket. The error is errGone if it does not exist.
-	renew(ctx context.Context, key string, value []byte, ttl time.Duration, ticket int64) error
+	// grant returns a new lease.
+	grant(ctx context.Context, ttl time.Duration) (lease, error)
+	// create sets a new key, which ends with a lease, and returns the sequence.
+	create(ctx context.Context, key string, value []byte, with lease) (ticket int64, err error)
 	// remove deletes a key, if it exists.
 	remove(ctx context.Context, key string) error
 	// watch reports all keys, and their changes.
 	watch() (feed, error)
 }
 
+// lease is a [chp.Lease].
+type lease interface {
+	Deadline() time.Time
+	Done() <-chan struct{}
+	Err() error
+	Close() error
+	Revoke(ctx context.Context) error
+}
+
 // feed is a [chp.Watch].
 type feed interface {
 	NextBatch(ctx context.Context, f func(chp.Event) bool) error
 	Close() error
-}
-
-var errGone = errors.New("chp/recipes: the key is gone")
-
-// propertyTicket has the ticket of a key that was renewed. Before, it is the key's sequence.
-const propertyTicket = "ticket"
-
-// ticketOf returns the ticket of a key that was set.
-func ticketOf(e *chp.Event) int64 {
-	if text, ok := e.Properties.Get(propertyTicket); ok {
-		if n, err := strconv.ParseInt(string(text), 10, 64); err == nil {
-			return n
-		}
-	}
-	return e.Sequence
 }
 
 // clientSource is a source that is a subtree of a client's map.
@@ -52,16 +44,16 @@ type clientSource struct {
 
 func (s *clientSource) ready(ctx context.Context) error { return s.c.WaitActive(ctx) }
 
-func (s *clientSource) create(ctx context.Context, key string, value []byte, ttl time.Duration) (int64, error) {
-	return s.c.SetIf(ctx, key, value, chp.IfAbsent(), chp.WithTTL(ttl))
+func (s *clientSource) grant(ctx context.Context, ttl time.Duration) (lease, error) {
+	l, err := s.c.Grant(ctx, ttl)
+	if err != nil {
+		return nil, err // not a nil pointer in an interface
+	}
+	return l, nil
 }
 
-func (s *clientSource) renew(ctx context.Context, key string, value []byte, ttl time.Duration, ticket int64) error {
-	_, err := s.c.SetIf(ctx, key, value, chp.IfPresent(), chp.WithTTL(ttl), chp.WithProperty(propertyTicket, strconv.FormatInt(ticket, 10)))
-	if conflict := (*chp.ConflictError)(nil); errors.As(err, &conflict) {
-		return errGone
-	}
-	return err
+func (s *clientSource) create(ctx context.Context, key string, value []byte, with lease) (int64, error) {
+	return s.c.SetIf(ctx, key, value, chp.IfAbsent(), chp.WithLease(with.(*chp.Lease)))
 }
 
 func (s *clientSource) remove(ctx context.Context, key string) error {
@@ -72,7 +64,7 @@ func (s *clientSource) remove(ctx context.Context, key string) error {
 func (s *clientSource) watch() (feed, error) {
 	w, err := s.c.Watch(s.root)
 	if err != nil {
-		return nil, err // not a nil pointer in an interface
+		return nil, err
 	}
 	return w, nil
 }

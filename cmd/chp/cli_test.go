@@ -12,9 +12,18 @@ import (
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	root := must(t, "--help")
-	for _, name := range []string{"serve", "set", "get", "del", "ls", "txn", "edit", "add", "watch", "dump", "load", "bench", "status", "failover", "promote", "keygen"} {
+	for _, name := range []string{"serve", "set", "get", "del", "ls", "txn", "edit", "add", "lease", "watch", "dump", "load", "bench", "status", "failover", "promote", "keygen"} {
 		if !strings.Contains(root, "\n  "+name+" ") {
 			t.Errorf("chp --help does not list %s", name)
+		}
+		if name == "lease" { // it has commands of its own
+			leases := must(t, name, "--help")
+			for _, name := range []string{"grant", "list", "renew", "revoke", "ttl"} {
+				if !strings.Contains(leases, "\n  "+name+" ") || !strings.Contains(must(t, "lease", name, "--help"), "--server") {
+					t.Errorf("chp lease --help does not list %s, or that has no flag --server", name)
+				}
+			}
+			continue
 		}
 		text := must(t, name, "--help")
 		if !strings.Contains(text, "Usage:\n  chp "+name) || !strings.Contains(text, "Examples:") || !strings.Contains(text, "Flags:") {

@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"clustermap/chp"
+	"clustermap/internal/kvmsg"
 
 	"github.com/spf13/cobra"
 )
@@ -32,9 +33,7 @@ func (n *connection) completeKeys(cmd *cobra.Command, args int) {
 		if args >= 0 && len(before) >= args {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		n.stderr = nil
-		n.timeout = min(n.timeout, completionTimeout)
-		found := n.keysFor(cmd.Context(), word)
+		found := n.keysFor(cmd.Context(), word, treeOf(word))
 		directive := cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 		if slices.ContainsFunc(found, func(key string) bool { return strings.HasSuffix(key, "/") }) {
 			directive |= cobra.ShellCompDirectiveNoSpace
@@ -43,9 +42,31 @@ func (n *connection) completeKeys(cmd *cobra.Command, args int) {
 	}
 }
 
+// completeLeases is completeKeys for the leases of the map.
+func (n *connection) completeLeases(cmd *cobra.Command, args int) {
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, before []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if args >= 0 && len(before) >= args {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return n.leasesFor(cmd.Context(), word), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
+// leasesFor returns the leases whose identities begin with word, sorted.
+func (n *connection) leasesFor(ctx context.Context, word string) []cobra.Completion {
+	found := n.keysFor(ctx, kvmsg.LeasePrefix+word, nil)
+	for i, key := range found {
+		found[i] = strings.TrimPrefix(key, kvmsg.LeasePrefix)
+	}
+	return found
+}
+
 // keysFor returns the completions of a word, sorted: keys, and for keys with a slash
-// after the word the part up to the slash, as for the names of files.
-func (n *connection) keysFor(ctx context.Context, word string) []cobra.Completion {
+// after the word the part up to the slash, as for the names of files. The subtrees contain
+// all keys that begin with word.
+func (n *connection) keysFor(ctx context.Context, word string, subtrees []string) []cobra.Completion {
+	n.stderr = nil
+	n.timeout = min(n.timeout, completionTimeout)
 	if ctx == nil {
 		ctx = context.Background()
 	}
@@ -62,7 +83,7 @@ func (n *connection) keysFor(ctx context.Context, word string) []cobra.Completio
 	}
 	ctx, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()
-	c, err := n.start(chp.ClientOptions{Subtrees: treeOf(word)})
+	c, err := n.start(chp.ClientOptions{Subtrees: subtrees})
 	if err != nil {
 		return nil
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -35,8 +34,8 @@ func older(t *testing.T, dir string, age time.Duration) string {
 	return aged
 }
 
-// No lease is lost when a server is killed and the next one comes after the end of the
-// times to live. Without a grace all keys expire, those of the living too.
+// No key of a lease is lost when a server is killed and the next one comes after the end of the
+// times to live, nor any other with a grace.
 func TestServeExpiryGrace(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -61,23 +60,24 @@ func TestServeExpiryGrace(t *testing.T) {
 			w, err := c.Watch()
 			testenv.Must(t, err)
 			defer w.Close()
-			before := c.Sequence()
 			s.signal(syscall.SIGKILL)
 			s.wait()
 			serve(t, "--host", s.host(), "--port", "5556", "--data", older(t, dir, 2*time.Hour), "--expiry-grace", test.grace)
-			gone, refreshed := map[string]bool{}, map[string]bool{}
-			for len(refreshed) < leases || !test.stays && !gone["/orphan"] {
+			last, err := c.SetSync(ctx, "/last", []byte("1"))
+			testenv.Must(t, err)
+			gone := map[string]bool{}
+			for seen := int64(0); seen < last || !test.stays && !gone["/orphan"]; {
 				e, err := w.Next(ctx)
 				testenv.Must(t, err)
-				switch {
-				case e.Op == chp.OpDelete:
+				if seen = max(seen, e.Sequence); e.Op == chp.OpDelete {
 					gone[string(e.Key)] = true
-				case e.Op == chp.OpSet && e.Sequence > before && strings.HasPrefix(string(e.Key), "/services/"):
-					refreshed[string(e.Key)] = true
 				}
 			}
-			if test.stays && len(gone) > 0 {
+			if delete(gone, "/orphan"); len(gone) > 0 {
 				t.Errorf("gone: %v", gone)
+			}
+			if _, ok := c.Get("/orphan"); ok != test.stays {
+				t.Errorf("there is a key without an owner: %v", ok)
 			}
 		})
 	}

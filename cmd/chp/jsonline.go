@@ -28,8 +28,13 @@ func appendJSONTTL(dst []byte, ttl time.Duration) []byte {
 	if ttl <= 0 {
 		return dst
 	}
-	ms := (ttl + time.Millisecond - 1) / time.Millisecond
-	dst = append(dst, `,"ttl":`...)
+	return appendJSONSeconds(dst, "ttl", ttl)
+}
+
+// appendJSONSeconds appends ,"name":seconds, rounded up to milliseconds.
+func appendJSONSeconds(dst []byte, name string, d time.Duration) []byte {
+	ms := (d + time.Millisecond - 1) / time.Millisecond
+	dst = append(append(append(dst, `,"`...), name...), `":`...)
 	return strconv.AppendFloat(dst, float64(ms)/1000, 'f', -1, 64)
 }
 

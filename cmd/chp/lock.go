@@ -205,12 +205,12 @@ When COMMAND has ended by itself, chp resigns and ends.
 }
 
 // tell prints what is said of the connection, until the function that it returns is called.
-func (l *locking) tell(cmd *cobra.Command) (stop func()) {
+func (n *connection) tell(cmd *cobra.Command) (stop func()) {
 	ended := make(chan struct{})
 	go func() {
 		for {
 			select {
-			case line := <-l.news:
+			case line := <-n.news:
 				fmt.Fprintln(cmd.ErrOrStderr(), line)
 			case <-ended:
 				return

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ func newSet() *cobra.Command {
 	var n connection
 	var ttl time.Duration
 	var asJSON bool
+	var lease string
 	var only conditions
 	var properties []string
 	cmd := &cobra.Command{
@@ -37,6 +39,10 @@ the server orders the update; so of two that change the same value none overwrit
 other unseen. Otherwise nothing changes, the exit code is 1, and the sequence number of the
 key's last update is on standard error. A server that judges no conditions is sent nothing.
 
+With --lease the key is attached to a lease, and is deleted when that ends; see chp lease.
+Another update of the key without --lease takes it from the lease. If the lease has ended,
+nothing changes, and the exit code is 1. With --ttl too, the key ends at the first of both.
+
 With --json it prints an object with key (key_base64 if it is not UTF-8) and seq, a
 string. In case of a conflict it has conflict, true, and seq is that of the key's last
 update, or 0 if the key does not exist; value is the key's, if it has at most 64 KiB.`,
@@ -45,16 +51,23 @@ update, or 0 if the key does not exist; value is the key's, if it has at most 64
   chp set /flag/dark on --property by=alice --property ticket=OPS-7
   chp set /picture - < picture.png
   chp set /leader node1 --ttl 30s --if-absent
+  chp set /services/web/1 10.0.0.7:80 --lease "$(chp lease grant --ttl 30s)"
   chp set /config new --if-seq "$(chp get --json /config | jq -r .seq)"`,
 		Args: command.Args(2, 2),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "time after which the key expires, at most 87600h (ten years); 0 means never")
 	cmd.Flags().StringArrayVar(&properties, "property", nil, "a property of the update, as `NAME=VALUE`; repeat it for more")
+	cmd.Flags().StringVar(&lease, "lease", "", "the lease, by its `ID`, with which the key ends; see chp lease")
 	only.register(cmd, true)
 	n.register(cmd, 5*time.Second)
 	n.registerModel(cmd)
 	n.completeKeys(cmd, 1)
+	if err := cmd.RegisterFlagCompletionFunc("lease", func(cmd *cobra.Command, _ []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return n.leasesFor(cmd.Context(), word), cobra.ShellCompDirectiveNoFileComp
+	}); err != nil {
+		panic(err) // the flag does not exist
+	}
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		options := []chp.SetOption{chp.WithTTL(ttl)}
 		for _, p := range properties {
@@ -69,6 +82,12 @@ update, or 0 if the key does not exist; value is the key's, if it has at most 64
 		}
 		if ttl > maxTTL {
 			return fail(exitUsage, "--ttl %v: the maximum is ten years, %v", ttl, maxTTL)
+		}
+		if lease != "" {
+			if err := checkLeases(lease); err != nil {
+				return err
+			}
+			options = append(options, chp.WithLeaseID(lease))
 		}
 		if _, err := n.servers(); err != nil { // before it waits for the input
 			return err
@@ -108,7 +127,12 @@ update, or 0 if the key does not exist; value is the key's, if it has at most 64
 			}
 			sequence, err = c.SetIf(limited, key, value, append(conditions, chp.WithConflictValue())...)
 		}
-		if err != nil {
+		switch {
+		case errors.Is(err, chp.ErrLeaseEnded):
+			return fail(exitRefused, "%s has no lease %s; nothing was changed", c.Server(), lease)
+		case errors.Is(err, chp.ErrNoLeases):
+			return c.ofLease(err)
+		case err != nil:
 			return c.judged(cmd, err, asJSON)
 		}
 		return printSequence(cmd.OutOrStdout(), key, sequence, asJSON)

@@ -10,14 +10,16 @@ import (
 
 	"clustermap/internal/command"
 	"clustermap/internal/commandtest"
+	"clustermap/internal/loopback"
 	"clustermap/internal/testenv"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
 
+// startFreelance starts a server at an address of its own: when it has ended, no other program listens at its port.
 func startFreelance(t testing.TB, args ...string) (p *commandtest.Process, endpoint string) {
 	t.Helper()
-	p = zdev.Start(t, append([]string{"freelance-serve", "--bind", "tcp://127.0.0.1:*"}, args...)...)
+	p = zdev.Start(t, append([]string{"freelance-serve", "--bind", "tcp://" + loopback.Own() + ":*"}, args...)...)
 	return p, p.Ready()[0]
 }
 

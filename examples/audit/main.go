@@ -32,44 +32,27 @@ func main() {
 	}
 	defer client.Close()
 	if *key != "" {
-		err = undo(ctx, client, *key)
-	} else {
-		err = follow(ctx, client)
+		_, err := client.Update(ctx, *key, func([]byte) ([]byte, error) { // again, if somebody else was first
+			versions, err := client.History(ctx, *key)
+			if err != nil || len(versions) < 2 {
+				return nil, cmp.Or(err, fmt.Errorf("no version of %s before the last is kept", *key))
+			}
+			return versions[len(versions)-2].Value, nil // of a deletion none, which deletes the key
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+		return
 	}
-	if err != nil && ctx.Err() == nil {
-		log.Fatal(err)
-	}
-}
-
-// follow prints every change. A client that was away prints the difference.
-func follow(ctx context.Context, client *chp.Client) error {
-	w, err := client.Watch()
+	watch, err := client.Watch() // of a client that was away it reports the difference
 	for err == nil {
 		var e chp.Event
-		if e, err = w.Next(ctx); err == nil {
+		if e, err = watch.Next(ctx); err == nil {
 			at, by, _ := e.Properties.Stamped()
 			fmt.Println(e.Op, string(e.Key), string(e.Value), "by", cmp.Or(by, "nobody known"), at.Format("15:04:05"))
 		}
 	}
-	return err
-}
-
-// undo makes the version before the last one the newest.
-func undo(ctx context.Context, client *chp.Client, key string) error {
-	versions, err := client.History(ctx, key)
-	if err != nil || len(versions) < 2 {
-		return cmp.Or(err, fmt.Errorf("no version of %s before the last is kept", key))
+	if ctx.Err() == nil {
+		log.Fatal(err)
 	}
-	before, last := versions[len(versions)-2], versions[len(versions)-1]
-	unchanged := chp.IfSequence(last.Sequence) // else somebody's change would be lost
-	if last.Op == chp.OpDelete {
-		unchanged = chp.IfAbsent()
-	}
-	fmt.Println(key, "becomes what it was at", before.Sequence)
-	if before.Op == chp.OpDelete {
-		_, err = client.DeleteIf(ctx, key, unchanged)
-	} else {
-		_, err = client.SetIf(ctx, key, before.Value, unchanged, chp.WithProperties(before.Properties))
-	}
-	return err
 }

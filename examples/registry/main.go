@@ -1,6 +1,4 @@
-// Command registry is a service registry. Each instance of a service announces its
-// address with a time to live and refreshes it. A watcher tells apart an instance that
-// has left from one that has failed, and raises no alarm when the server restarts.
+// Command registry announces an instance of a service, or prints which come, leave and fail.
 //
 //	go run ./cmd/chp serve                                    # the server
 //	go run ./examples/registry announce shop/1 10.0.0.7:80    # in other terminals
@@ -21,9 +19,8 @@ import (
 	"clustermap/chp"
 )
 
-const ttl = 3 * time.Second
-
 func main() {
+	const ttl = 3 * time.Second
 	server := flag.String("server", "tcp://127.0.0.1:5556", "`endpoint` of the server")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -34,55 +31,30 @@ func main() {
 	}
 	defer client.Close()
 	if flag.Arg(0) == "announce" {
-		err = announce(ctx, client, "/services/"+flag.Arg(1), flag.Arg(2))
-	} else {
-		err = watch(ctx, client)
+		instance, err := client.KeepAlive(ctx, "/services/"+flag.Arg(1), []byte(flag.Arg(2)), ttl)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("announced", flag.Arg(1))
+		<-ctx.Done()
+		instance.Close() // deletes the key
+		return
 	}
-	if err != nil && ctx.Err() == nil {
+	up, silent := map[string]string{}, map[string]*time.Timer{}
+	onChange := func(c chp.ViewChange[string]) {
+		back := silent[c.Key] != nil && silent[c.Key].Stop()
+		switch {
+		case c.New != nil && (!back || up[c.Key] != *c.New):
+			up[c.Key] = *c.New
+			fmt.Println("up", c.Key, *c.New)
+		case c.New == nil && c.Cause == chp.CauseDeleted:
+			fmt.Println("left", c.Key)
+		case c.New == nil: // it expired, or the server has lost its map; the instance may come back
+			silent[c.Key] = time.AfterFunc(ttl, func() { fmt.Println("failed", c.Key) })
+		}
+	}
+	if _, err = chp.NewView(client, "/services/", chp.ViewOptions[string]{Codec: chp.TextCodec[string]{}, OnChange: onChange}); err != nil {
 		log.Fatal(err)
 	}
-}
-
-// announce has the key in the map until ctx is done. If the process dies, it expires.
-func announce(ctx context.Context, c *chp.Client, key, address string) error {
-	lease, err := c.KeepAlive(ctx, key, []byte(address), ttl)
-	if err != nil {
-		return err
-	}
-	fmt.Println("announced", key)
 	<-ctx.Done()
-	return lease.Close() // deletes the key
-}
-
-// watch prints which instances come, leave and fail.
-func watch(ctx context.Context, c *chp.Client) error {
-	w, err := c.Watch()
-	if err != nil {
-		return err
-	}
-	defer w.Close()
-	up := map[string]string{}
-	silent := map[string]*time.Timer{} // of keys that are gone, but were not deleted
-	for {
-		e, err := w.Next(ctx)
-		if err != nil {
-			return err
-		}
-		key := string(e.Key)
-		timer := silent[key]
-		failed := timer != nil && !timer.Stop()
-		delete(silent, key)
-		switch {
-		case e.Op == chp.OpSet && (failed || up[key] != string(e.Value)): // otherwise a refresh
-			up[key] = string(e.Value)
-			fmt.Println("up", key, up[key])
-		case e.Op == chp.OpDelete && e.Cause == chp.CauseDeleted:
-			delete(up, key)
-			fmt.Println("left", key)
-		case e.Op == chp.OpDelete:
-			// It expired, or a server that has restarted does not have it. The instance
-			// may announce itself again.
-			silent[key] = time.AfterFunc(ttl, func() { fmt.Println("failed", key) })
-		}
-	}
 }

@@ -10,7 +10,7 @@ type Reason uint8
 const (
 	ReasonFrameCount       Reason = iota // not five well-formed frames
 	ReasonKey                            // the key is empty, longer than 255 bytes, or contains NUL
-	ReasonReservedKey                    // the key is KTHXBAI or begins with HUGZ
+	ReasonReservedKey                    // the key is KTHXBAI or begins with HUGZ, or with $lease/ and a value is set
 	ReasonSequence                       // the sequence frame is not eight bytes, or its order number does not increase
 	ReasonUUID                           // the UUID frame is neither empty nor 16 bytes
 	ReasonProperties                     // the properties are not name=value lines, or are too long
@@ -72,6 +72,7 @@ var (
 	errKeyLong          = &MessageError{ReasonKey, "longer than 255 bytes"}
 	errKeyNUL           = &MessageError{ReasonKey, "contains NUL"}
 	ErrKeyReserved      = &MessageError{ReasonReservedKey, "KTHXBAI and HUGZ belong to the protocol"}
+	ErrKeyLease         = &MessageError{ReasonReservedKey, "keys that begin with $lease/ are set by granting leases"}
 	ErrSequence         = &MessageError{ReasonSequence, "want 8 bytes"}
 	ErrOrder            = &MessageError{ReasonSequence, "the client numbers its updates, and this is out of order"}
 	errUUID             = &MessageError{ReasonUUID, "want 0 or 16 bytes"}
@@ -80,5 +81,6 @@ var (
 	errPropertiesLarge  = &MessageError{ReasonProperties, "longer than 64 KiB"}
 	ErrTTL              = &MessageError{ReasonTTL, "want decimal seconds from 0 to ten years"}
 	ErrValueTooLarge    = &MessageError{ReasonValueTooLarge, "over the limit of this side"}
+	ErrLease            = &MessageError{ReasonProperties, "the lease of the key is not there"}
 	ErrMapFull          = &MessageError{ReasonMapFull, "delete something first"}
 )

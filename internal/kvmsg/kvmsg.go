@@ -20,7 +20,7 @@ const (
 	// that is an absolute time. The reserved keys are recognized.
 	FromServer
 	// FromRequest: an update of a request (see package txn). It has the rules of FromClient, and
-	// may have PropertyMore.
+	// may have PropertyMore and PropertyLease.
 	FromRequest
 )
 
@@ -73,6 +73,9 @@ func Inspect(msg []byte, from Origin, maxValue int) (size int, tag uint64, k Kin
 		if hasForgery(props, from, valueSize == 0) {
 			stripForgeries(msg, &p, from)
 		}
+	}
+	if IsHidden(key) && !mayHide(key, msg[p.props:p.propsEnd], msg[p.value:p.end], from) {
+		return 0, 0, kindNone, ErrKeyLease
 	}
 	return p.end, HashKey(key) | flagsOf(p.propsEnd-p.props, valueSize), k, nil
 }
@@ -254,7 +257,7 @@ func FrameAt(m []byte, at int) (start, end int, ok bool) {
 	return start, start + int(size), true
 }
 
-// ValidKey returns a *MessageError for a key that servers refuse.
+// ValidKey returns a *MessageError for a key that servers refuse. Those of leases are valid: see ValidUpdate.
 func ValidKey(key []byte) error {
 	switch {
 	case len(key) == 0:

@@ -152,7 +152,7 @@ func forges(line []byte, from Origin, deletion bool) bool {
 	switch string(name) {
 	case PropertyCause:
 		return deletion
-	case PropertyMore:
+	case PropertyMore, PropertyLease:
 		return from != FromRequest
 	case propertyStamp, propertyBy:
 		return true
@@ -266,14 +266,18 @@ func ParseTTL(text []byte) (ttl time.Duration, ok bool) {
 
 // AppendTTL appends the property line for ttl.
 func AppendTTL(dst []byte, ttl time.Duration) []byte {
-	dst = append(dst, "ttl="...)
+	return append(appendSeconds(append(dst, "ttl="...), ttl), '\n')
+}
+
+// appendSeconds appends a time for ParseTTL.
+func appendSeconds(dst []byte, ttl time.Duration) []byte {
 	dst = strconv.AppendInt(dst, int64(ttl/time.Second), 10)
 	if rest := int64(ttl % time.Second); rest != 0 {
 		var room [10]byte
 		digits := strconv.AppendInt(room[:0], int64(time.Second)+rest, 10)[1:] // with leading zeros
 		dst = append(append(dst, '.'), bytes.TrimRight(digits, "0")...)
 	}
-	return append(dst, '\n')
+	return dst
 }
 
 // AppendProperty appends a property line. It returns an error for a line that could not

@@ -18,8 +18,11 @@ func Scan(b []byte, from Origin, maxValue int) (size int, tag uint64) {
 		return 0, 0
 	}
 	key := b[2:keyEnd]
-	if key[0] == 'H' || key[0] == 'K' || hasNUL(key) { // a reserved key, perhaps
+	if key[0] == 'H' || key[0] == 'K' || key[0] == LeasePrefix[0] || hasNUL(key) { // a reserved key, perhaps
 		if k, err := checkKey(key, from); err != nil || k != KindUpdate {
+			return 0, 0
+		}
+		if end <= len(b) && IsHidden(key) && !mayHide(key, nil, b[value:end], from) {
 			return 0, 0
 		}
 	}
@@ -60,6 +63,9 @@ func scanOther(b []byte, from Origin, maxValue int) (size int, tag uint64) {
 		return 0, 0
 	}
 	if props := b[p.props:p.propsEnd]; from != FromServer && (CheckProperties(props) != nil || hasForgery(props, from, valueSize == 0)) {
+		return 0, 0
+	}
+	if IsHidden(key) && !mayHide(key, b[p.props:p.propsEnd], b[p.value:p.end], from) {
 		return 0, 0
 	}
 	return p.end, HashKey(key) | flagsOf(p.propsEnd-p.props, valueSize)

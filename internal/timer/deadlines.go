@@ -158,12 +158,13 @@ func (d *Deadlines) Remaining(r kvmsg.Record) time.Duration {
 
 // Expire ends the deadlines up to now and calls expired for each, with the sequence of
 // the update that set it: later updates of the key may not have had a time to live, and then
-// expired must return false. Otherwise the key has no time left until it is deleted. Expire
+// expired must return false. Otherwise the key has no time left until it is deleted, or, if
+// expired says until when, it has time until then after all. Expire
 // stops after some steps, a step being a deadline removed or moved within the wheel, and then
 // returns true. expired must not call methods of d.
 //
 // Keys that the grace spares get its end as their deadline.
-func (d *Deadlines) Expire(now time.Duration, steps int, expired func(hash uint64, seq int64) bool) (more bool) {
+func (d *Deadlines) Expire(now time.Duration, steps int, expired func(hash uint64, seq int64) (over bool, until time.Duration)) (more bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.wheel.advance(now, steps, func(hash uint64, seq int64) {
@@ -171,7 +172,10 @@ func (d *Deadlines) Expire(now time.Duration, steps int, expired func(hash uint6
 			d.wheel.add(hash, seq, d.grace.end, now)
 			return
 		}
-		if expired(hash, seq) {
+		switch over, until := expired(hash, seq); {
+		case until > 0:
+			d.wheel.add(hash, seq, until, now)
+		case over:
 			if d.ended == nil {
 				d.ended = map[uint64]int64{}
 			}
@@ -191,8 +195,39 @@ func (d *Deadlines) Spare(last int64, length time.Duration) {
 	now := Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.grace = grace{}
-	if length > 0 {
-		d.grace = grace{last, now + min(length, kvmsg.MaxTTL)}
+	d.grace = grace{last, now + min(max(length, 0), kvmsg.MaxTTL)}
+}
+
+// Spared returns the end of the last grace, and the sequence up to which it is for updates. A
+// grace of no length ends when it begins.
+func (d *Deadlines) Spared() (last int64, end time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.grace.last, d.grace.end
+}
+
+// Deadline returns the deadline of a key that the update with a sequence has given it, if there is one.
+func (d *Deadlines) Deadline(hash uint64, seq int64) (at time.Duration, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known := d.wheel.find(hash)
+	if known == nil || known.seq != seq {
+		return 0, false
 	}
+	return known.deadline, true
+}
+
+// Renew sets the deadline of a key that the update with a sequence has given one that is not
+// over, and reports whether there is one. It does not shorten the time.
+func (d *Deadlines) Renew(hash uint64, seq int64, deadline time.Duration) (ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known := d.wheel.find(hash)
+	if known == nil || known.seq != seq {
+		return false
+	}
+	if deadline > known.deadline {
+		d.wheel.add(hash, seq, deadline, Now())
+	}
+	return true
 }

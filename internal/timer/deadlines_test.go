@@ -13,7 +13,7 @@ import (
 
 // expireAll returns what expires up to a time.
 func expireAll(d *Deadlines, now time.Duration) (hashes []uint64) {
-	for d.Expire(now, 1000, func(hash uint64, _ int64) bool { hashes = append(hashes, hash); return false }) {
+	for d.Expire(now, 1000, func(hash uint64, _ int64) (bool, time.Duration) { hashes = append(hashes, hash); return false, 0 }) {
 	}
 	return hashes
 }

@@ -136,7 +136,7 @@ func (w *wire) connect(name, port, kind string, metadata []string) string {
 }
 
 // announcedSince is what a server of today announces in READY, and the earlier version does not.
-var announcedSince = strings.NewReplacer(`\x12X-CHP-Transactions\x00\x00\x00\x011`, "", `\fX-CHP-Resume\x00\x00\x00\x011`, "")
+var announcedSince = strings.NewReplacer(`\x12X-CHP-Transactions\x00\x00\x00\x011`, "", `\fX-CHP-Resume\x00\x00\x00\x011`, "", `\fX-CHP-Leases\x00\x00\x00\x011`, "")
 
 func (c *rawConnection) send(t testing.TB, frames ...[]byte) {
 	t.Helper()

@@ -67,7 +67,8 @@ type Options struct {
 // concurrent use.
 type Follower struct {
 	status
-	syncs syncs
+	syncs  syncs
+	leases leaseAsks
 
 	opts   Options
 	ctx    context.Context // ends with Close

@@ -104,3 +104,7 @@ const askAgain = time.Second
 // maxPartial bounds what a watch that begins in the past holds of a transaction that has not come
 // as a whole: more than a server makes of one (txn.MaxSize).
 const maxPartial = 4 << 20
+
+// leaseAgain is how long a client waits for what a server says of leases before it asks again. It is short, as
+// leases may be; a server that may be cut off does not answer.
+const leaseAgain = 500 * time.Millisecond

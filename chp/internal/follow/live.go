@@ -137,7 +137,7 @@ func (f *Follower) install(s *session) {
 		f.past = s.end.ID
 	}
 	f.opts.Writer.Begin(&submit.Server{
-		Session: s, Uplink: s.writerUplink(), Ours: s.ours, ReportsRefusals: s.reportsRefusals, Transactions: s.transactions && s.ours, MaxValue: s.maxValue,
+		Session: s, Uplink: s.writerUplink(), Ours: s.ours, ReportsRefusals: s.reportsRefusals, Transactions: s.transactions && s.ours, Leases: s.leases, MaxValue: s.maxValue,
 		Reply: s.applied.Load(), Sequence: s.partial.before(s.stream.sequence()),
 	})
 	f.current.Store(s)

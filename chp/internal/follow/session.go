@@ -53,6 +53,7 @@ type session struct {
 	resumes         bool          // the server answers SYNC? and SINCE?
 	reportsRefusals bool          // the server reports refused updates
 	transactions    bool          // the server judges requests
+	leases          bool          // the server knows leases
 	maxValue        int           // largest value that the server accepts, in bytes; 0 if unknown
 	requests        subtree.Set   // the subtrees to request
 	watchdog        *watchdog
@@ -255,7 +256,7 @@ func (s *session) overflows(b *hooks.Batch) bool {
 // progress reports. It leaves none in the batch.
 func (s *session) hear(b *hooks.Batch) {
 	for i := range b.Len() {
-		if s.owner.syncs.answer(s, b.Message(i)) {
+		if s.owner.syncs.answer(s, b.Message(i)) || s.owner.leases.answer(s, b.Message(i)) {
 			continue
 		}
 		if s.reply.Parse(b.Message(i)) {
@@ -327,6 +328,7 @@ func (s *session) connect() error {
 				s.reportsRefusals = s.reportsRefusals || wire.ReportsRefusals(o.peer)
 				s.questions.kept = s.questions.kept || wire.KeepsHistory(o.peer)
 				s.transactions = s.transactions || wire.JudgesTransactions(o.peer)
+				s.leases = s.leases || wire.KnowsLeases(o.peer)
 				s.maxValue = max(s.maxValue, wire.MaxValueOf(o.peer))
 			}
 		case <-s.ctx.Done():
@@ -359,6 +361,7 @@ func (s *session) connect() error {
 		s.requests = subtree.New(nil)
 	}
 	s.resumes = s.resumes && s.ours && s.server.Snapshot != ""
+	s.leases = s.leases && s.ours && s.transactions && s.server.Snapshot != ""
 	s.stream = newStream(&s.requests, s.ours)
 	// Jumps are checked only if the client subscribes to the whole map, and if there
 	// are snapshots to close a gap with.

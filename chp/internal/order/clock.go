@@ -47,6 +47,8 @@ func (q *Sequencer) RunClock(ctx context.Context, c Clock) {
 		now := time.Now()
 		if late := now.Sub(ran); ticking && late > standstill {
 			q.stoodStill(&c, late)
+		} else if ticking && late > lateFrom {
+			q.wasLate(now, late)
 		}
 		ran = now
 		select {
@@ -111,8 +113,11 @@ func (q *Sequencer) RunClock(ctx context.Context, c Clock) {
 func (q *Sequencer) stoodStill(c *Clock, d time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if c.Grace >= 0 && !q.passive {
-		q.state.Deadlines.Spare(q.order.last, c.Grace)
+	if q.passive {
+		return
+	}
+	q.state.Deadlines.Spare(q.order.last, c.Grace) // leases have all of their time even without a grace
+	if c.Grace >= 0 {
 		c.Log.Warn("the server did not run for a while; no key expires during the grace", "for", d, "grace", c.Grace)
 	}
 }

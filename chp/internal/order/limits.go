@@ -28,6 +28,8 @@ const (
 	// expirePortion is the number of deadlines that are checked under one hold of the
 	// mutex.
 	expirePortion = 2048
+	// expireBytes is the size from which on no other lease ends under the same hold.
+	expireBytes = 256 << 10
 	// keepExpiry is the largest scratch of Expire that is kept.
 	keepExpiry = 64 << 10
 )
@@ -62,8 +64,12 @@ const (
 // ttlTick is the precision of times to live.
 const ttlTick = 10 * time.Millisecond
 
-// standstill is how late RunClock is if this process did not run.
-const standstill = time.Second
+// standstill is how late RunClock is if this process did not run. After a shorter time, from lateFrom on, only leases get it
+// back: they may have been renewed meanwhile.
+const (
+	standstill = time.Second
+	lateFrom   = 5 * ttlTick
+)
 
 // withoutRequests is the number of held batches after the last request from which on the newest
 // update of each held key is no longer kept: that takes time for each update.

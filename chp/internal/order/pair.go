@@ -71,6 +71,7 @@ func (q *Sequencer) Lead(took uint64, isolated bool, first int64, grace time.Dur
 			q.order.last = q.state.Last()
 		}
 		q.state.Deadlines.Spare(q.order.last, grace)
+		q.endOrphans()
 	}
 	q.halt(halted{false, q.halted.isolated})
 }
@@ -145,7 +146,8 @@ func (q *Sequencer) Followed(h state.Head, wire []byte, spans []buf.Span) error 
 	q.arm(out, h.At)
 	q.show(out.Pieces)
 	q.linked = q.journal.Append(h, out.Pieces, 0)
-	if h.Counter == 0 { // not from a client of this package
+	q.state.Leases.Forget() // the active server ends leases
+	if h.Counter == 0 {     // not from a client of this package
 		q.early.Published(wire, spans, timer.Now())
 	}
 	return nil
@@ -186,7 +188,7 @@ func (q *Sequencer) NewCopy(run uint64, id [ledger.MapIDSize]byte, terms []state
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	c.early = q.early.Count()
-	c.State.History = q.state.History.Empty()
+	c.State.History, c.State.Leases = q.state.History.Empty(), state.NewLeases()
 	if q.o.MaxBytes > 0 {
 		// The server's own map may be larger, if the limit has been lowered, and records
 		// on their way say how old they are.

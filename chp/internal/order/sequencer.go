@@ -131,6 +131,9 @@ func (q *Sequencer) Init(o Options) {
 		q.window = new(retain.Window)
 	}
 	q.setState(o.State)
+	if !q.passive {
+		q.endOrphans() // otherwise Lead does it
+	}
 	if q.state.Terms.Newest.ID != 0 {
 		// A server of a pair made the map, and the other one may have gone on with the last
 		// reign, even if this one is started alone.
@@ -326,8 +329,9 @@ func (q *Sequencer) heartbeat() {
 
 // expiry is the deletions of one portion of expired keys, in wire form.
 type expiry struct {
-	wire  []byte
-	spans []buf.Span
+	wire   []byte
+	spans  []buf.Span
+	ending ending // of leases
 }
 
 // canExpire reports whether Expire would have to wait for nothing. An active server
@@ -340,7 +344,8 @@ func (q *Sequencer) canExpire() bool {
 	return q.passive || !q.halted.handover && q.held.bytes < MaxHeld && q.journal.Room(wake.Ended) == nil
 }
 
-// Expire deletes the keys whose TTL has ended and publishes the deletions in one batch.
+// Expire deletes the keys whose TTL has ended and publishes the deletions in one batch, and then ends
+// leases.
 // Keys that the grace spares get its end as their deadline.
 // It works in portions, so that updates and heartbeats continue in between, and reports
 // whether there is more to do. size is the number of published bytes.
@@ -361,17 +366,20 @@ func (q *Sequencer) Expire(now time.Time) (more bool, size int) {
 		q.Counted.Expired.Add(uint64(len(d.spans)))
 		size = len(d.wire)
 	}
+	leases, bytes := q.endLeases(d)
+	more, size = more || leases, size+bytes
 	if !more && cap(d.wire) > keepExpiry {
 		q.scratch.dead = expiry{}
 	}
 	return more, size
 }
 
-// timers returns the number of keys with a TTL in the timing wheel, and alarm.at.
+// timers returns the number of keys with a TTL in the timing wheel and of leases that are to end, and
+// alarm.at.
 func (q *Sequencer) timers() (n int, since time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.state.Deadlines.Len(), q.alarm.at
+	return q.state.Deadlines.Len() + q.state.Leases.Due(), q.alarm.at
 }
 
 // Moment is what is true between two batches.

@@ -238,9 +238,9 @@ func (q *Sequencer) judge(j *judge, from From, end uint32) {
 		}
 	}
 	a.Condition = 0
-	if !q.grows(j, from.By) {
-		q.o.Refused(kvmsg.ErrMapFull)
-		a.Status, a.Sequence = txn.StatusRefused, int64(kvmsg.ReasonMapFull)
+	if err := q.admits(j, from.By); err != nil {
+		q.o.Refused(err)
+		a.Status, a.Sequence = txn.StatusRefused, int64(err.Reason)
 		return
 	}
 	first := len(j.spans)

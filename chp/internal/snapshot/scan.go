@@ -54,7 +54,7 @@ func (n *Server) scan(ctx context.Context, pinned *pinnedCut, trees map[wire.Wan
 			return false
 		}
 		key := r.Key()
-		if len(key) == 0 || key[0] != '/' {
+		if len(key) == 0 || key[0] != '/' && !kvmsg.IsHidden(key) {
 			return true
 		}
 		for end := 1; ; {

@@ -1,11 +1,20 @@
 package state
 
+import "time"
+
 // MaxReigns bounds the reigns that are remembered, including the newest. Reigns without
 // an update are not remembered.
 const MaxReigns = 256
 
 // sectionSize is the size of a section of records in it.
 const sectionSize = 256 << 10
+
+// MaxLeases bounds the leases in a map, over all clients. Beyond it none is granted, as in a full map.
+const MaxLeases = 1 << 20
+
+// leaseRetry is after how long the end of a lease that was due is tried again, if it is not in the map:
+// that waits for the log or the other server.
+const leaseRetry = time.Second
 
 // interimShare bounds the distance of an interim to the reign before, which is random, to
 // a part of what is left in the term. So there is room for thousands of them.

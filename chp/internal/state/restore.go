@@ -59,6 +59,7 @@ func (s *State) RestoreTerms(h []Reign) {
 func (s *State) RestoreRecords(wire []byte, spans []buf.Span, at time.Duration) {
 	s.pieces = s.Store.Apply(wire, spans, 0, s.pieces[:0])
 	s.Deadlines.Apply(wire, spans, 0, at)
+	s.Leases.apply(wire, spans, 0)
 }
 
 // version is the version of what WriteTo writes. It follows magic.

@@ -32,6 +32,9 @@ type State struct {
 	// use, and set before the first entry.
 	History *history.Keeper
 
+	// Leases are those of the map; nil keeps none, as at a client. It is set before the first entry.
+	Leases *Leases
+
 	sequence atomic.Int64             // of the last update
 	skipped  struct{ from, to int64 } // no update has a sequence above from and up to the other one
 	pieces   []store.Piece            // scratch
@@ -61,7 +64,7 @@ type Entry struct {
 // Outcome is what an entry has changed.
 type Outcome struct {
 	Pieces []store.Piece // the updates in the log, until the next call of apply
-	Timed  bool          // no key had a deadline before, and now one has
+	Timed  bool          // no key had a deadline before, and now one has; or a lease is due
 }
 
 // Last returns the sequence of the last update. Any goroutine may call it.
@@ -78,6 +81,7 @@ func (s *State) Apply(e *Entry) Outcome {
 	s.make(&e.Head, e.First, e.Wire, e.Spans)
 	s.pieces = s.Store.Apply(e.Wire, e.Spans, stamp, s.pieces[:0])
 	timed := s.Deadlines.Apply(e.Wire, e.Spans, stamp, e.At)
+	timed = s.Leases.apply(e.Wire, e.Spans, stamp) || timed
 	s.remember(s.pieces, e.Spans, e.At)
 	s.advance(&e.Head)
 	return Outcome{s.pieces, timed}
@@ -111,7 +115,9 @@ func (s *State) Link(h *Head, pieces []store.Piece, spans []buf.Span) Outcome {
 		}
 		spans = spans[p.Records:]
 		if timedIn(part) {
-			timed = s.Deadlines.Apply(p.Wire(), placed(part), 0, h.At) || timed
+			at := placed(part)
+			timed = s.Deadlines.Apply(p.Wire(), at, 0, h.At) || timed
+			timed = s.Leases.apply(p.Wire(), at, 0) || timed
 		}
 	}
 	s.advance(h)
@@ -225,20 +231,30 @@ var expiredProperties = []byte(kvmsg.PropertyCause + "=expired\n")
 // Expired appends the deletions of keys whose time to live ends up to now to wire and
 // spans, which an entry then applies: until it does, the keys are there, without a
 // deadline. It stops after some steps (timer.Deadlines.Expire), and then reports that there
-// is more.
+// is more. Leases whose time ends are then due (Leases.NextDue).
 func (s *State) Expired(now time.Duration, steps int, wire []byte, spans []buf.Span) (_ []byte, _ []buf.Span, more bool) {
 	var key []byte
-	more = s.Deadlines.Expire(now, steps, func(hash uint64, seq int64) bool {
+	spared, grace := s.Deadlines.Spared()
+	more = s.Deadlines.Expire(now, steps, func(hash uint64, seq int64) (bool, time.Duration) {
 		var ok bool
 		if key, ok = s.Store.KeyOf(hash, seq, key[:0]); !ok {
-			return false // set again or deleted since
+			return false, 0 // set again or deleted since
 		}
-		start := len(wire)
-		wire = kvmsg.AppendRecord(wire, key, 0, nil, expiredProperties, nil)
-		spans = append(spans, buf.Span{Start: uint32(start), End: uint32(len(wire)), Tag: hash | kvmsg.TagDelete | kvmsg.TagProperties})
-		return true
+		if lease, ok := kvmsg.LeaseOfKey(key); ok && s.Leases != nil {
+			return false, s.overdue(lease, key, seq, spared, grace, now)
+		}
+		wire, spans = AppendExpired(wire, spans, hash, key, 0)
+		return true, 0
 	})
 	return wire, spans, more
+}
+
+// AppendExpired appends the deletion of a key with a hash, of a transaction of which more follow.
+func AppendExpired(wire []byte, spans []buf.Span, hash uint64, key []byte, more int) ([]byte, []buf.Span) {
+	var space [64]byte
+	start := len(wire)
+	wire = kvmsg.AppendRecord(wire, key, 0, nil, txn.AppendMore(append(space[:0], expiredProperties...), more), nil)
+	return wire, append(spans, buf.Span{Start: uint32(start), End: uint32(len(wire)), Tag: hash | kvmsg.TagDelete | kvmsg.TagProperties})
 }
 
 // Cut is the keys and values at one moment, with the sequence of the last update.

@@ -20,6 +20,9 @@ var ErrNoTransactions = errors.New("chp: the server does not judge conditions")
 // atOnce is the number of requests of a group that Start queues while nothing else can.
 const atOnce = 256
 
+// ErrNoLeases is chp.ErrNoLeases.
+var ErrNoLeases = errors.New("chp: the server knows no leases")
+
 // errTooLarge is for a request that the server would not read.
 var errTooLarge = errors.New("chp: the conditions and updates of the transaction are together larger than a message that the server reads")
 
@@ -59,6 +62,11 @@ type Request struct {
 	// replica has all of its keys.
 	Wire  []byte
 	Shown bool
+
+	// Leases says that the request is for a server that knows leases only. Behind its Own conditions
+	// come those of the leases to which it attaches keys.
+	Leases bool
+	Own    int
 
 	group  *Group // nil if it was given up
 	number uint64
@@ -124,7 +132,7 @@ func (q *Requests) Start(ctx context.Context, g *Group) error {
 			q.mu.Lock()
 		}
 		if err == nil {
-			err = q.admit(ctx, len(one.Wire))
+			err = q.admit(ctx, one)
 		}
 		if q.bytes += len(one.Wire); err != nil {
 			q.finish(one, err)
@@ -143,8 +151,9 @@ func (q *Requests) Start(ctx context.Context, g *Group) error {
 	return err
 }
 
-// admit waits until a request of a size may be queued. mu must be held, and is free meanwhile.
-func (q *Requests) admit(ctx context.Context, size int) error {
+// admit waits until a request may be queued. mu must be held, and is free meanwhile.
+func (q *Requests) admit(ctx context.Context, one *Request) error {
+	size := len(one.Wire)
 	for {
 		switch {
 		case q.closed:
@@ -158,7 +167,12 @@ func (q *Requests) admit(ctx context.Context, size int) error {
 			}
 			continue
 		case !q.server.Transactions:
+			if one.Leases {
+				return ErrNoLeases
+			}
 			return ErrNoTransactions
+		case one.Leases && !q.server.Leases:
+			return ErrNoLeases
 		case size > max(q.server.MaxValue, txn.MaxMessage):
 			return errTooLarge
 		case q.queue.Len() > 0 && (q.newest-(*q.queue.At(0)).number >= ledger.Window-1 || q.bytes >= q.w.opts.SendQueue):
@@ -257,7 +271,17 @@ func (q *Requests) begin(s *Server, reply *ledger.Reply) {
 		q.fail(nil)
 	}
 	q.mapID = reply.Map()
-	q.queue.DeleteFunc(func(one *Request) bool { return !one.open })
+	q.queue.DeleteFunc(func(one *Request) bool {
+		if one.open && one.Leases && !s.Leases {
+			err := ErrNoLeases
+			if one.sent {
+				err = ledger.ErrUncertain
+			}
+			q.finish(one, err)
+		}
+		return !one.open
+	})
+	q.signalRoom()
 	q.unsent = q.queue.Len()
 	for i := range q.unsent {
 		if one := *q.queue.At(i); one.sent {

@@ -82,6 +82,7 @@ type Server struct {
 	Ours            bool          // of this module
 	ReportsRefusals bool          // every one
 	Transactions    bool          // it judges requests
+	Leases          bool          // it knows leases
 	MaxValue        int           // the largest value that it accepts, in bytes; 0 if unknown
 	Reply           *ledger.Reply // the first one in this session, or nil
 	Sequence        int64         // to which the replica was brought

@@ -39,6 +39,8 @@ func Check(spec string) *Error {
 		}
 	case len(spec) > kvmsg.MaxKey:
 		return &Error{spec, "is longer than any key"}
+	case spec == kvmsg.LeasePrefix: // the map's own keys
+		return nil
 	case spec[0] != '/':
 		return &Error{spec, "does not begin with a slash"}
 	case len(spec) < 3:
@@ -102,6 +104,12 @@ func (s *Set) Exact() bool {
 
 // Contains reports whether key is in the set.
 func (s *Set) Contains(key []byte) bool { return s.Find(key) >= 0 }
+
+// Shows reports whether key is in the set and not hidden in it: the map's own keys are shown only to those
+// who ask for them by their prefix.
+func (s *Set) Shows(key []byte) bool {
+	return (s.All() || s.Contains(key)) && (!kvmsg.IsHidden(key) || !s.All())
+}
 
 // Find returns the index in List of the specification that contains key, or -1.
 func (s *Set) Find(key []byte) int {

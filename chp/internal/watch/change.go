@@ -54,7 +54,7 @@ func (d *change) next(e *Event, of *subtree.Set) bool {
 			break
 		}
 		r := p.Record
-		if !of.All() && !of.Contains(r.Key()) {
+		if !of.Shows(r.Key()) {
 			continue
 		}
 		if d.before == nil || d.differs(r) {
@@ -74,7 +74,7 @@ func (d *change) next(e *Event, of *subtree.Set) bool {
 		if d.marks.Has(p) {
 			continue
 		}
-		if key := p.Record.Key(); of.All() || of.Contains(key) {
+		if key := p.Record.Key(); of.Shows(key) {
 			*e = Event{Op: OpDelete, Cause: CauseResync, Key: key, Sequence: d.after.sequence}
 			return true
 		}

@@ -203,7 +203,7 @@ func (f *Feed) step(e *Event) bool {
 		r := kvmsg.Record(f.bytes)
 		f.bytes = f.bytes[e.read(f.bytes):]
 		f.join(e, r)
-		if e.Sequence > f.after && (f.subtrees.All() || f.subtrees.Contains(e.Key)) {
+		if e.Sequence > f.after && f.subtrees.Shows(e.Key) {
 			f.time(e, r)
 			return true
 		}

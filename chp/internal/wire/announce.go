@@ -173,7 +173,7 @@ func (s Server) Properties() map[string]string {
 		m[propertyModel] = strconv.Itoa(int(s.Model))
 		return m
 	}
-	m[propertyCHP], m[propertyRefusals], m[propertyTransactions], m[propertyResume] = product, "1", "1", "1"
+	m[propertyCHP], m[propertyRefusals], m[propertyTransactions], m[propertyResume], m[propertyLeases] = product, "1", "1", "1", "1"
 	m[propertyMaxValue] = strconv.Itoa(s.MaxValue)
 	if s.History > 1 {
 		m[propertyHistory] = strconv.Itoa(s.History)

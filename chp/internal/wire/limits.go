@@ -52,3 +52,7 @@ const (
 // LargestValue is the largest value that a server may be configured to take, in bytes. On 32-bit
 // systems several values of that size must fit in the address space.
 const LargestValue = min(1<<30, math.MaxInt/8+1)
+
+// MaxLeases bounds the leases in a question, so that the server renews them while updates wait no longer than
+// for a usual batch.
+const MaxLeases = 1024

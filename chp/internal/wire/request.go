@@ -83,9 +83,9 @@ func (d Dialect) ParseRequest(m zmtp.WireMessage, ours bool) (Want, error) {
 }
 
 // isSubtree reports whether s is a slash, path segments, and a slash (RFC 12, State
-// Synchronization).
+// Synchronization), or the one of the leases.
 func isSubtree(s string) bool {
-	return len(s) >= 2 && len(s) <= kvmsg.MaxKey && strings.HasPrefix(s, "/") && strings.HasSuffix(s, "/")
+	return s == kvmsg.LeasePrefix || len(s) >= 2 && len(s) <= kvmsg.MaxKey && strings.HasPrefix(s, "/") && strings.HasSuffix(s, "/")
 }
 
 // AppendRecord appends a record as KVSYNC: for clients of this module with the remaining

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// A refresh that does not come back does not stop the next ones. A lease deletes its key
+// A refresh that does not come back does not stop the next ones. A registration deletes its key
 // also if its last update has not come back yet: whether the replica has an earlier one of
-// the lease, or none.
-func TestLeaseLateEchoes(t *testing.T) {
+// the registration, or none.
+func TestRegistrationLateEchoes(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"an earlier update", "no key"} {
 		t.Run(what, func(t *testing.T) { testLeaseLateEchoes(t, what == "no key") })
@@ -23,7 +23,7 @@ func testLeaseLateEchoes(t *testing.T, absent bool) {
 	s := newScripted(t, asPlain)
 	c := followScripted(t, ClientOptions{}, s)
 	s.answer(7)
-	leased := make(chan *Lease, 1)
+	leased := make(chan *Registration, 1)
 	go func() {
 		l, err := c.keepAlive(ctx, "/k", []byte("v"), time.Hour, 10*time.Millisecond, nil)
 		if err != nil {
@@ -41,7 +41,7 @@ func testLeaseLateEchoes(t *testing.T, absent bool) {
 	for range 4 {
 		s.kvset()
 	}
-	eventually(t, "the lease says so", func() bool { return errors.Is(l.Err(), context.DeadlineExceeded) })
+	eventually(t, "the registration says so", func() bool { return errors.Is(l.Err(), context.DeadlineExceeded) })
 	late := s.kvset()
 	for range 2 {
 		s.kvset() // after this update, so the earlier one is no longer waited for
@@ -59,7 +59,7 @@ func testLeaseLateEchoes(t *testing.T, absent bool) {
 }
 
 // KeepAlive outlives a server that ends before the first update has come back.
-func TestLeaseBeginsAcrossRestart(t *testing.T) {
+func TestRegistrationBeginsAcrossRestart(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	s := newScripted(t, asPlain)
@@ -85,7 +85,7 @@ func TestLeaseBeginsAcrossRestart(t *testing.T) {
 }
 
 // An update that a server skips, without a fault, is the caller's to repeat.
-func TestLeaseBeginsOnlyAcrossFaults(t *testing.T) {
+func TestRegistrationBeginsOnlyAcrossFaults(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	s := newScripted(t, asPlain)
@@ -106,9 +106,9 @@ func TestLeaseBeginsOnlyAcrossFaults(t *testing.T) {
 	}
 }
 
-// A lease does not delete the key of a successor at a server with another map, whose
-// sequences may be lower than that of the lease's last update.
-func TestLeaseLeavesSuccessor(t *testing.T) {
+// A registration does not delete the key of a successor at a server with another map, whose
+// sequences may be lower than that of the registration's last update.
+func TestRegistrationLeavesSuccessor(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	s := startServer(t, ServerOptions{})
@@ -116,12 +116,18 @@ func TestLeaseLeavesSuccessor(t *testing.T) {
 	seq, err := successor.SetSync(ctx, "/k", []byte("v"))
 	must(t, err)
 	eventually(t, "the client has the key", func() bool { _, ok := c.Get("/k"); return ok })
-	l := &Lease{client: c, key: "/k"}
-	l.delete(seq + 1)
-	must(t, c.Flush(ctx))
-	if _, ok := s.Get("/k"); !ok {
-		t.Fatal("the successor's key is gone")
+	for _, attached := range []bool{false, true} {
+		l := &Registration{client: c, key: "/k", seq: seq + 1}
+		if attached {
+			l.lease, err = c.Grant(ctx, time.Hour)
+			must(t, err)
+		}
+		l.delete()
+		must(t, c.Flush(ctx))
+		if _, ok := s.Get("/k"); !ok {
+			t.Fatal("the successor's key is gone")
+		}
 	}
-	l.delete(seq)
-	eventually(t, "the lease's own key is gone", func() bool { return s.Len() == 0 })
+	(&Registration{client: c, key: "/k", seq: seq}).delete()
+	eventually(t, "the registration's own key is gone, and so is the lease", func() bool { return s.Len() == 0 })
 }
