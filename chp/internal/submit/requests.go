@@ -272,14 +272,18 @@ func (q *Requests) begin(s *Server, reply *ledger.Reply) {
 	}
 	q.mapID = reply.Map()
 	q.queue.DeleteFunc(func(one *Request) bool {
-		if one.open && one.Leases && !s.Leases {
-			err := ErrNoLeases
-			if one.sent {
-				err = ledger.ErrUncertain
-			}
-			q.finish(one, err)
+		if !one.open {
+			return true
 		}
-		return !one.open
+		if !one.Leases || s.Leases {
+			return false
+		}
+		err := ErrNoLeases
+		if one.sent {
+			err = ledger.ErrUncertain
+		}
+		q.finish(one, err)
+		return true
 	})
 	q.signalRoom()
 	q.unsent = q.queue.Len()
@@ -384,19 +388,17 @@ func (q *Requests) Answered(from Session, answers []byte) {
 		if answers, ok = a.Next(answers); !ok {
 			return
 		}
-		one := q.find(a.Number)
-		if one == nil || !one.open {
+		at := q.find(a.Number)
+		if at < 0 || !(*q.queue.At(at)).open {
 			continue
 		}
+		one := q.leave(at)
 		one.answer = a
 		one.answer.Value = append([]byte(nil), a.Value...)
 		if g := one.group; g != nil {
 			g.judged(one, q.shows)
 		}
 		q.over(one)
-	}
-	for q.queue.Len() > q.unsent && !(*q.queue.At(0)).open {
-		q.queue.Pop()
 	}
 	q.signalRoom()
 	q.awaits.Store(len(q.await) > 0) // before the sequence is loaded: see seen
@@ -436,21 +438,36 @@ func (q *Requests) over(one *Request) {
 	close(g.Done)
 }
 
-// find returns the request with a number that was sent in this session, or nil. mu must be held.
-func (q *Requests) find(number uint64) *Request {
+// find returns where the request with a number is that was sent in this session, or -1. mu must be held.
+func (q *Requests) find(number uint64) (at int) {
 	n := q.queue.Len() - q.unsent
 	if n == 0 || number < (*q.queue.At(0)).number {
-		return nil
+		return -1
 	}
 	// Numbers follow each other, but for those that were given up.
 	i := int(min(number-(*q.queue.At(0)).number, uint64(n-1)))
 	for i > 0 && (*q.queue.At(i)).number > number {
 		i--
 	}
-	if one := *q.queue.At(i); one.number == number {
+	if (*q.queue.At(i)).number == number {
+		return i
+	}
+	return -1
+}
+
+// leave removes a request that was sent in this session, before it ends: then its group may be started again, in the
+// same memory. Behind the first one another takes its place. mu must be held.
+func (q *Requests) leave(at int) *Request {
+	one := *q.queue.At(at)
+	if at > 0 {
+		*q.queue.At(at) = &Request{number: one.number, sent: true}
 		return one
 	}
-	return nil
+	q.queue.Pop()
+	for q.queue.Len() > q.unsent && !q.queue.Front().open {
+		q.queue.Pop()
+	}
+	return one
 }
 
 // settle ends those groups that were answered, and whose outcomes the replica shows. mu must be

@@ -266,6 +266,47 @@ func TestGroupIsGivenUp(t *testing.T) {
 	})
 }
 
+// A group that has ended may be started again, even if its answers came before those to earlier requests: what
+// waited in its memory is sent once.
+func TestGroupIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, w := new(fakeServer), newWriter()
+		f.judge(w, 1)
+		ask(t, w, 1, false)
+		g := group(t, w, 2)
+		w.Requests.Answered(f, (&txn.Answer{Number: 3, Status: txn.StatusRefused}).Append((&txn.Answer{Number: 2, Status: txn.StatusRefused}).Append(nil)))
+		if err := result(t, &g.Requests[0]); err != nil {
+			t.Error(err)
+		}
+		w.End()
+		w.Requests.mu.Lock() // as if the session ended when the requests were queued, and before they were sent
+		w.Requests.server = &Server{Session: f, Transactions: true}
+		w.Requests.runs = true
+		w.Requests.mu.Unlock()
+		if err := w.Requests.Start(t.Context(), g); err != nil {
+			t.Fatal(err)
+		}
+		w.Requests.mu.Lock()
+		w.Requests.runs = false
+		w.Requests.mu.Unlock()
+		w.End()
+		f = new(fakeServer)
+		f.judge(w, 1)
+		synctest.Wait()
+		if f.requests != 3 {
+			t.Errorf("%d requests are sent, want 3", f.requests)
+		}
+		w.Requests.Answered(f, judged(1, 4, 5))
+		if w.Requests.bytes != 0 || w.Requests.queue.Len() != 0 {
+			t.Error(w.Requests.bytes, "bytes of", w.Requests.queue.Len(), "requests are left")
+		}
+		w.Finish()
+		w.Close()
+		w.Requests.Wait()
+	})
+}
+
 // A request waits for the updates before it, and not for all that follow.
 func TestRequestBetweenUpdates(t *testing.T) {
 	t.Parallel()
