@@ -148,6 +148,10 @@ func (q *Requests) Start(ctx context.Context, g *Group) error {
 	if len(g.Requests) == 0 {
 		close(g.Done)
 	}
+	if err != nil { // the last one may have ended when the others were answered: it waits for the replica now
+		q.awaits.Store(len(q.await) > 0)
+		q.settle()
+	}
 	return err
 }
 

@@ -307,6 +307,40 @@ func TestGroupIsStartedAgain(t *testing.T) {
 	})
 }
 
+// A group ends also if its last request, which cannot be sent, ends after the others were answered.
+func TestGroupWhoseLastRequestIsNotSent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, w := new(fakeServer), newWriter()
+		f.judge(w, 1)
+		numbers := make([]uint64, atOnce)
+		g := &Group{Requests: make([]Request, atOnce+1)}
+		for i := range g.Requests {
+			g.Requests[i] = Request{Wire: newRequest(true).Wire, Shown: true, Leases: i == atOnce}
+		}
+		for i := range numbers {
+			numbers[i] = uint64(i + 1)
+		}
+		looks := 0
+		w.opts.Sequence = func() int64 {
+			if looks++; looks == 2 { // before the last one: all others are answered meanwhile
+				synctest.Wait()
+				w.Requests.Answered(f, judged(numbers...))
+			}
+			return 10
+		}
+		if err := w.Requests.Start(t.Context(), g); !errors.Is(err, ErrNoLeases) {
+			t.Error(err)
+		}
+		if err := result(t, &g.Requests[0]); err != nil {
+			t.Error(err)
+		}
+		w.Finish()
+		w.Close()
+		w.Requests.Wait()
+	})
+}
+
 // A request waits for the updates before it, and not for all that follow.
 func TestRequestBetweenUpdates(t *testing.T) {
 	t.Parallel()
