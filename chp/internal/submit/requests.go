@@ -319,6 +319,8 @@ func (q *Requests) fail(reason error) {
 		case !one.open:
 		case one.sent:
 			q.finish(one, ledger.ErrUncertain)
+		case reason == ErrNoTransactions && one.Leases:
+			q.finish(one, ErrNoLeases)
 		case reason != nil:
 			q.finish(one, reason)
 		default:
@@ -516,7 +518,7 @@ func (q *Requests) Forget(g *Group, reason error) {
 			continue
 		}
 		if one.sent {
-			*at = &Request{Wire: bytes.Clone(one.Wire), number: one.number, open: true, sent: true}
+			*at = &Request{Wire: bytes.Clone(one.Wire), Leases: one.Leases, number: one.number, open: true, sent: true}
 		} else {
 			q.bytes -= len(one.Wire)
 			unsent++

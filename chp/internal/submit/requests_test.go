@@ -341,6 +341,46 @@ func TestGroupWhoseLastRequestIsNotSent(t *testing.T) {
 	})
 }
 
+// Requests with leases do not go on to a server without: neither what was given up, nor what was not sent, which
+// learns that there are none, whatever else that server does not know.
+func TestLeasesAtTheNextServer(t *testing.T) {
+	t.Parallel()
+	for name, transactions := range map[string]bool{"no leases": true, "no transactions": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWriter()
+				reply := new(ledger.Clients).Reply(ledger.ID{}, [ledger.MapIDSize]byte{1})
+				f := &fakeServer{deaf: make(chan struct{})}
+				w.Begin(&Server{Session: f, Uplink: f, Ours: true, Transactions: true, Leases: true, Reply: &reply})
+				given, unsent := newRequest(true), newRequest(true)
+				for _, r := range []*Request{given, unsent} { // the first one is being sent
+					r.Leases = true
+					if err := w.Requests.Start(t.Context(), r.group); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+				}
+				w.Requests.Forget(given.group, context.Canceled)
+				w.End()
+				close(f.deaf)
+				synctest.Wait()
+				f = new(fakeServer)
+				w.Begin(&Server{Session: f, Uplink: f, Ours: true, Transactions: transactions, Reply: &reply})
+				synctest.Wait()
+				if err := result(t, unsent); !errors.Is(err, ErrNoLeases) {
+					t.Error(err)
+				}
+				if f.requests != 0 || w.Requests.bytes != 0 {
+					t.Errorf("%d requests are sent, and %d bytes are left", f.requests, w.Requests.bytes)
+				}
+				w.Finish()
+				w.Close()
+				w.Requests.Wait()
+			})
+		})
+	}
+}
+
 // A request waits for the updates before it, and not for all that follow.
 func TestRequestBetweenUpdates(t *testing.T) {
 	t.Parallel()
