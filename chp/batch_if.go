@@ -70,7 +70,7 @@ func (b *BatchIf) tryAdd(key string, value []byte, opts []IfOption) error {
 			return err
 		}
 	}
-	if err := kvmsg.ValidKey(bytesOf(key)); err != nil {
+	if err := kvmsg.ValidUpdate(bytesOf(key), value); err != nil {
 		return err
 	}
 	var space [128]byte // on the stack

@@ -291,11 +291,13 @@ func TestLeaseKeyIsNotSetOtherwise(t *testing.T) {
 	var b Batch
 	b.Set("/other", []byte("v"))
 	b.Set(l.key(), []byte("3600"))
+	var each BatchIf
+	each.Set(l.key(), []byte("3600"), WithTTL(time.Hour))
 	before := s.Sequence()
 	for what, err := range map[string]error{
 		"Set": c.Set(ctx, l.key(), []byte("3600")), "Set with a time to live": c.Set(ctx, l.key(), []byte("3600"), WithTTL(time.Hour)),
 		"SetSync": errOf(c.SetSync(ctx, l.key(), []byte("3600"))), "SetIf": errOf(c.SetIf(ctx, l.key(), []byte("3600"), IfPresent())),
-		"Apply": c.Apply(ctx, &b), "ApplyIf": errOf(c.ApplyIf(ctx, &b)),
+		"Apply": c.Apply(ctx, &b), "ApplyIf": errOf(c.ApplyIf(ctx, &b)), "ApplyEach": c.ApplyEach(ctx, &each),
 		"Update": errOf(c.Update(ctx, l.key(), func([]byte) ([]byte, error) { return []byte("7"), nil })), "Add": errOf(c.Add(ctx, l.key(), 1)),
 		"Set of the server": s.Set(ctx, l.key(), []byte("3600")), "Apply of the server": s.Apply(ctx, &b), "SetIf of the server": errOf(s.SetIf(ctx, l.key(), []byte("3600"))),
 	} {
