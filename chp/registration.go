@@ -258,6 +258,9 @@ func (l *Registration) set(ctx context.Context) error {
 	l.unset = len(value) == 0
 	l.mu.Unlock()
 	if len(value) == 0 {
+		if l.lease != nil && l.lease.Err() != nil {
+			l.unlease() // otherwise wait would return at once, again and again
+		}
 		return ErrEmptyValue
 	}
 	seq, err := l.attach(ctx, value)

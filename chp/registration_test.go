@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/testenv"
 	"clustermap/internal/wake"
 )
 
@@ -333,5 +334,27 @@ func TestRegistrationErrors(t *testing.T) {
 	must(t, c.Close())
 	if _, err := c.KeepAlive(ctx, "/k", value, time.Hour); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
+	}
+}
+
+// A registration without a value waits for one, also when its lease has ended.
+func TestRegistrationWithoutAValueWaits(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	c := startClient(t, startServer(t, ServerOptions{}), ClientOptions{})
+	lease, err := c.Grant(ctx, time.Hour)
+	must(t, err)
+	must(t, lease.Close())
+	l := &Registration{client: c, key: "/k", ttl: time.Hour, lease: lease, renew: make(chan struct{}, 1)}
+	if err := l.set(ctx); !errors.Is(err, ErrEmptyValue) {
+		t.Error(err)
+	}
+	sessions := c.follower.Counted.Sessions()
+	limited, cancel := context.WithCancel(ctx)
+	defer cancel()
+	again := testenv.Blocked(t, "chp.(*Registration).wait", func() bool { return l.wait(limited, nil, sessions) })
+	cancel()
+	if <-again {
+		t.Error("it is set again, although there is nothing to set")
 	}
 }
