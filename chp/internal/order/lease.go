@@ -68,13 +68,19 @@ func (q *Sequencer) endOrphans() {
 // lease to which one attaches a key is not there, or its identity is malformed. It takes the room. mu must be held.
 func (q *Sequencer) admits(j *judge, by string) *kvmsg.MessageError {
 	leases := 0
+	var ended map[string]bool // keys of leases that the request itself deletes
 	for _, r := range j.request.Records() {
 		if kvmsg.IsHidden(r.Key()) {
 			if len(r.Value()) > 0 {
 				leases++
+			} else {
+				if ended == nil {
+					ended = map[string]bool{}
+				}
+				ended[string(r.Key())] = true
 			}
 		} else if props := r.Props(); len(props) > 0 {
-			if text, ok := kvmsg.Property(props, kvmsg.PropertyLease); ok && !q.hasLease(j, text) {
+			if text, ok := kvmsg.Property(props, kvmsg.PropertyLease); ok && (!q.hasLease(j, text) || ended[kvmsg.LeasePrefix+string(text)]) {
 				return kvmsg.ErrLease
 			}
 		}

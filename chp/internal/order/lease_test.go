@@ -102,6 +102,34 @@ func TestKeyIsAttachedToALeaseThatIsThere(t *testing.T) {
 	}
 }
 
+// A transaction that deletes a lease, and then attaches a key to it, is refused: the key would never end. In the other
+// order the key ends with the lease.
+func TestKeyIsAttachedToALeaseThatEnds(t *testing.T) {
+	for _, deletedFirst := range []bool{true, false} {
+		m := newLeases(t, time.Minute, 1, 0, false)
+		m.number++
+		uuid := txn.Mark(1).UUID(m.number)
+		own, attach := kvmsg.AppendLeaseKey(nil, m.ids[0]), kvmsg.AppendLease(nil, m.ids[0])
+		var updates []byte
+		if deletedFirst {
+			updates = kvmsg.AppendRecord(updates, own, 0, uuid[:], txn.AppendMore(nil, 1), nil)
+			updates = kvmsg.AppendRecord(updates, []byte("/k"), 0, uuid[:], attach, []byte("v"))
+		} else {
+			updates = kvmsg.AppendRecord(updates, []byte("/k"), 0, uuid[:], txn.AppendMore(attach, 1), []byte("v"))
+			updates = kvmsg.AppendRecord(updates, own, 0, uuid[:], nil, nil)
+		}
+		a, _, ok, err := m.q.transactLocal(&txn.Request{Number: m.number, Updates: updates})
+		if !ok || err != nil || (a.Status == txn.StatusRefused) != deletedFirst {
+			t.Errorf("the lease is deleted first: %v; %+v, %v, %v", deletedFirst, a, ok, err)
+		}
+		m.q.Leases(wire.LeaseRevoke, m.ids, nil)
+		m.q.Expire(time.Now())
+		if n := m.q.state.Store.Len(); n != 0 {
+			t.Errorf("the lease is deleted first: %v; %d keys are left", deletedFirst, n)
+		}
+	}
+}
+
 // The number of leases is bounded, and those that have ended do not count.
 func TestMostLeases(t *testing.T) {
 	m := newLeases(t, time.Minute, 2, 0, false)
