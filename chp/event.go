@@ -20,8 +20,8 @@ const (
 	OpSynced Op = watch.OpSynced
 	// OpBookmark: all changes up to Event.Sequence have been reported, and a later watch can
 	// begin there (WatchOptions.Since). It has no key. Only a watch with WatchOptions.Bookmarks
-	// reports it: with each heartbeat of the server, if there was nothing to report since the
-	// last one.
+	// reports it: with each heartbeat of the server, and whenever there were updates of which there is nothing to
+	// report, unless an event had the sequence already.
 	OpBookmark Op = watch.OpBookmark
 )
 

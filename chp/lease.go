@@ -27,7 +27,7 @@ var ErrLeaseEnded = errors.New("chp: the lease has ended")
 var errLeaseClosed = errors.New("chp: the lease is closed")
 
 // errLeaseBatch is returned for updates that must be made under a condition.
-var errLeaseBatch = errors.New("chp: keys are attached to a lease by Set, SetSync, SetIf and ApplyIf of a Client only")
+var errLeaseBatch = errors.New("chp: Apply and ApplySync attach no keys to leases: see ApplyIf and ApplyEach")
 
 // errLeaseTime is returned for a time to live that a lease cannot have.
 var errLeaseTime = &kvmsg.MessageError{Reason: kvmsg.ReasonTTL, Detail: "the time to live of a lease is from 100ms to ten years"}
@@ -101,7 +101,7 @@ func (c *Client) Grant(ctx context.Context, ttl time.Duration) (*Lease, error) {
 	return l, nil
 }
 
-// WithLease attaches the key of an update to a lease of the client. The update is made if the lease has not
+// WithLease attaches the key of an update to a lease of the client. Apply and ApplySync refuse it. The update is made if the lease has not
 // ended when the server orders it, as under a condition; otherwise the error is ErrLeaseEnded, and nothing is changed. Set
 // with a lease waits for the outcome, as SetIf does. An update WithTTL ends at the first of both.
 func WithLease(l *Lease) SetOption { return SetOption{lease: l.id, kind: optionLease} }

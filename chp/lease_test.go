@@ -22,7 +22,7 @@ func TestLeaseEndsWithItsKeys(t *testing.T) {
 	ctx := testContext(t)
 	s := startServer(t, ServerOptions{ExpiryGrace: -1})
 	c, other := startClient(t, s, ClientOptions{}), startClient(t, s, ClientOptions{})
-	const ttl = 2 * time.Second
+	const ttl = 5 * time.Second
 	l, err := c.Grant(ctx, ttl)
 	must(t, err)
 	must(t, c.Set(ctx, "/a", []byte("1"), WithLease(l)))
@@ -42,8 +42,10 @@ func TestLeaseEndsWithItsKeys(t *testing.T) {
 			t.Errorf("a watch of all keys has %q", e.Key)
 		}
 	}
-	before, first := s.Sequence(), l.Deadline()
-	eventually(t, "renewals", func() bool { return l.Deadline().Sub(first) > 2*ttl })
+	before := s.Sequence()
+	for range 3 {
+		renewed(t, c)
+	}
 	if after := s.Sequence(); after != before {
 		t.Errorf("renewals have published %d updates", after-before)
 	}
@@ -151,27 +153,27 @@ func TestLeasesAreRenewedTogether(t *testing.T) {
 	c := startClient(t, s, ClientOptions{})
 	var held []*Lease
 	for range 200 {
-		l, err := c.Grant(ctx, 3*time.Second)
+		l, err := c.Grant(ctx, 12*time.Second) // a machine may stall for as long as two thirds of it
 		must(t, err)
 		held = append(held, l)
 	}
 	first := held[0].Deadline()
-	eventually(t, "renewals", func() bool { return held[0].Deadline().Sub(first) > 6*time.Second })
+	eventually(t, "a renewal", func() bool { return held[0].Deadline().Sub(first) > time.Second })
 	for _, l := range held {
 		if l.Err() != nil {
 			t.Fatalf("%v has ended: %v", l, l.Err())
 		}
 	}
 	before := held[0].Deadline()
-	same := 0
-	for _, l := range held {
-		if d := l.Deadline().Sub(before); d > -time.Millisecond && d < time.Millisecond {
-			same++
+	eventually(t, "most leases are renewed with the first", func() bool {
+		same := 0
+		for _, l := range held {
+			if d := l.Deadline().Sub(before); d > -time.Millisecond && d < time.Millisecond {
+				same++
+			}
 		}
-	}
-	if same < len(held)/2 {
-		t.Errorf("%d of %d leases are renewed with the first", same, len(held))
-	}
+		return same >= len(held)/2
+	})
 }
 
 // No lease ends, and none of its keys, while a server is started again with its log, or the other one of a pair takes
@@ -185,7 +187,7 @@ func TestLeasesOutliveTheirServer(t *testing.T) {
 			s := begin(t)
 			c, lost, watcher := s.client(t), s.client(t), s.client(t)
 			w := openWatch(t, watcher)
-			l, err := c.Grant(ctx, 3*time.Second)
+			l, err := c.Grant(ctx, time.Hour)
 			must(t, err)
 			left, err := lost.Grant(ctx, 3*time.Second)
 			must(t, err)
@@ -206,8 +208,7 @@ func TestLeasesOutliveTheirServer(t *testing.T) {
 					}
 				}
 			}
-			first := l.Deadline()
-			eventually(t, "a renewal at the next server", func() bool { return l.Deadline().After(first) })
+			renewed(t, c) // at the next server
 			if l.Err() != nil || next.Len() != 11 {
 				t.Errorf("the lease has ended, or not all keys are there: %v, %d of 11", l.Err(), next.Len())
 			}

@@ -20,7 +20,8 @@ import (
 // Options are those of a [Mutex], a [Semaphore], an [Election] and a [Pool].
 type Options struct {
 	// TTL is the time after which others get the lock of a program that has died or cannot reach the
-	// server. The default is DefaultTTL, the minimum MinTTL. In a pair it should be several times as
+	// server; it begins anew, behind ServerOptions.ExpiryGrace, when the server has started, taken over or
+	// stood still. The default is DefaultTTL, the minimum MinTTL. In a pair it should be several times as
 	// long as a failover.
 	TTL time.Duration
 

@@ -19,7 +19,7 @@ func newAdd() *cobra.Command {
 		Short: "Add to a counter, and print the sum",
 		Long: `Adds N, a whole number, to the decimal number that is the value of KEY, or to 0 if
 there is no such key, and prints the sum. No addition is lost, however many are made at
-the same time. The key does not expire any more. Write -- before a negative number.
+the same time. The key does not expire any more, nor with a lease. Write -- before a negative number.
 
 With --json it prints an object with key (key_base64 if it is not UTF-8) and value, the
 sum, a string as in chp get --json.`,

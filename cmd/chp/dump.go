@@ -19,7 +19,8 @@ func newDump() *cobra.Command {
 		Short: "Print the map as JSON lines, sorted by key",
 		Long: `Prints a consistent snapshot of SUBTREE, or of the whole map: one JSON object per
 line, sorted by key, with key and value; bytes that are not UTF-8 are in key_base64
-and value_base64. If the key expires, ttl is its remaining time to live in seconds.
+and value_base64. If the key expires, ttl is its remaining time to live in seconds. Leases are not
+in a dump: keys that were attached to one stay when they are loaded.
 If its last update had other properties, they are in properties, an object of
 strings, or in properties_base64, as lines name=value, if they are not UTF-8 or a name
 occurs twice. chp load reads the output.

@@ -27,8 +27,8 @@ func newEdit() *cobra.Command {
 		Short: "Change the value of a key in an editor",
 		Long: `Writes the value of KEY to a private temporary file, runs an editor on it ($VISUAL, or
 $EDITOR, or vi; on Windows notepad), sets the key to what the file has then, and prints the sequence
-number of the update. The time to live goes on, and the properties stay. If there is no such
-key, the file is empty, and the key is new.
+number of the update. The time to live goes on, and the properties and the lease stay. If
+there is no such key, the file is empty, and the key is new.
 
 If somebody else has changed the key meanwhile, nothing is set, and the exit code is 1. The
 file stays after this and every other failure; standard error names it. Without a change
@@ -92,7 +92,7 @@ func (n *connection) setEdited(ctx context.Context, cmd *cobra.Command, before c
 	}
 	defer c.Close()
 	now, _ := c.Lookup(key) // for the time to live that is left
-	sequence, err := c.SetIf(limited, key, value, chp.IfSequence(before.Sequence), chp.WithProperties(before.Properties), chp.WithTTL(now.TTL))
+	sequence, err := c.SetIf(limited, key, value, append(leased(before.Properties), chp.IfSequence(before.Sequence), chp.WithProperties(before.Properties), chp.WithTTL(now.TTL))...)
 	if err != nil {
 		return 0, c.judged(cmd, err, false)
 	}

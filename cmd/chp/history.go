@@ -117,7 +117,7 @@ func revert(ctx context.Context, c *chp.Client, key string, now, to chp.Version)
 	if to.Op == chp.OpDelete {
 		return c.DeleteIf(ctx, key, chp.IfSequence(now.Sequence))
 	}
-	return c.SetIf(ctx, key, to.Value, chp.IfSequence(now.Sequence), chp.WithProperties(to.Properties), chp.WithTTL(kvmsg.TTLOf(to.Properties)))
+	return c.SetIf(ctx, key, to.Value, append(leased(now.Properties), chp.IfSequence(now.Sequence), chp.WithProperties(to.Properties), chp.WithTTL(kvmsg.TTLOf(to.Properties)))...)
 }
 
 // history opens a client, and returns the versions of a key, of which there is one.

@@ -71,10 +71,8 @@ func (f *httpFlags) listen(ctx context.Context, cmd *cobra.Command) (*adminServe
 	a := &adminServer{handler: handler}
 	a.http = http.Server{
 		Handler: handler, ReadHeaderTimeout: httpPatience, ReadTimeout: httpPatience, IdleTimeout: httpIdle, MaxHeaderBytes: httpHeader,
-		ErrorLog: log.New(io.Discard, "", 0), // what peers send is not worth a line each
-	}
-	if !f.pprof { // a profile takes as long as it was asked to
-		a.http.WriteTimeout = httpPatience
+		WriteTimeout: httpPatience,               // a profile gets as much more as it was asked to take: net/http/pprof sees to that
+		ErrorLog:     log.New(io.Discard, "", 0), // what peers send is not worth a line each
 	}
 	a.running.Go(func() {
 		if err := a.http.Serve(netutil.LimitListener(l, httpConnections)); !errors.Is(err, http.ErrServerClosed) {

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"clustermap/internal/interop"
+
+	"github.com/spf13/cobra"
 )
 
 var httpLine = regexp.MustCompile(`(?m)^chp: http on (http://\S+)$`)
@@ -113,6 +115,22 @@ func TestHTTPFloodLeavesClientsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
+}
+
+// Who does not read an answer does not keep a connection, also at a server that serves profiles.
+func TestHTTPAnswersHaveATime(t *testing.T) {
+	t.Parallel()
+	f := httpFlags{address: "127.0.0.1:0", pprof: true}
+	cmd := new(cobra.Command)
+	cmd.SetErr(io.Discard)
+	a, err := f.listen(t.Context(), cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.close()
+	if a.http.WriteTimeout != httpPatience {
+		t.Errorf("an answer may take %v", a.http.WriteTimeout)
+	}
 }
 
 func TestHTTPRefusesTooLongHeaders(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"clustermap/chp"
 	"clustermap/internal/command"
+	"clustermap/internal/kvmsg"
 )
 
 // appendJSONSequence appends "name":"sequence". Sequences are strings in the JSON of all
@@ -71,10 +72,13 @@ func appendJSONProperties(dst []byte, props chp.Properties) []byte {
 	return append(dst, '}')
 }
 
-// appendJSONStamp appends ,"time":"…","by":"…": when the server accepted an update, and who
-// has sent it. It appends nothing if the server does not keep that, and no author if none was
-// authenticated.
+// appendJSONStamp appends ,"lease":"…","time":"…","by":"…": the lease to which a key is attached,
+// when the server accepted the update, and who has sent it. It leaves out what there is none of,
+// or the server does not keep.
 func appendJSONStamp(dst []byte, props chp.Properties) []byte {
+	if lease, ok := props.Get(kvmsg.PropertyLease); ok {
+		dst = command.AppendJSONField(append(dst, ','), "lease", lease)
+	}
 	at, by, ok := props.Stamped()
 	if !ok {
 		return dst

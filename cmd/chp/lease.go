@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"time"
 
 	"clustermap/chp"
@@ -144,6 +145,10 @@ With --json each line is an object with id, ttl and left in seconds, and keys, a
 		if _, err := c.LeaseLeft(limited, noLease); err != nil { // it may know no leases
 			return c.ofLease(err)
 		}
+		left, err := c.leasesLeft(limited)
+		if err != nil {
+			return c.ofLease(err)
+		}
 		keys := map[string]int64{}
 		for e := range c.All() {
 			if id, ok := leaseOf(e); ok {
@@ -153,10 +158,13 @@ With --json each line is an object with id, ttl and left in seconds, and keys, a
 		const columns = "%-32v %10v %10v %10v\n"
 		format := func(dst []byte, e chp.Entry) []byte {
 			id, ttl := strings.TrimPrefix(string(e.Key), kvmsg.LeasePrefix), kvmsg.LeaseTime(e.Value)
-			if !asJSON {
-				return fmt.Appendf(dst, columns, id, ttl, rounded(e.TTL), keys[id])
+			if left[id] == 0 { // it has ended
+				return dst
 			}
-			dst = appendJSONSeconds(appendJSONSeconds(appendLeaseID(dst, id), "ttl", ttl), "left", e.TTL)
+			if !asJSON {
+				return fmt.Appendf(dst, columns, id, ttl, rounded(left[id]), keys[id])
+			}
+			dst = appendJSONSeconds(appendJSONSeconds(appendLeaseID(dst, id), "ttl", ttl), "left", left[id])
 			return append(command.AppendJSONNumber(append(dst, ','), "keys", keys[id]), '}', '\n')
 		}
 		header := ""
@@ -360,6 +368,46 @@ func checkLeases(ids ...string) error {
 		if _, ok := kvmsg.ParseLeaseID([]byte(id)); !ok {
 			return fail(exitUsage, "%.40q is not the ID of a lease, which has 32 hexadecimal digits in lower case", id)
 		}
+	}
+	return nil
+}
+
+// askers is the number of leases about which a command asks at the same time.
+const askers = 64
+
+// leasesLeft returns the time that each lease of the replica has left, as the server knows it: a replica
+// does not see renewals, nor for how long the server ends none.
+func (c *client) leasesLeft(ctx context.Context) (map[string]time.Duration, error) {
+	ids := make(chan string)
+	var mu sync.Mutex
+	all := map[string]time.Duration{}
+	var first error
+	var asking sync.WaitGroup
+	for range askers {
+		asking.Go(func() {
+			for id := range ids {
+				left, err := c.LeaseLeft(ctx, id)
+				mu.Lock()
+				all[id] = left
+				if first == nil {
+					first = err
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for e := range c.Sorted(kvmsg.LeasePrefix) {
+		ids <- strings.TrimPrefix(string(e.Key), kvmsg.LeasePrefix)
+	}
+	close(ids)
+	asking.Wait()
+	return all, first
+}
+
+// leased returns the options of an update that leaves a key with properties attached to its lease.
+func leased(p chp.Properties) []chp.IfOption {
+	if id, ok := p.Get(kvmsg.PropertyLease); ok {
+		return []chp.IfOption{chp.WithLeaseID(string(id))}
 	}
 	return nil
 }

@@ -227,3 +227,58 @@ func TestLeaseMistakes(t *testing.T) {
 		try(t, strings.Fields(args)...).expect(t, exitUsage, want)
 	}
 }
+
+// edit, revert and txn leave a key with its lease, or give it one; get --json shows it.
+func TestKeyStaysWithItsLease(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "--history", "5")
+	at := []string{"--server", s.endpoint}
+	run := func(args ...string) string {
+		t.Helper()
+		return strings.TrimSuffix(must(t, append(args, at...)...), "\n")
+	}
+	id := run("lease", "grant", "--ttl", "1h")
+	lease := func(key string) any { return object(t, run("get", "--json", key))["lease"] }
+	first := run("set", "/edited", "1", "--lease", id)
+	edit := program(t, append([]string{"edit", "/edited"}, at...)...)
+	edit.Env = append(edit.Env, "VISUAL=", "EDITOR=sed -i s/1/2/")
+	runCommand(t, edit).expect(t, exitDone, "")
+	if got := run("get", "/edited"); got != "2" || lease("/edited") != id {
+		t.Errorf("edited it is %q, of %v", got, lease("/edited"))
+	}
+	run("revert", "/edited", "--to", first)
+	if got := run("get", "/edited"); got != "1" || lease("/edited") != id {
+		t.Errorf("reverted it is %q, of %v", got, lease("/edited"))
+	}
+	mustInput(t, `{"op":"set","key":"/made","value":"x","lease":"`+id+`"}`, append([]string{"txn"}, at...)...)
+	if lease("/made") != id {
+		t.Errorf("it is of %v", lease("/made"))
+	}
+	tryInput(t, `{"op":"set","key":"/made","value":"x","lease":"nonsense"}`, append([]string{"txn"}, at...)...).expect(t, exitRefused, "")
+	run("lease", "revoke", id)
+	try(t, append([]string{"ls"}, at...)...).expect(t, exitDone, "")
+	for _, key := range []string{"/edited", "/made"} {
+		if o := try(t, append([]string{"get", key}, at...)...); o.code != exitRefused {
+			t.Errorf("%s outlives its lease: %q", key, o.out)
+		}
+	}
+}
+
+// After a restart list and ttl say the same: each lease has all of its time, behind the grace.
+func TestLeaseListKnowsTheGrace(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	s := serveApart(t, "--port", "5556", "--data", folder, "--sync", "always", "--expiry-grace", "1h")
+	at := []string{"--server", s.endpoint}
+	id := strings.TrimSuffix(must(t, append([]string{"lease", "grant", "--ttl", "10m"}, at...)...), "\n")
+	s.signal(syscall.SIGKILL)
+	s.wait()
+	serve(t, "--host", s.host(), "--port", "5556", "--data", folder, "--sync", "always", "--expiry-grace", "1h")
+	if left, _ := leases(t, at...)[id]["left"].(float64); left < 3600 {
+		t.Errorf("list says %v seconds", left)
+	}
+	text := must(t, append([]string{"lease", "ttl", id}, at...)...)
+	if left, err := time.ParseDuration(strings.TrimSuffix(text, "\n")); err != nil || left < time.Hour {
+		t.Errorf("ttl says %q", text)
+	}
+}

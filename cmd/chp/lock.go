@@ -33,10 +33,11 @@ COMMAND gets standard input, and in its environment
 It runs in a process group of its own, so it cannot read from a terminal. When the lock
 is lost, because the server was away for longer than --ttl or the key was deleted, or chp
 is interrupted, all processes of the group get SIGTERM, and SIGKILL a tenth of --ttl later;
-nobody else has the lock before, unless the key was deleted. If chp itself is killed, COMMAND is, on Linux; the
-processes that it has started are not.
+nobody else has the lock before, unless the key was deleted, or chp itself did not run in
+time: what must not be done twice checks $CHP_TOKEN. If chp itself is killed, COMMAND is,
+on Linux; the processes that it has started are not.
 
-If COMMAND has ended by itself, the exit code is its own, or 128 and the number of the signal that ended
+When COMMAND has ended, also by such a signal, the exit code is its own, or 128 and the number of the signal that ended
 it; 126 and 127 mean that it could not be started.`
 )
 

@@ -33,14 +33,14 @@ func newTxn() *cobra.Command {
 of them at once: no client sees a part of them. They have consecutive sequence numbers,
 of which the first is printed. A line is one of
   {"op":"check","key":K,"seq":"N"}
-  {"op":"set","key":K,"value":V,"ttl":S}
+  {"op":"set","key":K,"value":V,"ttl":S,"lease":ID}
   {"op":"del","key":K}
 A check has one of seq, a string as chp get --json prints it, with "0" if the key must not
 exist; "absent":true; "present":true; and value. All checks are on the map as it is before
 all updates. If one of them does not hold, nothing changes, the exit code is 1, and the
 sequence number of that key's last update is on standard error.
 
-The ttl, in seconds, and properties of a set may be left out. Bytes that are not UTF-8 are in
+The ttl, in seconds, the lease (chp lease) and properties of a set may be left out. Bytes that are not UTF-8 are in
 key_base64 and value_base64; key, value, properties and ttl are as in the lines of chp dump. At
 an invalid line the command prints its number and ends, and sends nothing. There are at most
 1,024 updates and as many checks, and with several updates at most 1 MiB of keys and values.
@@ -135,6 +135,7 @@ type transactionLine struct {
 	Seq     *string `json:"seq"`
 	Absent  bool    `json:"absent"`
 	Present bool    `json:"present"`
+	Lease   *string `json:"lease"`
 }
 
 // add adds a line.
@@ -150,7 +151,7 @@ func (t *transaction) add(line []byte) error {
 			checks++
 		}
 	}
-	plain := len(l.Properties) == 0 && len(l.PropertiesBase64) == 0 && l.TTL == nil
+	plain := len(l.Properties) == 0 && len(l.PropertiesBase64) == 0 && l.TTL == nil && l.Lease == nil
 	switch l.Op {
 	case "set":
 		if checks > 1 || bare && checks > 0 {
@@ -190,7 +191,11 @@ func (t *transaction) add(line []byte) error {
 		case e.TTL < 0:
 			return errors.New("ttl must be positive")
 		}
-		t.updates.Set(string(key), e.Value, chp.WithTTL(e.TTL), chp.WithProperties(e.Properties))
+		options := []chp.SetOption{chp.WithTTL(e.TTL), chp.WithProperties(e.Properties)}
+		if l.Lease != nil {
+			options = append(options, chp.WithLeaseID(*l.Lease))
+		}
+		t.updates.Set(string(key), e.Value, options...)
 	}
 	switch n := t.updates.Len(); {
 	case t.updates.Err() != nil:

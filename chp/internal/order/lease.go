@@ -35,6 +35,9 @@ func (q *Sequencer) lease(kind wire.LeaseKind, id kvmsg.LeaseID) (left time.Dura
 	var space [64]byte
 	key, l := q.state.Lease(id, space[:0])
 	if l.Seq == 0 {
+		if q.state.Leases.IsDue(id) { // some of its keys are left
+			return wire.LeaseEnding
+		}
 		return wire.LeaseGone
 	}
 	if a, ok := q.held.newest[l.Hash]; ok && a.record.HasKey(key) && len(a.record.Value()) == 0 {

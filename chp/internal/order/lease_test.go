@@ -168,6 +168,9 @@ func TestLeasesEndInPortions(t *testing.T) {
 				var size int
 				more, size = m.q.Expire(time.Now())
 				largest = max(largest, size)
+				if left, _ := m.q.Leases(wire.LeaseLook, m.ids[:1], nil); more && test.leases == 1 && left[0] != wire.LeaseEnding {
+					t.Fatalf("a lease of which keys are left is said to be gone: %v", left[0])
+				}
 			}
 			if most := expireBytes + txn.MaxUpdates*100; largest > most {
 				t.Errorf("a portion has %d bytes, at most are %d", largest, most)

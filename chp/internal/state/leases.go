@@ -155,8 +155,8 @@ func (l *Leases) end(id kvmsg.LeaseID) bool {
 	return true
 }
 
-// isDue reports whether a lease is to end.
-func (l *Leases) isDue(id kvmsg.LeaseID) bool { return l.all[id] != nil && l.all[id].due }
+// IsDue reports whether a lease is to end, or keys of one that is not in the map.
+func (l *Leases) IsDue(id kvmsg.LeaseID) bool { return l.all[id] != nil && l.all[id].due }
 
 // Due returns the number of leases that are to end.
 func (l *Leases) Due() int {
@@ -301,12 +301,12 @@ func (s *State) Lease(id kvmsg.LeaseID, dst []byte) (key []byte, now LeaseNow) {
 
 // RenewLease gives a lease its time from now on. ok is false if it has none any more.
 func (s *State) RenewLease(id kvmsg.LeaseID, l LeaseNow) (ok bool) {
-	return l.TTL > 0 && !s.Leases.isDue(id) && s.Deadlines.Renew(l.Hash, l.Seq, timer.Now()+l.TTL)
+	return l.TTL > 0 && !s.Leases.IsDue(id) && s.Deadlines.Renew(l.Hash, l.Seq, timer.Now()+l.TTL)
 }
 
 // LeaseLeft returns how much time a lease has left, or 0.
 func (s *State) LeaseLeft(id kvmsg.LeaseID, l LeaseNow) time.Duration {
-	if s.Leases.isDue(id) {
+	if s.Leases.IsDue(id) {
 		return 0
 	}
 	end, _ := s.Deadlines.Deadline(l.Hash, l.Seq)

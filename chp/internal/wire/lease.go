@@ -42,8 +42,8 @@ const (
 
 // Answers for a lease that has no time left.
 const (
-	LeaseGone   time.Duration = 0  // it is not in the map
-	LeaseEnding time.Duration = -1 // it soon is not
+	LeaseGone   time.Duration = 0  // it is not in the map, nor are its keys
+	LeaseEnding time.Duration = -1 // soon they are not
 )
 
 // propertyLeases announces that the server knows leases.
