@@ -214,7 +214,7 @@ func TestPairLeadAgain(t *testing.T) {
 	}()
 	eventually(t, "the update is held", func() bool { return s.holds(forEver) })
 	published, last := s.Sequence(), s.live.Now().Last()
-	s.pair.Lead(ctx, 0)
+	s.pair.Lead(ctx, 1, 0)
 	if p, l := s.Sequence(), s.live.Now().Last(); p != published || l != last {
 		t.Errorf("published %d, last %d; before the new reign %d, %d", p, l, published, last)
 	}
@@ -375,7 +375,7 @@ func TestPairLeadsAgainWithHeldUpdates(t *testing.T) {
 	eventually(t, "the update is held", func() bool { return s.holds(forEver) })
 	must(t, f.Close())
 	s.pair.Yield()
-	s.pair.Lead(ctx, 0)
+	s.pair.Lead(ctx, 1, 0)
 	if err := s.Flush(ctx); !errors.Is(err, ErrUncertain) { // of the term that has ended
 		t.Errorf("the first Flush: %v", err)
 	}

@@ -73,8 +73,8 @@ type rule uint8
 const (
 	stay        rule = iota // nothing
 	bothWaiting             // neither node is active: the better one becomes active
-	follow                  // the peer is active, this node is not: become passive
-	reign                   // this node is active, the peer is not: keep the newest reign
+	follow                  // the peer is active, this node is not: become passive, unless the peer has to step down
+	reign                   // this node is active, the peer is not: keep the newest reign, or wait for a peer with more data
 	bothActive              // both are active: the older reign yields
 	takeOver                // become active if the peer is silent
 	stepDown                // let the peer take over, if it can
@@ -262,15 +262,16 @@ func (m *Machine) apply(now time.Duration, e Event) {
 	case follow:
 		switch {
 		case m.outranks(m.Own(), m.Peer):
-			m.become(StateActive, ReasonElected)
-			return
+			return // the peer steps down when it hears that: until then it may accept what this node lacks
 		case m.State != StatePassive:
 			m.become(StatePassive, ReasonPeerActive)
 		}
 		m.Epoch = max(m.Epoch, m.Peer.Epoch)
 	case reign:
-		// A peer that outranks this node is about to become active.
-		if m.newest > m.Epoch && !m.outranks(m.Peer, m.Own()) {
+		switch {
+		case m.outranks(m.Peer, m.Own()):
+			m.become(m.Role.Waiting(), ReasonPeerNewer)
+		case m.newest > m.Epoch:
 			m.raise()
 		}
 	case bothActive:

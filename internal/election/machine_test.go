@@ -146,12 +146,15 @@ func TestReigns(t *testing.T) {
 		{"a restarted peer that has less waits", RolePrimary, p, 5, "a", s, 5, "b", p, 5},
 		{"an active that has nothing yields to one that has something", RolePrimary, a, 9, "", a, 5, "b", s, 9},
 		{"which takes a newer number", RoleBackup, a, 5, "b", a, 9, "", a, 10},
-		{"and to a passive that has something", RoleBackup, s, 5, "b", a, 9, "", a, 10},
-		{"and to a peer that has just started with something", RoleBackup, b, 0, "b", a, 9, "", a, 10},
-		{"an active that has less, of an older reign, yields to who has served a newer one", RoleBackup, b, 9, "b", a, 5, "a", a, 10},
-		{"and leaves the number to it", RolePrimary, a, 5, "a", b, 9, "b", a, 5},
-		{"an active that has less, of the same reign, yields to a passive that does not copy from it", RoleBackup, s, 5, "b", a, 5, "a", a, 6},
-		{"and of a newer reign, too", RoleBackup, b, 5, "b", a, 6, "a", a, 7},
+		{"and to a passive that has something", RolePrimary, a, 9, "", s, 5, "b", p, 9},
+		{"which waits for that", RoleBackup, s, 5, "b", a, 9, "", s, 5},
+		{"and becomes active then", RoleBackup, s, 5, "b", p, 9, "", a, 10},
+		{"and to a peer that has just started with something", RolePrimary, a, 9, "", b, 0, "b", p, 9},
+		{"which waits for that, too", RoleBackup, b, 0, "b", a, 9, "", b, 0},
+		{"and becomes active then, too", RoleBackup, b, 0, "b", p, 9, "", a, 10},
+		{"an active that has less, of an older reign, steps down for who has served a newer one", RolePrimary, a, 5, "a", b, 9, "b", p, 5},
+		{"which waits for it, whichever reign is newer", RoleBackup, b, 9, "b", a, 5, "a", b, 9},
+		{"an active that has less, of the same reign, steps down for a passive that does not copy from it", RoleBackup, a, 5, "a", s, 5, "b", b, 5},
 		{"of two actives the one with less yields, though its reign is newer", RoleBackup, a, 7, "a", a, 5, "b", s, 7},
 		{"and the other one takes a newer number", RolePrimary, a, 5, "b", a, 7, "a", a, 8},
 		{"an active that has more goes on, though its reign is older", RoleBackup, b, 9, "a", a, 5, "b", s, 9},
@@ -167,19 +170,23 @@ func TestReigns(t *testing.T) {
 	}
 }
 
-// TestCopied: a node that copies an active node's data does not become active because it
-// has more data than the active node's last payload, or because that was empty.
+// TestCopied: an active node does not step down for one that copies its data, though that has
+// more data than its own payload says, and one that copies them does not wait for that.
 func TestCopied(t *testing.T) {
 	t.Parallel()
 	for _, load := range []string{"", "a"} {
 		for _, copied := range []bool{false, true} {
-			passive := machineIn(RoleBackup, StatePassive, 9)
-			passive.Compare = func(own, peer []byte) int { return cmp.Compare(string(own), string(peer)) }
-			passive.Copied = func(active, other []byte) bool { return copied && string(active) == load && string(other) == "b" }
-			passive.Payload = []byte("b")
-			passive = passive.Hear(0, Candidate{State: StateActive, Role: RolePrimary, Epoch: 5, Payload: []byte(load)})
-			if want := map[bool]State{false: StateActive, true: StatePassive}[copied]; passive.State != want {
-				t.Errorf("payload %q, copied %v: %v", load, copied, passive.State)
+			hears := func(role Role, from State, own string, peer State, peerLoad string) State {
+				m := machineIn(role, from, 9)
+				m.Compare = func(own, peer []byte) int { return cmp.Compare(string(own), string(peer)) }
+				m.Copied = func(active, other []byte) bool { return copied && string(active) == load && string(other) == "b" }
+				m.Payload = []byte(own)
+				return m.Hear(0, Candidate{State: peer, Role: role.Other(), Epoch: 5, Payload: []byte(peerLoad)}).State
+			}
+			active := hears(RolePrimary, StateActive, load, StatePassive, "b")
+			waiting := hears(RoleBackup, StateBackup, "b", StateActive, load)
+			if want := map[bool][2]State{false: {StatePrimary, StateBackup}, true: {StateActive, StatePassive}}[copied]; want != [2]State{active, waiting} {
+				t.Errorf("payload %q, copied %v: %v, %v", load, copied, active, waiting)
 			}
 		}
 	}

@@ -241,9 +241,13 @@ func (n *Node) run() {
 				n.redial(false)
 			}
 		}
-		m := n.current.Load().machine
-		m.Payload = n.payload()
-		m = step(m)
+		before := n.current.Load().machine
+		before.Payload = n.payload()
+		m := step(before)
+		if n.opts.Stop != nil && before.State == StateActive && m.State != StateActive {
+			n.opts.Stop(before.Epoch)
+			m.Payload = n.payload()
+		}
 		changed, err := n.settle(m)
 		if err != nil {
 			n.cancel(fmt.Errorf("binarystar: epoch %d is not stored: %w", m.Epoch, err))

@@ -2,6 +2,7 @@ package binarystar
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -256,6 +257,45 @@ func TestCompare(t *testing.T) {
 	later := strings.Repeat("x", 2*MaxPayload)
 	loads[1].Store(&later)
 	eventually(t, "the payload is told, cut off", func() bool { return string(c.nodes[0].Peer().Payload) == later[:MaxPayload] })
+}
+
+// TestActiveStopsForPeerWithMoreData: a node that returns with data which the active one lacks becomes
+// active after that has stopped. What the active one accepts until then counts: if that is more, it goes on.
+func TestActiveStopsForPeerWithMoreData(t *testing.T) {
+	t.Parallel()
+	for _, accepts := range []bool{false, true} { // something until Stop
+		var accepting [2]atomic.Bool
+		var load, stopped atomic.Int64
+		c := newCouple(t, func(o *Options) {
+			i := o.Role - RolePrimary
+			o.Compare = func(own, peer []byte) int { return cmp.Compare(own[0], peer[0]) }
+			o.Payload = func() []byte {
+				if i == 1 {
+					return []byte{5}
+				}
+				return []byte{byte(load.Load())}
+			}
+			o.Stop = func(epoch uint64) {
+				if accepts && i == 0 {
+					load.Store(9)
+				}
+				accepting[i].Store(false)
+				stopped.Store(int64(epoch))
+			}
+			o.StoreEpoch = func(uint64) error { // before the node is active
+				if i == 1 && accepting[0].Load() {
+					t.Error("the backup becomes active while the primary accepts")
+				}
+				return nil
+			}
+		})
+		primary := c.start(0)
+		elect(t, primary)
+		accepting[0].Store(true)
+		c.start(1)
+		eventually(t, "the primary stops", func() bool { return stopped.Load() == 1 })
+		c.settled(map[bool]int{false: 1, true: 0}[accepts])
+	}
 }
 
 // TestStoreEpoch: each epoch is stored before the peer hears it, and a node that cannot

@@ -49,6 +49,13 @@ type Options struct {
 	// reuse the bytes in the next call. Guide programs do not get them.
 	Payload func() []byte
 
+	// Stop, if set, is called when the node ceases to be active, before the peer hears of it:
+	// after it has returned, the application accepts nothing more as the active one, so that
+	// both do not while the peer takes over. Payload is called again then. epoch is that of the
+	// reign that ends. As the application hears of a reign later than the node, Stop can come first.
+	// The node's goroutine calls it, so it must return at once, and not call Vote, Handover or Close.
+	Stop func(epoch uint64)
+
 	// Valid, if set, reports whether a peer's payload is one that Payload can return.
 	// The node refuses messages with others, and counts them (Status.Refused).
 	Valid func(payload []byte) bool
@@ -57,7 +64,8 @@ type Options struct {
 	// 0 means that the own node has data that the peer lacks, below 0 the opposite. The
 	// two nodes must get opposite results. The node with more data serves, whatever the
 	// epochs are: of two nodes that start, of two passive ones, of two active ones, and
-	// if only the other one is active, which must have started without its data. So
+	// if only the other one is active, which must have started without its data, and stops
+	// first. So
 	// an epoch, which each start raises, decides only between nodes with the same data.
 	// Only during a handover the payloads do not count.
 	Compare func(own, peer []byte) int

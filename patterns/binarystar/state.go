@@ -39,8 +39,8 @@ const (
 	ReasonStarted = election.ReasonStarted
 	// ReasonPeerActive means that the peer is active, so this node is passive.
 	ReasonPeerActive = election.ReasonPeerActive
-	// ReasonPeerNewer means that both were active, and the peer continues: it has more
-	// data, or a newer reign.
+	// ReasonPeerNewer means that this node was active, and the peer continues: it has more
+	// data, or was active, too, with a newer reign.
 	ReasonPeerNewer = election.ReasonPeerNewer
 	// ReasonElected means that neither was active, and this node was the better candidate.
 	ReasonElected = election.ReasonElected

@@ -204,7 +204,6 @@ func (w *modelPair) step(i int, step func(m election.Machine) election.Machine) 
 	if s.machine.State == before.State && s.machine.Epoch == before.Epoch {
 		return
 	}
-	w.send(i)
 	switch s.machine.State {
 	case election.StateActive:
 		if !s.active { // Pair.Lead
@@ -216,11 +215,12 @@ func (w *modelPair) step(i int, step func(m election.Machine) election.Machine) 
 			s.active, s.source, s.follows, s.copied, s.idle = true, 0, false, true, 0
 			s.alone = true
 		}
-	case election.StatePassive: // Pair.Yield
-		if s.active || before.State != election.StatePassive {
+	default: // Pair.Yield
+		if s.active || before.State != s.machine.State {
 			s.active, s.follows, s.copied = false, false, false
 		}
 	}
+	w.send(i)
 }
 
 // pass lets a look pass.
@@ -237,6 +237,9 @@ func (w *modelPair) pass() {
 			}
 			c, ask := w.links[i][n].from, w.links[i][n].ask
 			w.links[i] = slices.Delete(w.links[i], n, n+1)
+			if w.prompt && ask == 0 && n < len(w.links[i]) && w.links[i][n].at <= w.now {
+				continue // only the last state counts; see binarystar.New
+			}
 			if s := &w.servers[i]; s.up {
 				s.down = false
 				w.step(i, func(m election.Machine) election.Machine { return m.Hear(w.time(), c) })

@@ -65,6 +65,9 @@ type Pair struct {
 	tookOver atomic.Uint64  // times that it was passive and became active
 	votes    atomic.Bool    // the other server is asked, because a client has voted
 
+	mu    sync.Mutex // of Lead and stop
+	ended uint64     // epoch of the last reign of this server that has ended
+
 	received atomic.Int64 // when the other server last handed over to this one, on clock; 0 if never
 
 	// Owned by Run.
@@ -99,6 +102,7 @@ func (p *Pair) Listen(ctx context.Context) error {
 		Role: p.o.Role, Bind: p.o.State, Peer: p.o.PeerState, Interval: p.o.Interval, Timeout: p.o.Timeout,
 		BindSecurity: p.o.Security(), PeerSecurity: p.o.PeerSecurity(),
 		Payload: p.standing,
+		Stop:    p.stop,
 		Valid:   validStanding,
 		Compare: compareStandings,
 		Copied:  hasCopied,
@@ -250,6 +254,9 @@ func (p *Pair) Run(ctx context.Context) error {
 			if now == binarystar.StatePassive && status.State == binarystar.StateActive && status.Reason == binarystar.ReasonElected {
 				p.received.Store(int64(timer.Now()))
 			}
+			if now == binarystar.StateActive && p.over(epoch) {
+				p.Yield() // and active again since
+			}
 			now, epoch = status.State, status.Epoch
 		}
 		switch now {
@@ -265,7 +272,7 @@ func (p *Pair) Run(ctx context.Context) error {
 			if tookOver {
 				p.tookOver.Add(1)
 			}
-			p.Lead(ctx, took)
+			p.Lead(ctx, epoch, took)
 		case binarystar.StatePassive:
 			p.Yield()
 			stop()
@@ -298,10 +305,34 @@ func (p *Pair) warnRole(same bool) {
 	p.o.Log.Info("the other server has the other role")
 }
 
-// Lead makes the server active. If it is active already, nothing changes. took is
-// its epoch if it was passive before, else 0. Run calls it.
-func (p *Pair) Lead(ctx context.Context, took uint64) {
-	p.o.Order.Lead(took, p.isolation.holds(), order.FirstSequence(time.Now()), p.o.ExpiryGrace)
+// stop makes the server accept nothing more, before the other one hears that this server is no
+// longer active. It is binarystar.Options.Stop.
+func (p *Pair) stop(epoch uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = epoch
+	p.o.Order.Yield()
+}
+
+// over reports whether a reign of this server has ended.
+func (p *Pair) over(epoch uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return epoch <= p.ended
+}
+
+// Lead makes the server active in a reign, unless that is over. If it is active already, nothing
+// changes. took is its epoch if it was passive before, else 0. Run calls it.
+func (p *Pair) Lead(ctx context.Context, epoch, took uint64) {
+	p.mu.Lock()
+	over := epoch <= p.ended
+	if !over {
+		p.o.Order.Lead(took, p.isolation.holds(), order.FirstSequence(time.Now()), p.o.ExpiryGrace)
+	}
+	p.mu.Unlock()
+	if over {
+		return // Run hears what the server is now
+	}
 	p.hold()
 	p.drained.Store(false)
 	p.copier.copied.Store(true)

@@ -81,7 +81,12 @@ func modelSingleFaults(seed uint64, m modelMutation) *modelPair {
 		i := random.IntN(2)
 		e := modelEvents[i*len(modelEvents[:12])/2+2*random.IntN(2)] // kill or isolate
 		led := w.servers[i].active
+		if w.stalled = random.IntN(2) == 0; w.stalled { // some updates are on their way to the other server
+			w.busy(random.IntN(modelTimeout / 4))
+		}
 		e.do(w)
+		w.stalled = false
+		killed := !w.servers[i].up
 		w.history = append(w.history, fmt.Sprintf("%d: %s", w.now, e.name))
 		w.busy(random.IntN(4 * modelTimeout))
 		acked := w.acknowledged()
@@ -93,7 +98,7 @@ func modelSingleFaults(seed uint64, m modelMutation) *modelPair {
 		}
 		for range 2 * modelTimeout {
 			w.busy(1)
-			if w.prompt && led { // no message is on its way while both serve
+			if w.prompt && (led || killed) { // no message is on its way while both serve
 				maps.Copy(acked, w.acknowledged())
 			}
 		}
