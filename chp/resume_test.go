@@ -289,6 +289,45 @@ func TestResumeAfterRestart(t *testing.T) {
 	}
 }
 
+// TestResumeAfterCheckpoint: a server whose log ends with a checkpoint knows after a restart, and
+// after the next one, that nothing has come since.
+func TestResumeAfterCheckpoint(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	dir := t.TempDir()
+	o := ServerOptions{Host: loopback.Own(), Port: 5556}
+	o.Log = openLog(t, dir)
+	s, stop := serveUntil(t, o)
+	must(t, s.Set(ctx, "/kept", []byte("1")))
+	must(t, s.Set(ctx, "/deleted", []byte("1")))
+	must(t, s.Delete(ctx, "/deleted")) // so that no record has the last sequence
+	c := startClient(t, s, ClientOptions{restless: true})
+	must(t, c.Sync(ctx))
+	since := s.Sequence()
+	must(t, s.sequencer.Checkpoint(ctx))
+	for range 3 {
+		stop()
+		o.Log = openLog(t, dir)
+		s, stop = serveUntil(t, o)
+		must(t, c.Sync(ctx))
+		w, err := s.WatchWith(WatchOptions{Since: since})
+		must(t, err)
+		must(t, w.Close())
+	}
+	must(t, s.Set(ctx, "/kept", []byte("2")))
+	must(t, c.Sync(ctx))
+	wantSame(t, c, s)
+	w, err := s.WatchWith(WatchOptions{Since: since})
+	must(t, err)
+	defer w.Close()
+	if got := fmt.Sprint(eventsUntil(t, w, OpSynced)); got != "[set /kept=2 synced =]" {
+		t.Error(got)
+	}
+	if st := c.Stats(); st.Syncs != 1 || st.Resumed != 3 {
+		t.Errorf("%d snapshots, resumed %d times", st.Syncs, st.Resumed)
+	}
+}
+
 // TestResumeAfterFailover: the other server of a pair knows what its clients have missed, and they
 // keep nothing that its map does not have.
 func TestResumeAfterFailover(t *testing.T) {

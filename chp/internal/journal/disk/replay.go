@@ -33,6 +33,9 @@ func Open(o Options, to *state.State) (*Journal, Found, error) {
 	if err != nil {
 		return nil, Found{}, fmt.Errorf("chp: the log cannot be replayed: %w", err)
 	}
+	if r.window != nil && r.window.Of() == nil && r.reigned {
+		r.window.Begin(&to.Store, r.last, timer.Now()) // nothing follows the checkpoint, which says where it is
+	}
 	to.SkipTo(state.Unused(r.last, begin))
 	if r.report != nil {
 		r.report(r.updates, r.bytes)
