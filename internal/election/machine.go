@@ -154,10 +154,11 @@ const (
 	ReasonPeerSilent
 	ReasonHandedOver
 	ReasonPromoted
+	ReasonPeerMore
 )
 
 func (r Reason) String() string {
-	return text.Of(r, "Reason", "started", "peer is active", "peer's reign is newer", "better candidate", "peer is silent", "handed over", "promoted")
+	return text.Of(r, "Reason", "started", "peer is active", "peer's reign is newer", "better candidate", "peer is silent", "handed over", "promoted", "peer has more data")
 }
 
 // MarshalText returns the text of String.
@@ -270,7 +271,7 @@ func (m *Machine) apply(now time.Duration, e Event) {
 	case reign:
 		switch {
 		case m.outranks(m.Peer, m.Own()):
-			m.become(m.Role.Waiting(), ReasonPeerNewer)
+			m.become(m.Role.Waiting(), ReasonPeerMore)
 		case m.newest > m.Epoch:
 			m.raise()
 		}

@@ -39,8 +39,8 @@ const (
 	ReasonStarted = election.ReasonStarted
 	// ReasonPeerActive means that the peer is active, so this node is passive.
 	ReasonPeerActive = election.ReasonPeerActive
-	// ReasonPeerNewer means that this node was active, and the peer continues: it has more
-	// data, or was active, too, with a newer reign.
+	// ReasonPeerNewer means that both were active, and the peer continues: it has more
+	// data, or a newer reign.
 	ReasonPeerNewer = election.ReasonPeerNewer
 	// ReasonElected means that neither was active, and this node was the better candidate.
 	ReasonElected = election.ReasonElected
@@ -51,4 +51,7 @@ const (
 	ReasonHandedOver = election.ReasonHandedOver
 	// ReasonPromoted means that the application has called Promote.
 	ReasonPromoted = election.ReasonPromoted
+	// ReasonPeerMore means that this node was active, and has stopped because the peer, which was
+	// not, has data that it lacks.
+	ReasonPeerMore = election.ReasonPeerMore
 )

@@ -27,15 +27,15 @@ type turn struct {
 	at     time.Duration
 	server int
 	name   string
-	what   string // active, passive or alone
-	reason string // of the first two
+	what   string // active, passive, waiting or alone
+	reason string // of the others
 }
 
 // stamps is the resolution of the times in a log: an event can be that much later than
 // its logged time.
 const stamps = time.Millisecond
 
-var turned = regexp.MustCompile(`(?m)^time=(\S+) level=\S+ msg="(?:state changed" state=(active|passive) reason="([^"]+)"|publishing updates without the other server")`)
+var turned = regexp.MustCompile(`(?m)^time=(\S+) level=\S+ msg="(?:state changed" state=(active|passive|"(?:primary|backup) \((waiting)\)") reason="([^"]+)"|publishing updates without the other server")`)
 
 // readTurns finds the turns in the log of a server.
 func readTurns(begin time.Time, server int, name string, log []byte) (turns []turn, err error) {
@@ -44,10 +44,8 @@ func readTurns(begin time.Time, server int, name string, log []byte) (turns []tu
 		if err != nil {
 			return nil, err
 		}
-		t := turn{at.Sub(begin.Round(0)), server, name, string(m[2]), string(m[3])}
-		if t.what == "" {
-			t.what = "alone"
-		}
+		what := cmp.Or(string(m[3]), string(m[2]), "alone")
+		t := turn{at.Sub(begin.Round(0)), server, name, what, string(m[4])}
 		turns = append(turns, t)
 	}
 	return turns, nil
@@ -94,6 +92,8 @@ func suspected(turns []turn, settles []time.Duration, troubles []trouble) string
 			ahead = [2]string{}
 		case t.what == "alone":
 			ahead[t.server] = fmt.Sprintf("%s published alone at %v", t.name, t.at)
+		case t.what == "waiting" && t.reason == "peer has more data":
+			ahead[t.server] = "" // it has accepted nothing: otherwise it has more
 		case t.what == "passive" && t.reason == "peer's reign is newer" && ahead[t.server] != "":
 			return fmt.Sprintf("%s, and gave that up at %v", ahead[t.server], t.at)
 		case t.what == "active" && ahead[other] != "":
@@ -141,6 +141,7 @@ func TestSuspected(t *testing.T) {
 		{"alone, and the other one went", began, alone(2600 * ms), ""},
 		{"alone after it went on", began + alone(3500*ms) + passive(3600*ms, newer), active(2700*ms, silent), "first published alone at 3.5s, and gave that up at 3.6s"},
 		{"took over, and yields", began + active(3300*ms, silent), active(2700*ms, silent), "second became active at 2.7s, and first became active at 3.3s"},
+		{"took over, and steps down before it has accepted anything", began + active(3300*ms, better), active(2700*ms, silent) + log(3200*ms, `"state changed" state="backup (waiting)" reason="peer has more data" epoch=3`), ""},
 		{"active, and yields", began + passive(3300*ms, newer), active(100*ms, better), "first became active at 10ms, and second became active at 100ms"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -407,7 +407,7 @@ func (p *Pair) check(ctx context.Context, look bool) {
 // changeLevel returns the level at which a change of state is logged. Failures of the
 // other server and of the connection to it are warnings.
 func changeLevel(r binarystar.Reason) slog.Level {
-	if r == binarystar.ReasonPeerSilent || r == binarystar.ReasonPeerNewer {
+	if r == binarystar.ReasonPeerSilent || r == binarystar.ReasonPeerNewer || r == binarystar.ReasonPeerMore {
 		return slog.LevelWarn
 	}
 	return slog.LevelInfo
