@@ -61,6 +61,9 @@ type Lease struct {
 // stopped for a while gives each lease all of its time again, after ServerOptions.ExpiryGrace. If both
 // servers of a pair are active because the network separates them, each has the leases of its own side.
 //
+// Whoever knows the identity of a lease can revoke it, as `chp lease revoke` does: then the holder hears of it
+// at its next renewal.
+//
 // The clock of this computer may stand still while it is suspended. What must not be done after the end of a
 // lease carries the sequence of an attached key, and whoever does it refuses a lower one than
 // it has seen.

@@ -328,6 +328,28 @@ func TestResumeAfterCheckpoint(t *testing.T) {
 	}
 }
 
+// TestResumeAfterFirstUpdate: a server whose log has no checkpoint, and one batch only, knows after a
+// restart what came first.
+func TestResumeAfterFirstUpdate(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	dir := t.TempDir()
+	o := ServerOptions{Host: loopback.Own(), Port: 5556}
+	o.Log = openLog(t, dir)
+	s, stop := serveUntil(t, o)
+	must(t, s.Set(ctx, "/first", []byte("1")))
+	c := startClient(t, s, ClientOptions{restless: true})
+	must(t, c.Sync(ctx))
+	stop()
+	o.Log = openLog(t, dir)
+	s, _ = serveUntil(t, o)
+	must(t, c.Sync(ctx))
+	wantSame(t, c, s)
+	if st := c.Stats(); st.Syncs != 1 || st.Resumed != 1 {
+		t.Errorf("%d snapshots, resumed %d times", st.Syncs, st.Resumed)
+	}
+}
+
 // TestResumeAfterFailover: the other server of a pair knows what its clients have missed, and they
 // keep nothing that its map does not have.
 func TestResumeAfterFailover(t *testing.T) {

@@ -15,19 +15,19 @@ import (
 // now on, and with wire.LeaseRevoke they end soon. Nothing of that is ordered, nor in a log: a
 // server that takes over, is started, or did not run gives all leases all of their time.
 //
-// The answer is to be sent only if answer is true: the server is active, and may not be cut off from
-// everybody. Otherwise leases are renewed all the same, so that none ends of which it has heard.
+// The answer is to be sent only if answer is true: the server is active, may not be cut off from
+// everybody, and knows what is held. Otherwise leases are renewed all the same, so that none ends of which it has heard.
 func (q *Sequencer) Leases(kind wire.LeaseKind, ids []kvmsg.LeaseID, left []time.Duration) (_ []time.Duration, answer bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.passive || q.state.Leases == nil {
 		return left, false
 	}
-	q.held.index()
+	exact := q.held.index()
 	for _, id := range ids {
 		left = append(left, q.lease(kind, id))
 	}
-	return left, q.halted == (halted{})
+	return left, exact && q.halted == (halted{})
 }
 
 // lease is Leases for one of them. mu must be held, and the held updates be indexed.
@@ -139,7 +139,7 @@ func (q *Sequencer) endLeases(d *expiry) (more bool, size int) {
 		return false, 0
 	}
 	e := &d.ending
-	e.late, e.rest = nil, e.rest[:0]
+	e.rest = e.rest[:0]
 	d.wire, d.spans = d.wire[:0], d.spans[:0]
 	for n := 0; n < expirePortion && len(d.spans) < expirePortion && len(d.wire) < expireBytes; n++ {
 		id, ok := leases.NextDue()
@@ -156,6 +156,7 @@ func (q *Sequencer) endLeases(d *expiry) (more bool, size int) {
 	for _, id := range e.rest {
 		leases.End(id)
 	}
+	e.late = nil // it refers to updates that are no longer held
 	return leases.Due() > 0, size
 }
 

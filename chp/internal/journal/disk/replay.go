@@ -97,7 +97,7 @@ func (r *replayer) entry(e commit.Entry) error {
 	case kindOrigins, kindHistory, kindRequests:
 		return nil
 	case kindMapID:
-		r.named = true
+		r.named, r.index = true, e.Index // what follows it in a new log follows the empty map
 		return nil
 	case kindReigns:
 		r.last, r.index, r.reigned = r.to.Terms.Newest.Last, e.Index, true
