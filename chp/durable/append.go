@@ -4,10 +4,9 @@ import (
 	"errors"
 	"fmt"
 
-	"go.etcd.io/etcd/server/v3/storage/wal"
-
 	"clustermap/chp/commit"
 	"clustermap/chp/durable/internal/file"
+	"clustermap/chp/durable/internal/segment"
 )
 
 // Append writes entries; see [commit.Log]. It does not allocate, except when it begins a
@@ -63,7 +62,7 @@ func (l *Log) Reserve() (int, error) {
 	const tries = 2 // there may be room again since the next segment was allocated
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	part := wal.SegmentSizeBytes / 8
+	part := segment.Size / 8
 	for try := 0; ; try++ {
 		if err := l.ready(); err != nil {
 			return 0, err

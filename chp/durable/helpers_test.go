@@ -16,6 +16,7 @@ import (
 	"clustermap/chp/commit"
 	"clustermap/chp/durable/internal/file"
 	"clustermap/chp/durable/internal/format"
+	"clustermap/chp/durable/internal/segment"
 )
 
 // smallSegment makes tests change segments often.
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	// Benchmarks measure the real size. It has to be set before any log is open.
 	if f := flag.Lookup("test.bench"); f == nil || f.Value.String() == "" {
-		wal.SegmentSizeBytes = smallSegment
+		wal.SegmentSizeBytes, segment.Size = smallSegment, smallSegment
 	}
 	if child() {
 		return

@@ -301,7 +301,7 @@ var rules = []struct {
 	{
 		path: "chp/durable/internal/segment",
 		own:  []string{"chp/commit", "chp/durable/internal/file", "chp/durable/internal/format"},
-		out:  []string{"go.etcd.io", "go.uber.org", "go.yaml.in", "github.com", "golang.org/x", "google.golang.org"}, // what etcd's package wal depends on
+		out:  []string{"go.etcd.io/etcd/client/pkg/v3", "go.uber.org/multierr", "go.uber.org/zap", "golang.org/x/sys"}, // those of file
 	},
 	{
 		path: "chp/internal/order",

@@ -8,9 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"go.etcd.io/etcd/server/v3/storage/wal"
-	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
-
 	"clustermap/chp/commit"
 	"clustermap/chp/durable/internal/file"
 	"clustermap/chp/durable/internal/format"
@@ -26,7 +23,7 @@ type Dir struct {
 // Create creates the first segment of a log, and flushes it and its name. It has the
 // bytes with which etcd begins a log.
 func (d *Dir) Create(meta *format.Meta) error {
-	next := allocate(filepath.Join(d.Names.Path, nextName), wal.SegmentSizeBytes)
+	next := allocate(filepath.Join(d.Names.Path, nextName), Size)
 	f, err := next.take()
 	if err != nil {
 		return err
@@ -34,10 +31,7 @@ func (d *Dir) Create(meta *format.Meta) error {
 	defer func() { f.Close() }()
 	w := Writer{metadata: Metadata(meta), f: f, path: f.Name(), buffer: make([]byte, 0, writeBytes)}
 	w.begins()
-	none, err := new(walpb.Snapshot).Marshal()
-	if err == nil {
-		err = cmp.Or(w.record(wal.SnapshotType, none, nil), w.Flush())
-	}
+	err = cmp.Or(w.record(kindSnapshot, noSnapshot, nil), w.Flush())
 	if err == nil {
 		err = d.Disk.Data(f)
 	}

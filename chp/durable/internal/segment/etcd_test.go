@@ -3,14 +3,20 @@ package segment
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"io"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
@@ -22,7 +28,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	wal.SegmentSizeBytes = 64 << 10 // tests change segments often
+	wal.SegmentSizeBytes, Size = 64<<10, 64<<10 // tests change segments often
 	goleak.VerifyTestMain(m)
 }
 
@@ -128,15 +134,15 @@ func TestWriterLikeEtcd(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		var state raftpb.HardState
+		var hard raftpb.HardState
 		if step%3 == 1 || len(sizes) == 0 {
-			state = raftpb.HardState{Term: uint64(step), Vote: math.MaxUint64 - 1, Commit: index}
-			if err := w.saveState(state); err != nil {
+			hard = raftpb.HardState{Term: uint64(step), Vote: math.MaxUint64 - 1, Commit: index}
+			if err := w.saveState(state{hard.Term, hard.Vote, hard.Commit}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		before := len(contents(t, theirs))
-		if err := etcd.Save(state, entries); err != nil {
+		if err := etcd.Save(hard, entries); err != nil {
 			t.Fatal(err)
 		}
 		if err := etcd.Sync(); err != nil {
@@ -178,6 +184,84 @@ func TestWriterLikeEtcd(t *testing.T) {
 		}
 		if highest != want {
 			t.Errorf("token %d: updates up to %d were flushed, want %d", token, highest, want)
+		}
+	}
+}
+
+// TestReaderLikeEtcd: whatever happens to the bytes of a segment, it is read as by etcd's package, and up to
+// the same offset.
+func TestReaderLikeEtcd(t *testing.T) {
+	t.Parallel()
+	logs := t.TempDir()
+	dir := Dir{file.Real, file.Directory{Path: logs}}
+	defer dir.Names.Close()
+	testenv.Must(t, dir.Create(&someMeta))
+	w, err := dir.Resume(&someMeta, 0, func() error { return nil })
+	testenv.Must(t, err)
+	for i := range uint64(20) {
+		e := commit.Entry{Index: i + 1, Epoch: i, First: 1 << i, Count: uint32(i), Records: bytes.Repeat([]byte{byte(i)}, int(i*i))}
+		testenv.Must(t, w.Append(&e))
+		if i%5 == 4 {
+			testenv.Must(t, w.Vouch(i, i))
+		}
+	}
+	testenv.Must(t, w.Flush())
+	w.Close()
+	all, err := List(logs)
+	testenv.Must(t, err)
+	whole, err := os.ReadFile(all[0].Path)
+	testenv.Must(t, err)
+	end := lastNonzero(whole) + 1
+	whole = whole[:end+64]
+
+	path := filepath.Join(t.TempDir(), "damaged")
+	read := func(b []byte) (ours, theirs []string) {
+		testenv.Must(t, os.WriteFile(path, b, 0o600))
+		f, err := os.Open(path)
+		testenv.Must(t, err)
+		defer f.Close()
+		d := newDecoder(f, int64(len(b)))
+		for r, err := d.next(); err == nil; r, err = d.next() {
+			if r.kind == kindChecksum {
+				d.crc = r.crc
+			}
+			ours = append(ours, fmt.Sprintf("%d %q, up to %d", r.kind, r.data, d.offset))
+		}
+		_, err = f.Seek(0, io.SeekStart)
+		testenv.Must(t, err)
+		etcd := wal.NewDecoder(fileutil.NewFileReader(f))
+		var r walpb.Record
+		for etcd.Decode(&r) == nil && r.Type >= kindMetadata && r.Type <= kindSnapshot {
+			if r.Type == kindChecksum {
+				etcd.UpdateCRC(r.Crc)
+			}
+			theirs = append(theirs, fmt.Sprintf("%d %q, up to %d", r.Type, r.Data, etcd.LastOffset()))
+		}
+		return ours, theirs
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range 3000 {
+		b := bytes.Clone(whole)
+		at := random.IntN(end)
+		switch i % 4 {
+		case 0:
+			b = b[:at]
+		case 1:
+			clear(b[at:])
+		case 2:
+			clear(b[at:min(at+random.IntN(64), len(b))])
+		case 3:
+			b[at] ^= 1 << random.IntN(8)
+		}
+		if i == 0 {
+			b = whole
+		}
+		ours, theirs := read(b)
+		if i == 0 && len(ours) < 20 {
+			t.Fatalf("%d records", len(ours))
+		}
+		if !slices.Equal(ours, theirs) {
+			t.Fatalf("change %d at %d:\n%q\n%q", i, at, ours, theirs)
 		}
 	}
 }

@@ -7,9 +7,6 @@ import (
 	"io"
 	"os"
 
-	"go.etcd.io/etcd/server/v3/storage/wal"
-	"go.etcd.io/raft/v3/raftpb"
-
 	"clustermap/chp/durable/internal/file"
 )
 
@@ -88,56 +85,13 @@ func vouched(b []byte, token uint64) (highest uint64) {
 				break
 			}
 			crc = sum
-			var s raftpb.HardState
-			if kind == wal.StateType && s.Unmarshal(data) == nil && s.Vote == token {
-				highest = max(highest, s.Commit)
+			if s, ok := parseState(data); kind == kindState && ok && s.token == token {
+				highest = max(highest, s.flushed)
 			}
 			offset = next
 		}
 	}
 	return highest
-}
-
-// parseFrame parses a record as it is in a file: its length, then a walpb.Record with
-// type, checksum and data. n is the total size, or 0 if there is no valid record.
-func parseFrame(b []byte) (kind int64, crc uint32, data []byte, n int) {
-	if len(b) < 16 {
-		return 0, 0, nil, 0
-	}
-	field := binary.LittleEndian.Uint64(b)
-	length, padding := field&(1<<56-1), 0
-	if field>>63 != 0 {
-		padding = int(field >> 56 & 7)
-	}
-	if length == 0 || length > uint64(len(b)-8-padding) || b[8] != 1<<3 {
-		return 0, 0, nil, 0
-	}
-	n = 8 + int(length) + padding
-	b = b[9 : 8+length]
-	value, m := binary.Uvarint(b)
-	if m <= 0 || value == 0 || value > uint64(wal.SnapshotType) {
-		return 0, 0, nil, 0
-	}
-	kind, b = int64(value), b[m:]
-	if len(b) == 0 || b[0] != 2<<3 {
-		return 0, 0, nil, 0
-	}
-	value, m = binary.Uvarint(b[1:])
-	if m <= 0 || value > 1<<32-1 {
-		return 0, 0, nil, 0
-	}
-	crc, b = uint32(value), b[1+m:]
-	if len(b) > 0 {
-		if b[0] != 3<<3|2 {
-			return 0, 0, nil, 0
-		}
-		value, m = binary.Uvarint(b[1:])
-		if m <= 0 || value != uint64(len(b)-1-m) {
-			return 0, 0, nil, 0
-		}
-		data = b[1+m:]
-	}
-	return kind, crc, data, n
 }
 
 // HasEntries reports whether a new segment has more than a head.
@@ -148,7 +102,7 @@ func HasEntries(path string) (bool, error) {
 		if n == 0 {
 			return lastNonzero(b) >= 0, nil
 		}
-		if kind == wal.EntryType {
+		if kind == kindEntry {
 			return true, nil
 		}
 		b = b[min(n, len(b)):]

@@ -1,14 +1,11 @@
 package segment
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-
-	"go.etcd.io/etcd/server/v3/storage/wal"
-	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
-	"go.etcd.io/raft/v3/raftpb"
 
 	"clustermap/chp/commit"
 	"clustermap/chp/durable/internal/file"
@@ -37,7 +34,6 @@ type Walk struct {
 
 	crc     uint32 // of the chain of checksums
 	chained bool   // a segment came before
-	entry   raftpb.Entry
 }
 
 // Sum describes the readable part of a segment.
@@ -96,10 +92,9 @@ func (w *Walk) segment(s *Segment, fn func(commit.Entry, int64) error) error {
 	}
 	sum := &w.Sums[len(w.Sums)-1]
 	sum.Size = st.Size()
-	decoder := wal.NewDecoder(measured{f, st})
-	var record walpb.Record
+	d := newDecoder(f, st.Size())
 	for first := true; ; first = false {
-		err := decoder.Decode(&record)
+		r, err := d.next()
 		if errors.Is(err, io.EOF) {
 			// The end of the file or of the data.
 			end, err := dataEnd(f, w.Offset)
@@ -119,7 +114,7 @@ func (w *Walk) segment(s *Segment, fn func(commit.Entry, int64) error) error {
 			return file.CannotRead(err) // the disk's error
 		}
 		if err == nil {
-			err = w.record(decoder, &record, first, fn)
+			err = w.record(d, r, first, fn)
 			var f failed
 			if errors.As(err, &f) {
 				return format.Located(f.error, s.Path, w.Offset, w.Last)
@@ -129,35 +124,27 @@ func (w *Walk) segment(s *Segment, fn func(commit.Entry, int64) error) error {
 			w.Reason = err
 			return nil
 		}
-		w.Offset, w.crc = decoder.LastOffset(), decoder.LastCRC()
+		w.Offset, w.crc = d.offset, d.crc
 	}
 }
-
-// measured is a file for etcd's decoder, which panics if it cannot ask the system itself.
-type measured struct {
-	*os.File
-	info os.FileInfo
-}
-
-func (m measured) FileInfo() (os.FileInfo, error) { return m.info, nil }
 
 // failed is an error of the function of a walk.
 type failed struct{ error }
 
 // record handles a record with a correct checksum. It returns an error if the record is
 // not valid.
-func (w *Walk) record(decoder wal.Decoder, r *walpb.Record, first bool, fn func(commit.Entry, int64) error) error {
-	if first != (r.Type == wal.CrcType) {
-		return fmt.Errorf("record of type %d out of place", r.Type)
+func (w *Walk) record(d *decoder, r record, first bool, fn func(commit.Entry, int64) error) error {
+	if first != (r.kind == kindChecksum) {
+		return fmt.Errorf("record of type %d out of place", r.kind)
 	}
-	switch r.Type {
-	case wal.CrcType:
-		if w.chained && r.Crc != w.crc {
+	switch r.kind {
+	case kindChecksum:
+		if w.chained && r.crc != w.crc {
 			return errors.New("it does not continue the previous segment")
 		}
-		decoder.UpdateCRC(r.Crc)
-	case wal.MetadataType:
-		identity, token, err := parseMetadata(r.Data)
+		d.crc = r.crc
+	case kindMetadata:
+		identity, token, err := parseMetadata(r.data)
 		if err != nil {
 			return err
 		}
@@ -165,33 +152,33 @@ func (w *Walk) record(decoder wal.Decoder, r *walpb.Record, first bool, fn func(
 			return errors.New("of another server's log")
 		}
 		w.headed = true
-	case wal.StateType:
-		var s raftpb.HardState
-		if err := s.Unmarshal(r.Data); err != nil {
-			return err
-		}
+	case kindState:
 		// The checksum does not cover the type: it may be another record.
-		if s.Vote != w.Meta.Token || s.Commit > w.Last {
+		s, ok := parseState(r.data)
+		if !ok || s.token != w.Meta.Token || s.flushed > w.Last {
 			return errors.New("record of another log")
 		}
-		w.Vouched = max(w.Vouched, s.Commit)
-	case wal.SnapshotType: // etcd begins a log with an empty one
-		var s walpb.Snapshot
-		if err := s.Unmarshal(r.Data); err != nil || s.Index != 0 || s.Term != 0 {
-			return errors.Join(err, errors.New("snapshot out of place"))
+		w.Vouched = max(w.Vouched, s.flushed)
+	case kindSnapshot:
+		if !bytes.Equal(r.data, noSnapshot) {
+			return errors.New("snapshot out of place")
 		}
-	case wal.EntryType:
+	case kindEntry:
 		if !w.headed {
 			return errors.New("no head")
 		}
-		e, err := parseRaft(&w.entry, r.Data)
+		epoch, index, data, ok := parseEntry(r.data)
+		if !ok {
+			return errors.New("not an entry")
+		}
+		e, err := format.ParseEntry(index, epoch, data)
 		if err != nil {
 			return err
 		}
 		if e.Index != w.Last+1 {
 			return fmt.Errorf("entry %d, want %d", e.Index, w.Last+1)
 		}
-		if err := fn(e, decoder.LastOffset()); err != nil {
+		if err := fn(e, d.offset); err != nil {
 			return failed{err}
 		}
 		w.Last = e.Index
@@ -199,7 +186,7 @@ func (w *Walk) record(decoder wal.Decoder, r *walpb.Record, first bool, fn func(
 		w.Records += uint64(e.Count)
 		w.Sums[len(w.Sums)-1].Entries++
 	default:
-		return fmt.Errorf("record of unknown type %d", r.Type)
+		return fmt.Errorf("record of unknown type %d", r.kind)
 	}
 	return nil
 }
@@ -255,15 +242,4 @@ func (w *Walk) Check(need uint64, m format.Mark) (*commit.Torn, error) {
 		return torn, nil
 	}
 	return nil, &commit.CorruptError{File: s.Path, Offset: w.Offset, LastGood: w.Last, Lost: lost, Reason: reason}
-}
-
-// parseRaft parses the data of an entry record.
-func parseRaft(e *raftpb.Entry, data []byte) (commit.Entry, error) {
-	buffer := e.Data[:0]
-	e.Reset()
-	e.Data = buffer // Unmarshal fills it
-	if err := e.Unmarshal(data); err != nil {
-		return commit.Entry{}, err
-	}
-	return format.ParseEntry(e.Index, e.Term, e.Data)
 }

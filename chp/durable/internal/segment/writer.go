@@ -9,16 +9,14 @@ import (
 	"runtime"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
-	"go.etcd.io/etcd/server/v3/storage/wal"
-	"go.etcd.io/raft/v3/raftpb"
 
 	"clustermap/chp/commit"
 	"clustermap/chp/durable/internal/file"
 	"clustermap/chp/durable/internal/format"
 )
 
-// etcd has one segment size for all logs of a process.
-func init() { wal.SegmentSizeBytes = segmentBytes }
+// Size is the size of a segment. Only tests change it, to change segments often.
+var Size int64 = segmentBytes
 
 // nextName is the name of the file that becomes the next segment. The suffix lets a restart
 // remove it.
@@ -49,8 +47,8 @@ type Writer struct {
 	buffer []byte // records that are not in f yet
 	limit  int    // size of buffer at which it is written, so that end+limit is a multiple of writeBytes
 	crc    uint32
-	last   uint64           // index of the last entry
-	state  raftpb.HardState // the last one written
+	last   uint64 // index of the last entry
+	state  state  // the last one written
 	err    error
 
 	Next *Allocation // of the next segment
@@ -94,7 +92,7 @@ func (w *Writer) Flushed(files []*os.File) {
 // follow continues a segment at an offset, and prepares the segment after it.
 func (w *Writer) follow(f *os.File, seq uint64, end int64) {
 	w.f, w.seq, w.end, w.alloc = f, seq, end, end
-	w.allocate(wal.SegmentSizeBytes) // what is missing of it, after a restart
+	w.allocate(Size) // what is missing of it, after a restart
 	w.align()
 	w.Retry()
 }
@@ -112,7 +110,7 @@ func (w *Writer) allocate(end int64) bool {
 
 // Extend allocates as much again as a segment has, and reports whether that was possible.
 func (w *Writer) Extend() bool {
-	return w.allocate(w.end + int64(len(w.buffer)) + wal.SegmentSizeBytes)
+	return w.allocate(w.end + int64(len(w.buffer)) + Size)
 }
 
 // Space returns the number of bytes for which space is allocated: in the segment, and in the
@@ -120,7 +118,7 @@ func (w *Writer) Extend() bool {
 func (w *Writer) Space() int64 {
 	n := max(w.alloc-w.end-int64(len(w.buffer)), 0)
 	if w.Next.ready() {
-		n += wal.SegmentSizeBytes - commit.EntrySpace // its head
+		n += Size - commit.EntrySpace // its head
 	}
 	return n
 }
@@ -141,32 +139,25 @@ func (w *Writer) Append(e *commit.Entry) error {
 	if err := w.fit(size); err != nil {
 		return err
 	}
-	// The raft entry's head, then ours.
-	b := append(w.head[:0], 1<<3, byte(raftpb.EntryNormal), 2<<3)
-	b = binary.AppendUvarint(b, e.Epoch)
-	b = binary.AppendUvarint(append(b, 3<<3), e.Index)
-	b = binary.AppendUvarint(append(b, 4<<3|2), uint64(format.EntryBytes+size))
+	b := appendEntryHead(w.head[:0], e.Epoch, e.Index, format.EntryBytes+size)
 	b = format.AppendEntry(b, e)
 	w.last = e.Index
-	return w.record(wal.EntryType, b, e.Records, e.Parts...)
+	return w.record(kindEntry, b, e.Records, e.Parts...)
 }
 
 // Vouch adds a state record which says that all up to an index is flushed, unless one did that
 // already.
 func (w *Writer) Vouch(epoch, index uint64) error {
-	if index <= w.state.Commit {
+	if index <= w.state.flushed {
 		return nil
 	}
-	return w.saveState(raftpb.HardState{Term: epoch, Vote: w.token, Commit: index})
+	return w.saveState(state{epoch, w.token, index})
 }
 
 // saveState adds a state record.
-func (w *Writer) saveState(s raftpb.HardState) error {
+func (w *Writer) saveState(s state) error {
 	w.state = s
-	b := binary.AppendUvarint(append(w.head[:0], 1<<3), s.Term)
-	b = binary.AppendUvarint(append(b, 2<<3), s.Vote)
-	b = binary.AppendUvarint(append(b, 3<<3), s.Commit)
-	return w.record(wal.StateType, b, nil)
+	return w.record(kindState, s.append(w.head[:0]), nil)
 }
 
 // record adds a record whose data are in several pieces.
@@ -180,7 +171,7 @@ func (w *Writer) record(kind int64, head, data []byte, more ...[]byte) error {
 	var scratch [32]byte
 	b := append(scratch[:8], 1<<3, byte(kind), 2<<3)
 	b = binary.AppendUvarint(b, uint64(w.crc))
-	if kind != wal.CrcType { // the only one without data
+	if kind != kindChecksum { // the only one without data
 		b = binary.AppendUvarint(append(b, 3<<3|2), uint64(n))
 	}
 	length := uint64(len(b) - 8 + n)
@@ -227,7 +218,7 @@ func (w *Writer) Flush() error {
 }
 
 // Full reports whether the segment has reached its size.
-func (w *Writer) Full() bool { return w.end+int64(len(w.buffer)) >= wal.SegmentSizeBytes }
+func (w *Writer) Full() bool { return w.end+int64(len(w.buffer)) >= Size }
 
 // Cut ends the segment and begins the next one. The name of the new segment is not flushed. If
 // there is no room for the next one, the segment goes on: there may still be some in it; and so
@@ -261,7 +252,7 @@ func (w *Writer) begin() error {
 	}
 	w.f, w.end = f, 0
 	w.begins()
-	if w.state.Commit > 0 {
+	if w.state.flushed > 0 {
 		w.saveState(w.state)
 	}
 	// A segment gets its name when its head has been written.
@@ -280,8 +271,8 @@ func (w *Writer) begin() error {
 // begins adds the head of a segment.
 func (w *Writer) begins() {
 	w.align()
-	w.record(wal.CrcType, nil, nil)
-	w.record(wal.MetadataType, w.metadata, nil)
+	w.record(kindChecksum, nil, nil)
+	w.record(kindMetadata, w.metadata, nil)
 }
 
 // rename renames a file that is open, and returns it open.
@@ -307,7 +298,7 @@ func named(err error, path string) error {
 
 // Retry allocates the next segment again.
 func (w *Writer) Retry() {
-	w.Next = allocate(filepath.Join(w.logs, nextName), wal.SegmentSizeBytes)
+	w.Next = allocate(filepath.Join(w.logs, nextName), Size)
 }
 
 // Close closes the segments, and ends the preparation of the next one. It writes nothing.
