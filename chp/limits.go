@@ -112,3 +112,13 @@ const leaseMargin = 10
 
 // leaseSlack is the part of its time to live that a lease is renewed early, together with others.
 const leaseSlack = 12
+
+// Bounds of answers about clients: how many the server looks at in one go and how many bytes of
+// them an answer has, which must fit into maxAnswer with what one client takes; how many subtrees of a
+// client; and how many clients an asker takes.
+const (
+	clientsAtATime     = 128
+	clientsAnswerBytes = 32 << 10
+	mostSubtrees       = 8
+	mostListed         = 1 << 20
+)

@@ -178,16 +178,25 @@ func residentBytes() int64 {
 // answerQuestion answers a question about the server, and reports whether the message
 // was one. It does not block.
 func (s *Server) answerQuestion(ctx context.Context, peer *sockets.Peer, m zmtp.WireMessage) bool {
-	if m.Len() != 1 || !wire.Ours(peer) {
+	if m.Len() > 2 || !wire.Ours(peer) {
 		return false
 	}
-	switch question, _ := m.Next(); string(question) {
-	case wire.AskStatus:
-		text, err := json.Marshal(s.Status())
-		if err != nil {
-			panic(err) // a Status has numbers and strings only
+	question, rest := m.Next()
+	if len(rest) > 0 {
+		about, _ := rest.Next()
+		switch string(question) {
+		case wire.AskClients:
+			s.answerClients(peer, string(about))
+		case wire.AskKick:
+			s.answerKick(peer, string(about))
+		default:
+			return false
 		}
-		s.reply(peer, wire.AnswerStatus, text)
+		return true
+	}
+	switch string(question) {
+	case wire.AskStatus:
+		s.replyJSON(peer, wire.AnswerStatus, s.Status())
 	case wire.AskHandover:
 		s.startHandover(ctx, peer)
 	case wire.AskPromote:
@@ -196,6 +205,15 @@ func (s *Server) answerQuestion(ctx context.Context, peer *sockets.Peer, m zmtp.
 		return false
 	}
 	return true
+}
+
+// replyJSON sends an answer whose second frame is a value in JSON.
+func (s *Server) replyJSON(peer *sockets.Peer, answer string, value any) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // it has numbers and strings only
+	}
+	s.reply(peer, answer, text)
 }
 
 // reply sends an answer unless the connection's queue is full, which happens only if
@@ -226,23 +244,55 @@ func ServerStatus(ctx context.Context, server string, security sockets.Security)
 }
 
 // ask connects to a server's snapshot port, asks a question, and returns the second
-// frame of the answer. It asks only servers of this package: the guide's servers
-// terminate at an unknown request.
-func ask(ctx context.Context, server string, security sockets.Security, question, answer string) ([]byte, error) {
-	at, err := parseServer(server, wire.DialectOf(ModelSix))
-	if err != nil {
-		return nil, option.New("chp", "Servers", "%q %v", server, err)
+// frame of the answer.
+func ask(ctx context.Context, server string, security sockets.Security, question, answer string) (text []byte, err error) {
+	err = converse(ctx, server, security, func(q *questions) error {
+		text, err = q.ask(answer, []byte(question))
+		return err
+	})
+	return text, err
+}
+
+// questions asks a server on one connection.
+type questions struct {
+	ctx    context.Context
+	dealer *sockets.Dealer
+}
+
+// ask asks a question, and returns the second frame of the answer.
+func (q *questions) ask(answer string, question ...[]byte) ([]byte, error) {
+	if err := q.dealer.Send(q.ctx, question...); err != nil {
+		return nil, cmp.Or(context.Cause(q.ctx), err)
 	}
-	for limit := firstHandshake; ; limit *= 2 {
-		text, err := askOnce(ctx, at.Snapshot, security, question, answer, limit)
-		if ctx.Err() != nil || !errors.Is(err, sockets.ErrHandshakeTimeout) {
-			return text, err
+	for {
+		m, err := q.dealer.Recv(q.ctx)
+		if err != nil {
+			return nil, cmp.Or(context.Cause(q.ctx), err)
+		}
+		if len(m) == 2 && string(m[0]) == answer {
+			return m[1], nil
 		}
 	}
 }
 
-// askOnce is ask with one connection. With sockets.ErrHandshakeTimeout nothing was asked.
-func askOnce(ctx context.Context, endpoint string, security sockets.Security, question, answer string, handshake time.Duration) ([]byte, error) {
+// converse connects to a server's snapshot port, and calls f to ask questions. It asks only
+// servers of this package: the guide's servers terminate at an unknown request.
+func converse(ctx context.Context, server string, security sockets.Security, f func(*questions) error) error {
+	at, err := parseServer(server, wire.DialectOf(ModelSix))
+	if err != nil {
+		return option.New("chp", "Servers", "%q %v", server, err)
+	}
+	for limit := firstHandshake; ; limit *= 2 {
+		err := converseOnce(ctx, at.Snapshot, security, f, limit)
+		if ctx.Err() != nil || !errors.Is(err, sockets.ErrHandshakeTimeout) {
+			return err
+		}
+	}
+}
+
+// converseOnce is converse with one connection. With sockets.ErrHandshakeTimeout nothing was
+// asked.
+func converseOnce(ctx context.Context, endpoint string, security sockets.Security, f func(*questions) error, handshake time.Duration) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	opened := make(chan *sockets.Peer, 1)
@@ -261,30 +311,19 @@ func askOnce(ctx context.Context, endpoint string, security sockets.Security, qu
 		},
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer dealer.Close() // closing a socket does not fail
 	if err := dealer.Connect(endpoint); err != nil {
-		return nil, err
+		return err
 	}
 	select {
 	case peer := <-opened:
 		if !wire.Ours(peer) && !wire.HasModel(peer) {
-			return nil, ErrNoStatus
+			return ErrNoStatus
 		}
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	if err := dealer.Send(ctx, []byte(question)); err != nil {
-		return nil, cmp.Or(context.Cause(ctx), err)
-	}
-	for {
-		m, err := dealer.Recv(ctx)
-		if err != nil {
-			return nil, cmp.Or(context.Cause(ctx), err)
-		}
-		if len(m) == 2 && string(m[0]) == answer {
-			return m[1], nil
-		}
-	}
+	return f(&questions{ctx, dealer})
 }

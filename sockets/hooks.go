@@ -27,6 +27,9 @@ func init() {
 	hooks.SendTo = func(pub, peer any, wire []byte, messages int, owner hooks.Owner) error {
 		return publisherOf(pub).sendWireTo(peer.(*Peer), wire, messages, owner)
 	}
+	hooks.Topics = func(pub, peer any, without string, most int) ([]string, int) {
+		return publisherOf(pub).fan.Topics(roleOf(peer.(*Peer).engine()), without, most)
+	}
 }
 
 func publisherOf(pub any) *publisher {

@@ -66,6 +66,11 @@ func hostileServer(t *testing.T, handsOver bool) (endpoint string) {
 		"peer": commandtest.HostileText, "version": commandtest.HostileText, "in_sync": true,
 	})
 	testenv.Must(t, err)
+	clients, err := json.Marshal(map[string]any{"last": "", "clients": []map[string]any{{
+		"name": commandtest.HostileText, "id": commandtest.HostileText, "remote": commandtest.HostileText, "endpoint": commandtest.HostileText,
+		"subtrees": []string{commandtest.HostileText, "synced"}, "since": "2026-01-01T00:00:00Z",
+	}}})
+	testenv.Must(t, err)
 	go func() {
 		for {
 			m, err := router.Recv(ctx)
@@ -76,6 +81,11 @@ func hostileServer(t *testing.T, handsOver bool) (endpoint string) {
 			switch string(m[1]) {
 			case "STATUS?":
 				send([]byte("STATUS"), status)
+			case "CLIENTS?":
+				send([]byte("CLIENTS"), clients)
+			case "KICK?":
+				refused, _ := json.Marshal(map[string]any{"refused": commandtest.HostileText})
+				send([]byte("KICK"), refused)
 			case "FAILOVER?":
 				reason := commandtest.Hostile
 				if handsOver {
@@ -147,7 +157,7 @@ func TestHostileServer(t *testing.T) {
 				run := program(t, args...)
 				run.Env = append(run.Env, "XDG_CONFIG_HOME="+dir, "TMPDIR="+dir, "VISUAL=", "EDITOR=echo edited >")
 				var o outcome
-				if path[0] == "serve" || path[0] == "watch" { // they do not end by themselves
+				if path[0] == "serve" || path[0] == "watch" || flag == "--watch" { // they do not end by themselves
 					o = untilIdle(t, startCommand(t, run), path[0])
 				} else {
 					o = runCommand(t, run)

@@ -1,6 +1,8 @@
 package fanout
 
 import (
+	"slices"
+
 	"clustermap/internal/queue"
 )
 
@@ -57,6 +59,30 @@ func (p *Publisher) Attach(link Link, out *queue.Outbox, client *queue.Client, a
 		p.changed.WakeAll()
 	}
 	return q
+}
+
+// Topics returns some topics of a peer, at most most and sorted, and how many it has, all without
+// one.
+func (p *Publisher) Topics(q *Subscriber, without string, most int) (some []string, all int) {
+	p.Lock()
+	defer p.Unlock()
+	if q == nil || q.group == nil {
+		return nil, 0
+	}
+	all = len(q.group.topics)
+	if _, has := q.group.topics[without]; has {
+		all--
+	}
+	for topic := range q.group.topics {
+		if len(some) == most {
+			break
+		}
+		if topic != without {
+			some = append(some, topic)
+		}
+	}
+	slices.Sort(some)
+	return some, all
 }
 
 // subscriberOf returns the subscriber of an outbox.

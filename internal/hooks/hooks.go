@@ -106,3 +106,7 @@ var SendSpans func(ctx context.Context, pub any, wire []byte, spans []buf.Span, 
 // is sockets.ErrUnroutable. If it is nil or belongs to another socket, the error is
 // sockets.ErrForeignPeer.
 var SendTo func(pub, peer any, wire []byte, messages int, owner Owner) error
+
+// Topics returns some topics to which a *sockets.Peer of a *sockets.Pub or *sockets.XPub has
+// subscribed, at most most and sorted, and how many there are, all without one.
+var Topics func(pub, peer any, without string, most int) (some []string, all int)

@@ -2,8 +2,6 @@ package collect
 
 import (
 	"errors"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -31,9 +29,9 @@ type members struct {
 	byID  map[string]*member
 	peers map[*sockets.Peer]membership // connections to the collector
 
-	connected map[*sockets.Peer]bool // all connections
-	newest    uint64                 // membership.order of the newest connection in peers
-	gone      list.List[member]      // without connections, longest gone first
+	connected connections
+	newest    uint64            // membership.order of the newest connection in peers
+	gone      list.List[member] // without connections, longest gone first
 }
 
 // member is one client.
@@ -62,7 +60,7 @@ func (m *members) init(instance string, o *order.Sequencer) {
 	m.instance, m.order = instance, o
 	m.byID = map[string]*member{}
 	m.peers = map[*sockets.Peer]membership{}
-	m.connected = map[*sockets.Peer]bool{}
+	m.connected.all = map[*sockets.Peer]*connection{}
 }
 
 // Watch handles a monitor event of one of the server's ports: snapshot, publisher or collector.
@@ -76,12 +74,15 @@ func (m *members) watch(e sockets.Event, port string) {
 	id, generation, ok := wire.ClientOf(e.Peer)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if e.Kind == sockets.EventDisconnected {
-		delete(m.connected, e.Peer)
-	} else {
-		m.connected[e.Peer] = true
+	if !ok {
+		id = ""
 	}
-	if port == "publisher" {
+	if e.Kind == sockets.EventDisconnected {
+		m.connected.remove(e.Peer)
+	} else {
+		m.connected.add(e.Peer, port, id)
+	}
+	if port == portPublisher {
 		return
 	}
 	collector := port == "collector"
@@ -253,21 +254,4 @@ func (c *Clients) Known() map[string]int {
 		all[id] = who.connections
 	}
 	return all
-}
-
-// Connected returns all connections.
-func (c *Clients) Connected() []*sockets.Peer {
-	c.members.mu.Lock()
-	defer c.members.mu.Unlock()
-	return slices.Collect(maps.Keys(c.members.connected))
-}
-
-// DisconnectAll ends the connections of all clients. Connections that only ask for the
-// status or a handover stay.
-func (c *Clients) DisconnectAll(reason error) {
-	for _, p := range c.Connected() {
-		if !wire.Ours(p) || wire.IsClient(p) {
-			p.Disconnect(reason)
-		}
-	}
 }

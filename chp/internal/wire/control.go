@@ -5,9 +5,10 @@ import (
 	"clustermap/zmtp"
 )
 
-// Questions that a peer of this module may ask on the snapshot port, one frame each, and
-// the first frame of the answers. The second frame of an answer is a JSON object for the
-// status; for a handover and a promotion it is the reason why it failed, or empty.
+// Questions that a peer of this module may ask on the snapshot port, one frame each unless they
+// say more, and the first frame of the answers. The second frame of an answer is a JSON object
+// for the status and about clients; for a handover and a promotion it is the reason why it
+// failed, or empty.
 const (
 	AskStatus    = "STATUS?"
 	AnswerStatus = "STATUS"
@@ -17,6 +18,14 @@ const (
 
 	AskPromote    = "PROMOTE?"
 	AnswerPromote = "PROMOTE"
+
+	// AskClients has a second frame: the number, in decimal, above which the clients are wanted.
+	AskClients    = "CLIENTS?"
+	AnswerClients = "CLIENTS"
+
+	// AskKick has a second frame: which clients.
+	AskKick    = "KICK?"
+	AnswerKick = "KICK"
 )
 
 // standby is the only frame of the message with which a server of a pair answers a
