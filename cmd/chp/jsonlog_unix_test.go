@@ -47,6 +47,10 @@ func TestEveryLineOfALogInJSONIsAnObject(t *testing.T) {
 	check(s.Stderr.String(), "WARN other users can read the key file", "INFO clients need --curve-server-key", "INFO stopped")
 	check(try(t, append([]string{"serve", "--host", "192.0.2.1"}, curve...)...).stderr, "WARN other users can read the key file", "ERROR --host")
 	check(try(t, append([]string{"serve", "--port", "-1"}, curve...)...).stderr, "ERROR --port")
+	check(try(t, append([]string{"serve", "--port", "many"}, curve...)...).stderr, `ERROR chp: --port: "many"`, "ERROR see: chp serve --help")
+	check(try(t, "serve", "--nonsense", "--log-format=json").stderr, "ERROR chp: ")
+	check(try(t, "serve", "operand", "--log-format=json").stderr, "ERROR")
+	check(try(t, "serve", "--log-format", "json", "--http", "nowhere").stderr, "ERROR --http")
 	check(try(t, "serve", "--log-format", "json", "--curve-allow", "any").stderr, "ERROR --curve-key")
 	check(try(t, append([]string{"serve", "--data", file}, curve...)...).stderr, "ERROR --data")
 }

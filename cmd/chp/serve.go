@@ -150,7 +150,7 @@ of this command then need --server-model N.`,
 	flags.StringVar(&f.ready, "ready-file", "", "`file` that exists while the server is ready, with what clients name as --server")
 	f.http.register(flags)
 	flags.StringVar(&f.logLevel, "log-level", "warn", "lowest level to log: debug, info, warn, error")
-	flags.StringVar(&f.format, "log-format", "text", "format of the log on standard error: text, json")
+	flags.StringVar(&f.format, command.LogFormat, "text", "format of the log on standard error: text, json")
 	if err := cmd.MarkFlagDirname("data"); err != nil {
 		panic(err) // the flag does not exist
 	}
@@ -158,7 +158,7 @@ of this command then need --server-model N.`,
 	command.Complete(cmd, "acks", "1", "2")
 	command.Complete(cmd, "sync", "always", "interval=100ms", "never")
 	command.Complete(cmd, "log-level", "debug", "info", "warn", "error")
-	command.Complete(cmd, "log-format", "text", "json")
+	command.Complete(cmd, command.LogFormat, "text", "json")
 	cmd.RunE = command.Runs(f.run)
 	return cmd
 }
@@ -380,7 +380,6 @@ func (f *serveFlags) logger(cmd *cobra.Command) (*slog.Logger, error) {
 	case "text":
 		return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), o)), nil
 	case "json":
-		command.JSONLines(cmd)
 		return slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), o)), nil
 	}
 	return nil, fail(exitUsage, "--log-format %q: must be text or json", f.format)

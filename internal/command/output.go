@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"unicode/utf8"
@@ -23,7 +24,7 @@ type output struct {
 	w     io.Writer
 	lines bool // each write is complete, so that several goroutines can write: standard error
 
-	records atomic.Bool // see JSONLines
+	records atomic.Bool // see LogFormat
 
 	mu   sync.Mutex
 	rest []byte // the beginning of a character, whose end is in the next write
@@ -44,13 +45,25 @@ func (o *output) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// JSONLines makes the standard error of a command one JSON object per line: what is not an
-// object, as a logger's lines are, is written as one with the text as its msg, and the level
-// INFO if it does not pass leveled.
-func JSONLines(cmd *cobra.Command) {
-	if o, ok := cmd.ErrOrStderr().(*output); ok {
-		o.records.Store(true)
+// LogFormat is the flag of commands that log. With "json" their standard error is one JSON object
+// per line, from the first one on, errors of the command line included: what is not an object, as
+// a logger's lines are, is written as one with the text as its msg, and the level INFO if it does
+// not pass leveled.
+const LogFormat = "log-format"
+
+// wantsJSON reports whether arguments, of which some may be invalid, say that.
+func wantsJSON(args []string) (yes bool) {
+	for i, arg := range args {
+		switch {
+		case arg == "--":
+			return yes
+		case arg == "--"+LogFormat && i+1 < len(args):
+			yes = args[i+1] == "json"
+		case strings.HasPrefix(arg, "--"+LogFormat+"="):
+			yes = arg == "--"+LogFormat+"=json"
+		}
 	}
+	return yes
 }
 
 // leveled is standard error for texts that are of another level than INFO if they become

@@ -77,6 +77,9 @@ func execute(ctx context.Context, root *cobra.Command, args []string, s streams)
 	root.SetFlagErrorFunc(flagError)
 	argless(root)
 	strict(root) // after SetOut, because completion uses the output set before
+	if cmd, _, err := root.Find(args); err == nil && cmd.Flags().Lookup(LogFormat) != nil && wantsJSON(args) {
+		stderr.records.Store(true)
+	}
 
 	command, err := root.ExecuteContextC(ctx)
 	unwritten := out.finish()

@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -29,6 +30,8 @@ const (
 type Log struct {
 	to    *slog.Logger
 	limit lograte.Limiter
+
+	unaccepted atomic.Bool // connections could not be accepted, and none has been since
 }
 
 // New returns a log that writes to a logger.
@@ -57,6 +60,12 @@ func (l *Log) Connection(e sockets.Event, port string, comings bool) {
 	switch e.Kind {
 	case sockets.EventAcceptFailed:
 		level = slog.LevelWarn
+		l.unaccepted.Store(true)
+	case sockets.EventAccepted:
+		if l.unaccepted.Load() && l.unaccepted.CompareAndSwap(true, false) {
+			level, text = slog.LevelWarn, "connections are accepted again"
+			e.Remote = "" // it is not about the one that was
+		}
 	case sockets.EventHandshakeSucceeded:
 		if comings {
 			level, text = slog.LevelInfo, "client connected"

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"clustermap/internal/lograte"
 	"clustermap/sockets"
 )
 
@@ -48,5 +49,60 @@ func TestManyAbortedHandshakesAreAWarning(t *testing.T) {
 				t.Error(s)
 			}
 		})
+	}
+}
+
+// Ten thousand clients that come back after an outage are few lines, which count all of them.
+func TestManyClientsAreFewLines(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		queue := lograte.NewQueue(slog.NewTextHandler(&out, nil))
+		l := New(queue.Logger())
+		const clients = 10_000
+		for i := range clients {
+			host := fmt.Sprintf("10.0.%d.%d:1000", i/256, i%256)
+			l.Connection(sockets.Event{Kind: sockets.EventHandshakeSucceeded, Remote: host}, "publisher", true)
+		}
+		for range 20 {
+			time.Sleep(time.Second)
+			l.Flush(time.Now())
+		}
+		queue.Close()
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		counted := 0
+		for _, line := range lines {
+			n := 1
+			for _, name := range []string{"more=", "repeated="} {
+				if _, text, found := strings.Cut(line, " "+name); found {
+					if _, err := fmt.Sscan(text, &n); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			counted += n
+		}
+		if len(lines) > 20 || counted != clients {
+			t.Errorf("%d lines about %d clients:\n%s", len(lines), counted, &out)
+		}
+	})
+}
+
+// Who has read that connections could not be accepted reads, at the same level, that they are again.
+func TestConnectionsAreAcceptedAgain(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	l := New(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	accepted := sockets.Event{Kind: sockets.EventAccepted, Endpoint: "tcp://127.0.0.1:1", Remote: "10.0.0.1:1"}
+	l.Connection(accepted, "snapshot", false)
+	if out.Len() > 0 {
+		t.Error(out.String())
+	}
+	l.Connection(sockets.Event{Kind: sockets.EventAcceptFailed, Endpoint: "tcp://127.0.0.1:1", Err: io.ErrNoProgress}, "snapshot", false)
+	out.Reset()
+	l.Connection(accepted, "snapshot", false)
+	l.Connection(accepted, "snapshot", false)
+	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "connections are accepted again") || strings.Contains(got, "10.0.0.1") {
+		t.Error(got)
 	}
 }

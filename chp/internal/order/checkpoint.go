@@ -12,8 +12,9 @@ import (
 // RunCheckpoints writes a checkpoint whenever the log has grown enough, or is short of space,
 // until the context ends. After a failure it calls failed and tries again, but spends at most a
 // tenth of the time on that: with a small map that is each second, so that the log does not take
-// the space that comes back before the checkpoint does.
+// the space that comes back before the checkpoint does. The end of failures is logged at their level.
 func (q *Sequencer) RunCheckpoints(ctx context.Context, log *slog.Logger, failed func(error)) {
+	level := slog.LevelInfo
 	look := time.NewTicker(checkpointLook)
 	defer look.Stop()
 	var next time.Time // not before, after a failure
@@ -32,11 +33,13 @@ func (q *Sequencer) RunCheckpoints(ctx context.Context, log *slog.Logger, failed
 		if err := q.Checkpoint(ctx); err != nil {
 			if ctx.Err() == nil {
 				failed(err)
+				level = slog.LevelWarn
 			}
 			next = time.Now().Add(min(10*time.Since(begun), checkpointWait))
 			continue
 		}
-		log.Info("checkpoint", "keys", q.live.Now().Store.Len(), "took", time.Since(begun).Round(time.Millisecond))
+		log.Log(ctx, level, "checkpoint", "keys", q.live.Now().Store.Len(), "took", time.Since(begun).Round(time.Millisecond))
+		level = slog.LevelInfo
 	}
 }
 

@@ -47,6 +47,7 @@ type follower struct {
 	base    *base      // the map that is being received, or nil
 	copying bool       // a copy of the map has begun and is not installed
 	follows bool       // this server has the active server's map
+	began   func()     // is called when it gets that
 	proving bool       // it has sent a proof, and no answer has come
 	head    state.Head // of the batch that is being received; count is 0 between batches
 	wire    []byte     // the updates of that batch so far, if it arrives in several parts
@@ -106,8 +107,17 @@ func (c *copier) outranks(h *baseHead) bool {
 func (c *copier) follow(ctx, serving context.Context) {
 	failures := lograte.Failures()
 	wait, since := followAgain, time.Now()
+	warned := false // that it does not follow
 	for ctx.Err() == nil {
 		f := &follower{copier: c}
+		f.began = func() {
+			level := slog.LevelInfo
+			if warned { // who has read of the outage reads that it is over
+				level = slog.LevelWarn
+			}
+			warned = false
+			c.Log.Log(ctx, level, "follows the active server", "server", c.Peer)
+		}
 		err := f.run(ctx, serving)
 		if ctx.Err() != nil {
 			return
@@ -120,6 +130,7 @@ func (c *copier) follow(ctx, serving context.Context) {
 		}
 		if due, _ := failures.Due(level.String(), lograte.Cause(err, errProof), time.Now()); due {
 			c.Log.Log(ctx, level, "does not follow the active server", "server", c.Peer, "error", err)
+			warned = warned || level == slog.LevelWarn
 		}
 		if !wake.Pause(ctx, wait) {
 			return
@@ -128,6 +139,15 @@ func (c *copier) follow(ctx, serving context.Context) {
 		if !f.copying && !errors.Is(err, errAnother) {
 			wait = followAgain
 		}
+	}
+}
+
+// begin notes that this server has the active server's map.
+func (f *follower) begin() {
+	f.requested.Store(nil)
+	if !f.follows {
+		f.follows = true
+		f.began()
 	}
 }
 
@@ -291,8 +311,8 @@ func (f *follower) control(name string, body []byte) error {
 		f.Order.Copies(run)
 		f.copied.Store(true)
 		f.proving = false
-		f.news, f.follows = true, true
-		f.requested.Store(nil)
+		f.news = true
+		f.begin()
 		return nil
 	case nameTimes:
 		if f.base != nil {
@@ -328,8 +348,8 @@ func (f *follower) control(name string, body []byte) error {
 		f.base, f.news = nil, true
 		err := f.install(f.ctx, b)
 		f.copying = err != nil
-		if f.follows = err == nil; f.follows {
-			f.requested.Store(nil)
+		if err == nil {
+			f.begin()
 		}
 		return err
 	case nameChallenge:

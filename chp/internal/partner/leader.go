@@ -13,6 +13,7 @@ import (
 	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/state"
 	"clustermap/internal/hooks"
+	"clustermap/internal/peerlog"
 	"clustermap/internal/store"
 	"clustermap/internal/wake"
 	"clustermap/patterns/binarystar"
@@ -103,20 +104,25 @@ func (l *leader) follow(ctx context.Context, peer *sockets.Peer, r followRequest
 		old.cancel()
 		old.peer.Disconnect(errReplaced)
 	}
-	attrs := []any{"remote", peer.RemoteAddr()}
+	attrs := whoIs(peer)
 	if by, ok := peer.Property(propertyRequester); ok {
-		attrs = append(attrs, "handed_over_by", by[:min(len(by), maxRequester)])
+		attrs = append(attrs, slog.String("handed_over_by", by[:min(len(by), maxRequester)]))
 	}
-	l.Log.Info("the other server follows", attrs...)
+	l.Log.LogAttrs(ctx, slog.LevelInfo, "the other server follows", attrs...)
 	l.running.Go(func() {
 		err := f.feed(ctx)
 		f.cancel()
 		l.Order.Between(func(*order.Moment) { l.journal.Lose(f.to) })
 		if err != nil && ctx.Err() == nil {
-			l.Log.Info("the other server no longer follows", "remote", peer.RemoteAddr(), "error", err)
+			l.Log.LogAttrs(ctx, slog.LevelInfo, "the other server no longer follows", append(whoIs(peer), slog.Any("error", err))...)
 			peer.Disconnect(err)
 		}
 	})
+}
+
+// whoIs returns the attributes of a line of the log that say who a peer is.
+func whoIs(peer *sockets.Peer) []slog.Attr {
+	return append([]slog.Attr{slog.String("remote", peer.RemoteAddr())}, peerlog.Identity(peer)...)
 }
 
 var (

@@ -302,7 +302,7 @@ func (p *Pair) warnRole(same bool) {
 			"role", p.o.Role.String(), "state", p.node.Endpoint(), "peer_state", p.o.PeerState)
 		return
 	}
-	p.o.Log.Info("the other server has the other role")
+	p.o.Log.Warn("the other server has the other role") // to be seen where the error was
 }
 
 // stop makes the server accept nothing more, before the other one hears that this server is no

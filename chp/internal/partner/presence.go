@@ -24,6 +24,7 @@ type presence struct {
 
 	mu     sync.Mutex
 	faults map[string]string // of the addresses that answer, by endpoint: why nothing is heard
+	warned bool              // it has logged one of those
 }
 
 // knows notes why nobody is heard at an address although somebody answers there; fault is
@@ -37,8 +38,13 @@ func (p *presence) knows(endpoint, fault string) {
 // heard forgets what was wrong, since the other server is heard: when it is gone, nobody answers.
 func (p *presence) heard() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	warned := p.warned
+	p.warned = false
 	clear(p.faults)
+	p.mu.Unlock()
+	if warned {
+		p.Log.Warn("hears the other server", "peer", p.Peer) // at the level of the line that says that it could not
+	}
 }
 
 // fault returns why the other server is not heard although somebody answers at its
@@ -68,6 +74,9 @@ func (p *presence) watch(e sockets.Event) {
 		fault := p.describe(p.PeerState, e.Err)
 		p.knows(p.PeerState, fault)
 		if due, _ := p.failures.Due(p.PeerState, fault, time.Now()); due {
+			p.mu.Lock()
+			p.warned = true
+			p.mu.Unlock()
 			p.Log.Warn("cannot hear the other server, which is there: "+fault, "peer", p.Peer, "error", e.Err)
 		}
 	}
