@@ -377,6 +377,10 @@ func (s *Server) AllEndpoints() []Endpoints {
 	return slices.Clone(s.endpoints)
 }
 
+// Durations counts how long events took: Counts[i] of them up to Bounds[i] and above the bound
+// before, and the last of Counts above all bounds; and Sum altogether.
+type Durations = snapshot.Times
+
 // ServerStats holds a server's counters at one moment.
 type ServerStats struct {
 	Keys      int
@@ -386,6 +390,7 @@ type ServerStats struct {
 	Repeated  uint64            // KVSETs that clients sent again after a fault although the server had them
 	Expired   uint64            // keys deleted when their TTL ended
 	Snapshots uint64            // snapshot requests answered
+	Took      Durations         // of those, from the request until the last of the snapshot was queued
 	Resumed   uint64            // clients that came back and got only what they had missed
 	Retained  int64             // bytes that ServerOptions.RetainBytes bounds
 	Refused   map[Reason]uint64 // messages refused, by reason
@@ -404,7 +409,7 @@ type ServerStats struct {
 // counted.
 func (s *Server) Stats() ServerStats {
 	st := ServerStats{
-		Snapshots: s.snapshots.Counted.Answered.Load(), Resumed: s.snapshots.Counted.Resumed.Load(), BadAsks: s.counts.badAsks.Load(),
+		Snapshots: s.snapshots.Counted.Answered.Load(), Took: s.snapshots.Counted.Took.Times(), Resumed: s.snapshots.Counted.Resumed.Load(), BadAsks: s.counts.badAsks.Load(),
 		Subscribers: s.publisher.Peers(), Collectors: s.collector.Peers(),
 	}
 	n := &s.sequencer.Counted

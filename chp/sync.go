@@ -1,8 +1,10 @@
 package chp
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 
 	"clustermap/chp/internal/follow"
 )
@@ -25,7 +27,58 @@ var ErrNoSync = follow.ErrNoSync
 // Sync waits until the client is ACTIVE, and goes on at the next server if the present one is
 // lost. If the context ends first, the error is that of [Client.WaitActive] if the client is not
 // ACTIVE. A server that cannot answer makes it ErrNoSync, at once.
-func (c *Client) Sync(ctx context.Context) error { return c.waited(c.follower.Sync(ctx)) }
+func (c *Client) Sync(ctx context.Context) error { return c.waited(c.follower.Sync(ctx, 0)) }
+
+// ErrNotFollowing is why a client is not ready that follows no server now; see [Client.Ready].
+var ErrNotFollowing = errors.New("chp: the client follows no server now")
+
+// LagError reports that a client is not ready although it follows a server: its replica has not
+// come near enough to the server's map in time.
+type LagError struct {
+	Server string // as named in ClientOptions.Servers
+	MaxLag int64  // as passed to Ready
+	Err    error  // of the context
+}
+
+func (e *LagError) Error() string {
+	return fmt.Sprintf("chp: the replica is more than %d updates behind %s: %v", e.MaxLag, e.Server, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *LagError) Unwrap() error { return e.Err }
+
+// MarshalText returns the text of Error.
+func (e *LagError) MarshalText() ([]byte, error) { return []byte(e.Error()), nil }
+
+// Ready returns nil if the client is fit for service: it follows a server now, and before the
+// context ends its replica has come to within maxLag updates of what that one had committed when
+// Ready was called. That is what the readiness check of a service asks for, with a context
+// of about a second and a maxLag of what the server takes in some of that: see
+// clustermap/chp/admin, which has such a check. It costs the round trip of [Client.Sync].
+//
+// Ready does not wait for a server: if the client follows none, the error is at once a
+// [*NotActiveError] that wraps ErrNotFollowing. It is a [*LagError] if the replica is too far
+// behind, or the server does not answer. At a server that cannot answer (see ErrNoSync) the client
+// is ready if it follows it.
+//
+// A client of subtrees may be behind only by updates that are none of its own; such a server
+// tells it so at once.
+func (c *Client) Ready(ctx context.Context, maxLag int64) error {
+	state, server := c.follower.State()
+	if state != StateActive {
+		if err := c.notActive(ErrNotFollowing); err != nil {
+			return err
+		}
+	}
+	err := c.follower.Sync(ctx, max(maxLag, 0))
+	switch {
+	case err == nil, errors.Is(err, ErrClosed):
+		return err
+	case errors.Is(err, ErrNoSync):
+		return nil
+	}
+	return cmp.Or(c.notActive(ErrNotFollowing), error(&LagError{server, maxLag, err}))
+}
 
 // GetSync is Get after Sync.
 func (c *Client) GetSync(ctx context.Context, key string) (value []byte, ok bool, err error) {

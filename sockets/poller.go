@@ -18,6 +18,7 @@ type Socket interface {
 	Disconnect(endpoint string) error
 	LastEndpoint() string
 	Peers() []PeerStats
+	Totals() Totals
 	Readable() <-chan struct{}
 	Events() PollEvents
 	OnReady(events PollEvents, f func(PollEvents)) (stop func(), err error)

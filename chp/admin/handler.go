@@ -4,14 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/pprof"
-	"slices"
-	"strings"
 	"sync/atomic"
 
 	"clustermap/chp"
+	"clustermap/internal/hosts"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -85,23 +83,11 @@ func (h *Handler) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "admin.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
-	if !h.named(r.Host) {
+	if !hosts.Named(r.Host, h.hosts) {
 		http.Error(w, "the Host of the request is no name of this server", http.StatusMisdirectedRequest)
 		return
 	}
 	h.mux.ServeHTTP(w, r)
-}
-
-// named reports whether the Host of a request is a name of this server.
-func (h *Handler) named(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.TrimSuffix(strings.ToLower(host), ".")
-	if host == "localhost" || net.ParseIP(strings.Trim(host, "[]")) != nil {
-		return true
-	}
-	return slices.ContainsFunc(h.hosts, func(name string) bool { return name == "*" || strings.EqualFold(name, host) })
 }
 
 func (h *Handler) status(w http.ResponseWriter, r *http.Request) {

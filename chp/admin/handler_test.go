@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -241,4 +242,37 @@ func TestRegistryOfTheProgram(t *testing.T) {
 	if _, err := admin.NewHandler(admin.Options{Registry: own}); err == nil {
 		t.Error("a second Handler has the same registry")
 	}
+}
+
+// A service is ready when all of its checks are, and says which is not.
+func TestServiceIsReadyWithItsReplica(t *testing.T) {
+	t.Parallel()
+	s := served(t, chp.ServerOptions{Host: "127.0.0.1"})
+	c, err := chp.NewClient(chp.ClientOptions{Servers: []string{s.Endpoints().Snapshot}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.WaitActive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var broken atomic.Bool
+	web := httptest.NewServer(admin.NewReadyHandler(admin.ClientCheck("map", c, 0), admin.Check{Name: "disk", Test: func(context.Context) error {
+		if broken.Load() {
+			return errors.New("it is full")
+		}
+		return nil
+	}}))
+	t.Cleanup(web.Close)
+	a := asked{url: web.URL}
+	a.expect(t, "/", 200, "ok\n")
+	a.expect(t, "/?verbose", 200, "[+] map\n[+] disk\n")
+	broken.Store(true)
+	a.expect(t, "/?verbose", 503, "[+] map\n[-] disk: it is full\n")
+	broken.Store(false)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "the client notices", func() bool { return c.State() != chp.StateActive })
+	a.expect(t, "/", 503, "[-] map: chp: no server to follow: chp: the client follows no server now: ")
 }

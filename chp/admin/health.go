@@ -52,41 +52,51 @@ func inRole(_ *chp.Server, st *chp.Status) error {
 	return errors.New("neither active nor passive")
 }
 
+// outcome is what an answer says about checks.
+type outcome struct {
+	text   bytes.Buffer
+	failed bool
+}
+
+func (o *outcome) report(r *http.Request, name string, err error) {
+	if err != nil {
+		o.failed = true
+		fmt.Fprintf(&o.text, "[-] %s: %v\n", name, err)
+	} else if r.URL.Query().Has("verbose") {
+		fmt.Fprintf(&o.text, "[+] %s\n", name)
+	}
+}
+
+func (o *outcome) send(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if o.failed {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	} else if o.text.Len() == 0 {
+		o.text.WriteString("ok\n")
+	}
+	_, _ = w.Write(o.text.Bytes()) // the asker is gone
+}
+
 // checks answers with the outcome of checks.
 func (h *Handler) checks(all []check) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		var text bytes.Buffer
-		failed := 0
-		report := func(name string, err error) {
-			if err != nil {
-				failed++
-				fmt.Fprintf(&text, "[-] %s: %v\n", name, err)
-			} else if r.URL.Query().Has("verbose") {
-				fmt.Fprintf(&text, "[+] %s\n", name)
-			}
-		}
+		var o outcome
 		s := h.server.Load()
 		switch {
 		case s == nil && len(all) > 0:
-			report("attached", errors.New(notAttached))
+			o.report(r, "attached", errors.New(notAttached))
 		case s == nil:
-			report("attached", nil)
+			o.report(r, "attached", nil)
 		default:
 			st, err := within(r.Context(), h.probes, s.Status)
-			report("answers", err)
+			o.report(r, "answers", err)
 			for _, c := range all {
 				if err == nil {
-					report(c.name, c.test(s, &st))
+					o.report(r, c.name, c.test(s, &st))
 				}
 			}
 		}
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		if failed > 0 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		} else if text.Len() == 0 {
-			text.WriteString("ok\n")
-		}
-		_, _ = w.Write(text.Bytes()) // the asker is gone
+		o.send(w)
 	}
 }
 

@@ -97,6 +97,7 @@ var (
 		gauge("chp_peer_in_sync", "1 if the other server of the pair has all published updates, else 0.", func(l *looked) float64 { return truth(l.status.InSync) }),
 	}
 	refusedDesc = prometheus.NewDesc("chp_refused_total", "Messages refused, by reason.", []string{"reason"}, nil)
+	tookDesc    = prometheus.NewDesc("chp_snapshot_seconds", "How long clients waited for snapshots: from the request until the last of it was queued.", nil, nil)
 	infoDesc    = prometheus.NewDesc("chp_build_info", "1; the version of the server's program is a label.", []string{"version"}, nil)
 )
 
@@ -106,6 +107,7 @@ func (c *serverCollector) Describe(ch chan<- *prometheus.Desc) {
 		ch <- m.desc
 	}
 	ch <- refusedDesc
+	ch <- tookDesc
 	ch <- infoDesc
 }
 
@@ -126,5 +128,18 @@ func (c *serverCollector) Collect(ch chan<- prometheus.Metric) {
 	for reason, n := range now.status.Refused.All() {
 		ch <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(n), reason)
 	}
+	ch <- histogram(tookDesc, &now.stats.Took)
 	ch <- prometheus.MustNewConstMetric(infoDesc, prometheus.GaugeValue, 1, now.status.Version)
+}
+
+// histogram returns durations as a metric.
+func histogram(desc *prometheus.Desc, d *chp.Durations) prometheus.Metric {
+	buckets, n := map[float64]uint64{}, uint64(0)
+	for i, count := range d.Counts {
+		n += count
+		if i < len(d.Bounds) {
+			buckets[d.Bounds[i].Seconds()] = n
+		}
+	}
+	return prometheus.MustNewConstHistogram(desc, n, d.Sum.Seconds(), buckets)
 }

@@ -9,6 +9,7 @@ import (
 	"clustermap/internal/command"
 	"clustermap/patterns/majordomo"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -42,6 +43,7 @@ func newBroker() *cobra.Command {
 	var (
 		bind  []string
 		allow []string
+		http  httpFlags
 		beat  beats
 		o     = majordomo.BrokerOptions{MaxWaiting: majordomo.DefaultMaxWaiting, MaxBytes: majordomo.DefaultMaxBytes, MaxDeliveries: majordomo.DefaultMaxDeliveries}
 		keys  = command.ServerKeys{Keys: curve}
@@ -75,6 +77,7 @@ services.
 	flags.Var((*command.Bytes)(&o.MaxBytes), "max-bytes", "maximum total size of all requests in the broker")
 	flags.StringArrayVar(&allow, "allow-worker", nil, "`rule` SERVICE=PEER,PEER... for who may be a worker of a service, or a file with one per line; repeat it for several")
 	keys.Register(flags)
+	http.register(flags)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 		var err error
 		if o.Socket.Security, err = keys.Security(); err != nil {
@@ -105,9 +108,32 @@ services.
 			}
 			actual = append(actual, at)
 		}
+		side, err := http.open(ctx, cmd, brokerMetrics(broker)...)
+		if err != nil {
+			return err
+		}
+		defer side.Close()
 		command.Ready(cmd, o.Socket.Security, "broker "+strings.Join(actual, " "))
 		<-ctx.Done()
 		return broker.Close()
 	})
 	return cmd
+}
+
+// brokerMetrics returns the metrics of a broker for --http.
+func brokerMetrics(b *majordomo.Broker) []prometheus.Collector {
+	return []prometheus.Collector{
+		counted("zdev_broker_requests_total", "Requests of clients.", func() uint64 { return b.Stats().Requests }),
+		counted("zdev_broker_replies_total", "Last or only replies passed on to clients.", func() uint64 { return b.Stats().Replies }),
+		counted("zdev_broker_malformed_total", "Invalid messages; each ended its peer's connection.", func() uint64 { return b.Stats().Malformed }),
+		counted("zdev_broker_refused_total", "Requests and workers without room, and workers that were not allowed.", func() uint64 { return b.Stats().Refused }),
+		counted("zdev_broker_expired_total", "Requests dropped because no worker took them in time.", func() uint64 { return b.Stats().Expired }),
+		counted("zdev_broker_repeated_total", "Requests queued again because a worker was lost or gave them back.", func() uint64 { return b.Stats().Repeated }),
+		counted("zdev_broker_undelivered_total", "Requests dropped because too many workers were lost while they executed them.", func() uint64 { return b.Stats().Undelivered }),
+		counted("zdev_broker_abandoned_total", "Requests and replies dropped because the client was gone.", func() uint64 { return b.Stats().Abandoned }),
+		counted("zdev_broker_lost_workers_total", "Workers that were silent or disconnected.", func() uint64 { return b.Stats().Lost }),
+		measured("zdev_broker_services", "Services.", func() int { return b.Stats().Services }),
+		measured("zdev_broker_workers", "Workers.", func() int { return b.Stats().Workers }),
+		measured("zdev_broker_request_bytes", "Bytes of all requests.", func() int { return b.Stats().Bytes }),
+	}
 }

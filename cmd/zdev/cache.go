@@ -12,6 +12,7 @@ import (
 	"clustermap/internal/command"
 	"clustermap/patterns/lastvalue"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 )
 
@@ -21,6 +22,7 @@ func newCache() *cobra.Command {
 	o := lastvalue.Options{MaxTopics: lastvalue.DefaultMaxTopics, MaxBytes: lastvalue.DefaultMaxBytes}
 	var every time.Duration
 	var asJSON bool
+	var http httpFlags
 	cmd := &cobra.Command{
 		Use:   "cache",
 		Short: "Give new subscribers the last value of each topic",
@@ -50,6 +52,7 @@ subscribers, subscriptions, and last values sent (replayed). Counts are since th
 	flags.DurationVar(&every, "stats", 0, "interval between two lines of statistics; 0 means none")
 	flags.BoolVar(&asJSON, "json", false, "print statistics as JSON objects, one per line")
 	curve.Register(flags)
+	http.register(flags)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) (err error) {
 		switch {
 		case o.MaxTopics < 1 || o.MaxBytes < 1:
@@ -84,6 +87,11 @@ subscribers, subscriptions, and last values sent (replayed). Counts are since th
 		if err := publishers.attachTo(ctx, cache.BindPublisher, cache.ConnectPublisher); err != nil {
 			return err
 		}
+		side, err := http.open(ctx, cmd, cacheMetrics(cache)...)
+		if err != nil {
+			return err
+		}
+		defer side.Close()
 		command.Ready(cmd, bound, publishers.String()+", "+subscribers.String())
 		if every == 0 {
 			<-ctx.Done()
@@ -92,6 +100,22 @@ subscribers, subscriptions, and last values sent (replayed). Counts are since th
 		return printCacheStats(ctx, cmd.OutOrStdout(), cache, every, asJSON)
 	})
 	return cmd
+}
+
+// cacheMetrics returns the metrics of a cache for --http.
+func cacheMetrics(c *lastvalue.Cache) []prometheus.Collector {
+	return []prometheus.Collector{
+		counted("zdev_cache_messages_total", "Messages of publishers.", func() uint64 { return c.Stats().Messages }),
+		counted("zdev_cache_too_large_total", "Messages too large to be kept.", func() uint64 { return c.Stats().TooLarge }),
+		counted("zdev_cache_evicted_total", "Topics removed because the cache was full.", func() uint64 { return c.Stats().Evicted }),
+		counted("zdev_cache_expired_total", "Topics removed because of their age.", func() uint64 { return c.Stats().Expired }),
+		counted("zdev_cache_subscriptions_total", "Subscriptions accepted.", func() uint64 { return c.Stats().Subscriptions }),
+		counted("zdev_cache_replayed_total", "Last values sent to new subscribers.", func() uint64 { return c.Stats().Replayed }),
+		measured("zdev_cache_topics", "Topics with a last value.", func() int { return c.Stats().Topics }),
+		measured("zdev_cache_bytes", "Bytes of what is kept.", func() int { return c.Stats().Bytes }),
+		measured("zdev_cache_subscribers", "Connections of subscribers.", func() int { return len(c.Subscribers()) }),
+		measured("zdev_cache_publishers", "Connections of publishers.", func() int { return len(c.Publishers()) }),
+	}
 }
 
 // cacheStats is a line of --stats.

@@ -5,7 +5,9 @@ import (
 	"errors"
 
 	"clustermap/internal/command"
+	"clustermap/internal/httpside"
 	"clustermap/sockets"
+	"clustermap/sockets/metrics"
 
 	"github.com/spf13/cobra"
 )
@@ -15,6 +17,7 @@ type between struct {
 	kind              string
 	frontend, backend side
 	curve             command.DeviceKeys
+	http              httpFlags
 
 	bound sockets.Security // after open
 }
@@ -28,6 +31,7 @@ func (b *between) register(cmd *cobra.Command) {
 	b.backend.register(flags, "backend", "`endpoint` on the side of subscribers, services, or PULL sockets")
 	b.curve = command.DeviceKeys{Keys: curve}
 	b.curve.Register(flags)
+	b.http.register(flags)
 }
 
 // open creates the sockets, and binds and connects them. The caller closes them.
@@ -58,9 +62,14 @@ func (b *between) open(ctx context.Context, cmd *cobra.Command) (front, back soc
 	return front, back, nil
 }
 
-// ready reports that the device is ready.
-func (b *between) ready(cmd *cobra.Command) {
+// ready opens --http, which the caller closes, and reports that the device is ready.
+func (b *between) ready(ctx context.Context, cmd *cobra.Command, front, back sockets.Socket) (*httpside.Side, error) {
+	side, err := b.http.open(ctx, cmd, metrics.NewCollector("frontend", front), metrics.NewCollector("backend", back))
+	if err != nil {
+		return nil, err
+	}
 	command.Ready(cmd, b.bound, b.kind+" "+b.frontend.String()+", "+b.backend.String())
+	return side, nil
 }
 
 func newProxy() *cobra.Command {
@@ -92,10 +101,12 @@ When the proxy ends, messages that it has received but not sent are lost.`,
 		if err != nil {
 			return err
 		}
-		b.ready(cmd)
-		err = sockets.Proxy(ctx, front, back)
-		if ctx.Err() != nil {
-			err = nil // a signal
+		side, err := b.ready(ctx, cmd, front, back)
+		if err == nil {
+			if err = sockets.Proxy(ctx, front, back); ctx.Err() != nil {
+				err = nil // a signal
+			}
+			side.Close()
 		}
 		return errors.Join(err, closeBoth(front, back))
 	})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"clustermap/internal/command"
+	"clustermap/internal/httpside"
 	"clustermap/internal/visible"
 	"clustermap/patterns/espresso"
 
@@ -129,8 +130,11 @@ prints on standard error how many messages were recorded and lost.`,
 			run.print(cmd.OutOrStdout(), p.format())
 		}
 		if err == nil {
-			b.ready(cmd)
-			err = run.run(ctx, cmd.OutOrStdout())
+			var side *httpside.Side
+			if side, err = b.ready(ctx, cmd, front, back); err == nil {
+				err = run.run(ctx, cmd.OutOrStdout())
+			}
+			side.Close()
 		}
 		return errors.Join(err, closeBoth(front, back))
 	})

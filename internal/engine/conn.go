@@ -262,7 +262,7 @@ func (x *dialogue) write() { x.writers.Go(x.writer.run) }
 func (x *dialogue) end(err error) error {
 	p, peer := x.reader.pipe, x.reader.peer
 	s := p.socket
-	p.peer.Store(nil)
+	s.totals.ended(p, peer)
 	s.In.Peers(-1)
 	if !x.reader.ignore {
 		s.countPeers(-1)
@@ -298,6 +298,7 @@ func (s *Socket) closes(c *conn, err error) bool {
 // error, the peer's messages are ignored.
 func (s *Socket) connected(p *Pipe, peer *Peer) (refused error) {
 	p.Out.Attach(&peer.conduit)
+	s.totals.began(p)
 	if hello := peer.conn.config.Hello; hello != nil {
 		p.Out.Precede(hello, 1)
 	}

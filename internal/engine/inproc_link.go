@@ -148,7 +148,7 @@ func (h *half) part() {
 		s.fetchLast()
 	}
 	for _, s := range sides {
-		s.pipe.peer.Store(nil)
+		s.socket.totals.ended(s.pipe, s.peer)
 		s.socket.In.Peers(-1)
 		if !s.rejected() {
 			s.socket.countPeers(-1)

@@ -22,6 +22,7 @@ type Pipe struct {
 	Place     uint64 // orders the pipes by when they were accepted or Connect was called
 	Name      []byte // the identity that ConnectAs, or a STREAM, has assigned to its peer
 
+	linked  bool        // there was a connection; guarded by totals.mu
 	leaving atomic.Bool // the application of a STREAM has closed the connection
 
 	Out queue.Outbox

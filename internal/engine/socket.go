@@ -44,6 +44,7 @@ type Socket struct {
 	admission  bounds.Admission
 	incomplete bounds.Incomplete
 	total      total
+	totals     totals
 
 	places atomic.Uint64 // the last Pipe.Place assigned
 
@@ -172,10 +173,9 @@ func (s *Socket) enter(p *Pipe) bool {
 // leave removes a pipe that will not be used again. The messages received on it
 // stay available to the application.
 func (s *Socket) leave(p *Pipe) {
-	s.mu.Lock()
-	delete(s.pipes, p)
-	s.mu.Unlock()
+	before := s.remove(p)
 	p.Out.End()
+	s.totals.lost(p, before)
 	s.pattern.Removed(p)
 }
 

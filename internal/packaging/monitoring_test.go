@@ -12,6 +12,8 @@ import (
 
 	"clustermap/chp"
 	"clustermap/chp/admin"
+	"clustermap/sockets"
+	"clustermap/sockets/metrics"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.yaml.in/yaml/v3"
@@ -136,6 +138,12 @@ func TestPageListsAllMetrics(t *testing.T) {
 	admin.NewServerCollector(nil).Describe(descriptions)
 	admin.NewClientCollector(nil).Describe(descriptions)
 	admin.NewSyncSeconds().Describe(descriptions)
+	if socket, err := sockets.NewPull(sockets.Options{}); err != nil {
+		t.Error(err)
+	} else {
+		defer socket.Close()
+		metrics.NewCollector("", socket).Describe(descriptions)
+	}
 	close(descriptions)
 	described := regexp.MustCompile(`fqName: "([^"]+)", help: "([^"]+)"`)
 	for d := range descriptions {

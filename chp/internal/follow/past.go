@@ -247,7 +247,7 @@ func (p *Past) Next(ctx context.Context) (kvmsg.Record, error) {
 // join waits until the replica has come to the end.
 func (p *Past) join(ctx context.Context) error {
 	p.after = min(p.end.Last, p.end.Sequence) // see state.State.Place
-	if err := p.f.Sync(ctx); err != nil {
+	if err := p.f.Sync(ctx, 0); err != nil {
 		return err
 	}
 	if p.joined = p.f.current.Load() == p.asked; !p.joined {

@@ -44,7 +44,8 @@ type syncs struct {
 // wait is a call that waits.
 type wait struct {
 	sequence int64
-	asks     bool // the sequence is from an answer of the present session
+	asks     bool  // the sequence is from an answer of the present session
+	slack    int64 // the answer less this is the sequence
 	done     chan struct{}
 	err      error
 }
@@ -59,10 +60,11 @@ func (y *syncs) init(replica func() int64) {
 	y.least.Store(math.MaxInt64)
 }
 
-// Sync waits until the replica has all that the server had committed when the call began.
-func (f *Follower) Sync(ctx context.Context) error {
+// Sync waits until the replica has all that the server had committed when the call began, or all but
+// the last slack updates of it.
+func (f *Follower) Sync(ctx context.Context, slack int64) error {
 	y := &f.syncs
-	w := &wait{asks: true, done: make(chan struct{})}
+	w := &wait{asks: true, slack: slack, done: make(chan struct{})}
 	y.mu.Lock()
 	switch {
 	case y.closed:
@@ -210,7 +212,7 @@ func (y *syncs) answer(from *session, m zmtp.WireMessage) bool {
 	}
 	y.asking = false
 	for _, w := range y.asked {
-		w.sequence = sequence
+		w.sequence = sequence - w.slack
 		y.aim(w)
 	}
 	clear(y.asked)

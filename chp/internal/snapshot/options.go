@@ -35,6 +35,7 @@ type Options struct {
 // Counters count since the start.
 type Counters struct {
 	Answered     atomic.Uint64 // requests for a snapshot
+	Took         Took          // from such a request until the last of it was queued
 	Resumed      atomic.Uint64 // questions what came after a sequence that had an answer
 	Walks        atomic.Uint64 // to find the records of subtrees
 	SentBytes    atomic.Int64

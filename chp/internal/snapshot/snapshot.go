@@ -63,6 +63,7 @@ type Server struct {
 }
 
 type answer struct {
+	asked    time.Time
 	joiner   *joiner
 	want     wire.Want
 	progress []byte        // message to send before the snapshot, or nil
@@ -119,7 +120,7 @@ func New(o Options) *Server {
 // Add adds a request. A request for one key is answered at once; others may wait for
 // Run. The context ends the answers: it is the one of Run.
 func (n *Server) Add(ctx context.Context, peer *sockets.Peer, want wire.Want) error {
-	a := &answer{want: want, ready: make(chan struct{})}
+	a := &answer{asked: time.Now(), want: want, ready: make(chan struct{})}
 	n.mu.Lock()
 	idle := n.joiners[peer] == nil
 	n.mu.Unlock()
@@ -179,6 +180,7 @@ func (n *Server) count(a *answer) {
 	switch {
 	case !a.want.Since:
 		n.Counted.Answered.Add(1)
+		n.Counted.Took.add(time.Since(a.asked))
 	case !a.chain.cut.end.Compacted:
 		n.Counted.Resumed.Add(1)
 	}
