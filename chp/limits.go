@@ -122,3 +122,7 @@ const (
 	mostSubtrees       = 8
 	mostListed         = 1 << 20
 )
+
+// mostHot bounds the keys in an answer to which are hot: with base64 and their counts they must fit
+// into maxAnswer.
+const mostHot = 100

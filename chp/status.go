@@ -189,6 +189,8 @@ func (s *Server) answerQuestion(ctx context.Context, peer *sockets.Peer, m zmtp.
 			s.answerClients(peer, string(about))
 		case wire.AskKick:
 			s.answerKick(peer, string(about))
+		case wire.AskHot:
+			s.answerHot(peer, string(about))
 		default:
 			return false
 		}

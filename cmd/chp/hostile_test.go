@@ -71,6 +71,7 @@ func hostileServer(t *testing.T, handsOver bool) (endpoint string) {
 		"subtrees": []string{commandtest.HostileText, "synced"}, "since": "2026-01-01T00:00:00Z",
 	}}})
 	testenv.Must(t, err)
+	length := time.Duration(0) // of the window of hot keys
 	go func() {
 		for {
 			m, err := router.Recv(ctx)
@@ -83,6 +84,12 @@ func hostileServer(t *testing.T, handsOver bool) (endpoint string) {
 				send([]byte("STATUS"), status)
 			case "CLIENTS?":
 				send([]byte("CLIENTS"), clients)
+			case "HOT?":
+				length += time.Second
+				hot, _ := json.Marshal(map[string]any{"Began": 1, "Length": length, "Updates": length, "Bytes": length, "Keys": []map[string]any{
+					{"Key": []byte(commandtest.Hostile), "Updates": length / 2, "Bytes": length}, {"Key": []byte("synced"), "Updates": length / 3, "Bytes": length},
+				}})
+				send([]byte("HOT"), hot)
 			case "KICK?":
 				refused, _ := json.Marshal(map[string]any{"refused": commandtest.HostileText})
 				send([]byte("KICK"), refused)

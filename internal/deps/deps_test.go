@@ -235,7 +235,7 @@ var rules = []struct {
 		path: "chp/internal/follow",
 		own: []string{
 			"internal/backoff", "internal/fifo", "internal/buf", "internal/closed", "internal/hooks", "internal/invariants", "internal/ipcpath", "internal/kvmsg", "internal/link", "internal/lograte", "internal/mutate", "internal/store", "internal/timer", "internal/wake",
-			"chp/internal/history", "chp/internal/ledger", "chp/internal/live", "chp/internal/state", "chp/internal/txn", "chp/internal/submit", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets",
+			"chp/internal/history", "chp/internal/hot", "chp/internal/ledger", "chp/internal/live", "chp/internal/state", "chp/internal/txn", "chp/internal/submit", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets",
 		},
 		std: []string{"net/http"},
 		out: []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
@@ -311,25 +311,25 @@ var rules = []struct {
 	},
 	{
 		path: "chp/internal/order",
-		own:  []string{"chp/internal/retain", "internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "internal/wake", "chp/internal/journal", "chp/internal/history", "chp/internal/ledger", "chp/internal/live", "chp/internal/state", "chp/internal/txn", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
+		own:  []string{"chp/internal/retain", "internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "internal/wake", "chp/internal/journal", "chp/internal/history", "chp/internal/hot", "chp/internal/ledger", "chp/internal/live", "chp/internal/state", "chp/internal/txn", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},
 	{
 		path: "chp/internal/collect",
-		own:  []string{"chp/internal/retain", "internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/lograte", "internal/mutate", "internal/peerlog", "internal/store", "internal/timer", "internal/wake", "chp/internal/journal", "chp/internal/history", "chp/internal/ledger", "chp/internal/live", "chp/internal/order", "chp/internal/state", "chp/internal/txn", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
+		own:  []string{"chp/internal/retain", "internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/lograte", "internal/mutate", "internal/peerlog", "internal/store", "internal/timer", "internal/wake", "chp/internal/journal", "chp/internal/history", "chp/internal/hot", "chp/internal/ledger", "chp/internal/live", "chp/internal/order", "chp/internal/state", "chp/internal/txn", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},
 	{
 		path: "chp/internal/partner",
-		own:  []string{"chp/internal/retain", "internal/fifo", "internal", "chp/commit", "chp/internal/journal", "chp/internal/history", "chp/internal/ledger", "chp/internal/live", "chp/internal/order", "chp/internal/ports", "chp/internal/snapshot", "chp/internal/state", "chp/internal/txn", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "patterns/binarystar", "patterns/internal/subscribe", "zmtp", "sockets"},
+		own:  []string{"chp/internal/retain", "internal/fifo", "internal", "chp/commit", "chp/internal/journal", "chp/internal/history", "chp/internal/hot", "chp/internal/ledger", "chp/internal/live", "chp/internal/order", "chp/internal/ports", "chp/internal/snapshot", "chp/internal/state", "chp/internal/txn", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "patterns/binarystar", "patterns/internal/subscribe", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},
 	{
 		path: "chp/internal/snapshot",
-		own:  []string{"chp/internal/retain", "internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "internal/wake", "chp/internal/history", "chp/internal/ledger", "chp/internal/live", "chp/internal/state", "chp/internal/txn", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
+		own:  []string{"chp/internal/retain", "internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "internal/wake", "chp/internal/history", "chp/internal/hot", "chp/internal/ledger", "chp/internal/live", "chp/internal/state", "chp/internal/txn", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},

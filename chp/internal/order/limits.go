@@ -78,3 +78,6 @@ const withoutRequests = 1024
 // mostAnswers is the size in bytes from which on answers are sent before more requests are
 // judged: they can have values.
 const mostAnswers = 256 << 10
+
+// hotIdle is how long updates of keys are counted after the last question which are hot.
+const hotIdle = 15 * time.Second

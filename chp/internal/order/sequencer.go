@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/chp/internal/hot"
 	"clustermap/chp/internal/journal"
 	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/live"
@@ -74,6 +75,7 @@ type Sequencer struct {
 	ends     ends          // of the terms of this server
 
 	alarm   alarm
+	hot     *hot.Sketch // nil unless somebody asks
 	scratch scratch
 }
 
@@ -297,6 +299,9 @@ func (q *Sequencer) arm(out state.Outcome, at time.Duration) {
 func (q *Sequencer) send(pieces []store.Piece, spans []buf.Span, grouped bool) {
 	q.show(pieces)
 	for _, p := range pieces {
+		if q.hot != nil {
+			q.hot.Add(p.Wire(), spans[:p.Records])
+		}
 		// The publisher's policy is to disconnect, so this does not wait; it
 		// fails only once the publisher is closed.
 		_ = q.o.Publisher.SendSpans(context.Background(), p.Wire(), spans[:p.Records], p.Segment)
@@ -321,6 +326,9 @@ func (q *Sequencer) heartbeat() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.window.Tick(timer.Now())
+	if q.hot != nil && timer.Now()-q.hot.Asked > hotIdle {
+		q.hot = nil
+	}
 	if !q.passive {
 		q.o.Publisher.Heartbeat(q.state.Last())
 		q.live.Bookmark()

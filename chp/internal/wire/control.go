@@ -26,6 +26,10 @@ const (
 	// AskKick has a second frame: which clients.
 	AskKick    = "KICK?"
 	AnswerKick = "KICK"
+
+	// AskHot has a second frame: how many keys are wanted, in decimal.
+	AskHot    = "HOT?"
+	AnswerHot = "HOT"
 )
 
 // standby is the only frame of the message with which a server of a pair answers a
