@@ -13,10 +13,13 @@ import (
 // admins decides which clients are administrators: those that may make a server hand
 // over. Reading and writing the map needs no such right. It is immutable.
 type admins struct {
-	curve    bool                     // clients prove their keys
-	keys     map[zmtp.PublicKey]bool  // of administrators, and of both servers of a pair
-	anywhere bool                     // every client is one
-	local    func(remote string) bool // whether a network address is this machine's; replaced by tests
+	curve    bool                      // clients prove their keys
+	keys     map[zmtp.PublicKey]bool   // of administrators, and of both servers of a pair
+	anywhere bool                      // every client is one
+	local    func(remote string) bool  // whether a network address is this machine's; replaced by tests
+	own      zmtp.PublicKey            // of this server
+	peer     zmtp.PublicKey            // of the other server of a pair
+	roles    func(*sockets.Peer) *Role // with Access, which decides; else nil
 }
 
 var (
@@ -30,10 +33,12 @@ func newAdmins(o *ServerOptions) *admins {
 		a.keys[key] = true
 	}
 	if a.curve {
-		a.keys[o.Security.CurveSecretKey.Public()] = true
+		a.own = o.Security.CurveSecretKey.Public()
+		a.keys[a.own] = true
 	}
 	if o.Pair != nil && !o.Pair.PeerSecurity.CurveServerKey.IsZero() {
-		a.keys[o.Pair.PeerSecurity.CurveServerKey] = true
+		a.peer = o.Pair.PeerSecurity.CurveServerKey
+		a.keys[a.peer] = true
 	}
 	return a
 }
@@ -43,6 +48,8 @@ func newAdmins(o *ServerOptions) *admins {
 // anywhere, are of this process.
 func (a *admins) check(peer *sockets.Peer) error {
 	switch {
+	case a.roles != nil:
+		return a.roles(peer).Allow(VerbAdmin, "")
 	case a.anywhere, strings.HasPrefix(peer.Stats().Endpoint, "inproc://"):
 		return nil
 	case a.curve && !a.keys[peer.PublicKey()]:

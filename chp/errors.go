@@ -18,6 +18,7 @@ const (
 	ReasonValueTooLarge    Reason = kvmsg.ReasonValueTooLarge    // the value exceeds the limit of this client or server
 	ReasonMapFull          Reason = kvmsg.ReasonMapFull          // the map would exceed ServerOptions.MaxMapBytes
 	ReasonFormerConnection Reason = kvmsg.ReasonFormerConnection // it arrived on a connection that its client had replaced by another
+	ReasonAccess           Reason = kvmsg.ReasonAccess           // its client may not do that: see AccessError
 )
 
 // MessageError reports that a key-value message was refused, and why. Sending the same

@@ -210,7 +210,21 @@ func (c *Client) askLeases(ctx context.Context, kind wire.LeaseKind, ids []kvmsg
 	if err != nil && ctx.Err() != nil {
 		err = c.explain(ctx.Err())
 	}
+	for i, id := range ids {
+		if err == nil && left[i] == wire.LeaseDenied {
+			err = leaseDenied("", kind, string(kvmsg.AppendLeaseKey(nil, id)))
+		}
+	}
 	return sent, err
+}
+
+// leaseDenied returns the error of a client that may not do something with a lease.
+func leaseDenied(name string, kind wire.LeaseKind, key string) error {
+	verb := VerbWrite
+	if kind == wire.LeaseLook {
+		verb = VerbRead
+	}
+	return &AccessError{Name: name, Verb: verb, Key: key}
 }
 
 // renewLeases renews leases that the client holds.

@@ -13,11 +13,15 @@ func newPair(s *Server, o ServerOptions) *partner.Pair {
 	if o.Pair.Backup {
 		role = binarystar.RoleBackup
 	}
+	state := o.Security
+	if s.rights != nil {
+		state.Authenticate = s.authenticatePeer
+	}
 	return partner.New(partner.Options{
 		Role: role, Peer: o.Pair.Peer, State: o.Pair.State, PeerState: o.Pair.PeerState,
 		Interval: o.Pair.Interval, Timeout: o.Pair.Timeout, Acks: o.Pair.Acks,
 		SnapshotTimeout: o.SnapshotTimeout, ExpiryGrace: o.ExpiryGrace,
-		Security:     func() sockets.Security { return o.Security },
+		Security:     func() sockets.Security { return state },
 		PeerSecurity: func() sockets.Security { return o.Pair.PeerSecurity },
 		Secret:       func() []byte { return o.Pair.Secret },
 		Restored:     s.restored > 0, Epochs: o.Log,

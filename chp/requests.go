@@ -28,12 +28,16 @@ func (s *Server) runRequests(ctx context.Context) {
 			if wire.Ours(b.Peer()) && s.answerLeases(&leases, b.Peer(), b.Message(i)) {
 				continue
 			}
+			if s.rights != nil && !s.mayAsk(b.Peer(), b.Message(i)) {
+				continue
+			}
 			if s.answerHistory(b.Peer(), b.Message(i)) || s.answerQuestion(ctx, b.Peer(), b.Message(i)) {
 				continue
 			}
 			w, err := s.dialect.ParseRequest(b.Message(i), wire.Ours(b.Peer()))
 			switch {
 			case err != nil:
+			case s.rights != nil && !s.mayJoin(b.Peer(), b.Message(i), w):
 			case s.pair != nil && !s.pair.Active():
 				err = s.pair.Park(ctx, b.Peer(), w)
 			default:

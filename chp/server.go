@@ -15,6 +15,7 @@ import (
 	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/partner"
 	"clustermap/chp/internal/ports"
+	"clustermap/chp/internal/rights"
 	"clustermap/chp/internal/snapshot"
 	"clustermap/chp/internal/subtree"
 	"clustermap/chp/internal/txn"
@@ -56,6 +57,7 @@ type Server struct {
 	members   *collect.Clients // updates of clients
 	handovers handovers
 	admins    *admins
+	rights    *rights.Peers // nil without Access
 	pair      *partner.Pair // nil if the server is alone
 
 	local order.Local // updates of this process
@@ -122,6 +124,9 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	s := &Server{reader: reader{subtrees: subtree.New(nil)}, opts: o.withoutSecrets(), dialect: wire.DialectOf(o.Model), log: logs.Logger(), logs: logs, ready: make(chan struct{}), ended: make(chan struct{}), peerLog: peerlog.New(logs.Logger())}
 	instance := wire.NewID()
 	s.admins = newAdmins(&o)
+	if o.Access != nil {
+		s.restrict(&o)
+	}
 	begin, err := fill(&o, s.sequencer.Committed)
 	if err != nil {
 		return nil, err
@@ -147,6 +152,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	}
 	s.members = collect.New(collect.Options{
 		Order: &s.sequencer, Full: s.dialect.Full, MaxValue: o.MaxValueSize, Refused: s.counts.refused.add, Log: s.peerLog,
+		Rights: s.rights, Owner: s.leaseOwner,
 		Router: s.router, Timeout: o.SnapshotTimeout, Instance: instance,
 		Alone: func() {
 			hooks.Alone(s.publisher)
@@ -166,6 +172,9 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.rights != nil {
+		hooks.Admit(s.publisher, s.maySubscribe)
+	}
 	s.collector, err = s.dialect.NewCollector(sockets.Options{
 		RecvHWM: sockets.Unlimited, RecvHWMBytes: collectorWindow, RecvTotalBytes: collectorTotal, MaxIncompleteBytes: collectorTotal,
 		MaxMessageSize: int64(max(o.MaxValueSize, txn.MaxMessage)) + maxOverhead,
@@ -180,7 +189,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	orders := order.Options{
 		State: begin.state, Live: &s.live, Journal: begin.journal, Linked: begin.linked, Window: begin.window,
 		Publisher: s.dialect.NewPublisher(s.publisher), WatchQueue: o.WatchQueue, MaxBytes: o.MaxMapBytes, Refused: s.counts.refused.add,
-		Stamp: o.Stamp,
+		Stamp: o.Stamp, Owners: s.rights != nil,
 	}
 	if o.Pair != nil {
 		orders.EarlyTimeout = o.Pair.Timeout
@@ -270,6 +279,9 @@ func (s *Server) Serve(ctx context.Context) error {
 	wg.Go(func() { s.runRequests(running) })
 	wg.Go(func() { s.snapshots.Run(running) })
 	wg.Go(func() { s.runCheckpoints(running) })
+	if s.rights != nil {
+		wg.Go(func() { s.runAccess(running) })
+	}
 	var unpaired error // the error with which the pair has ended
 	if s.pair != nil {
 		wg.Go(func() {
@@ -463,6 +475,9 @@ func (s *Server) runCheckpoints(ctx context.Context) {
 // operator, and records the client of each connection.
 func (s *Server) watchConnections(port string) func(sockets.Event) {
 	return func(e sockets.Event) {
+		if !s.rights.Watch(e) {
+			e.Peer.Disconnect(errNoRights)
+		}
 		s.members.Watch(e, port)
 		switch {
 		case port == "publisher":

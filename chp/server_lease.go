@@ -27,7 +27,12 @@ func (s *Server) answerLeases(a *leaseAnswers, peer *sockets.Peer, m zmtp.WireMe
 	if !ok {
 		return false
 	}
-	if a.left, ok = s.sequencer.Leases(kind, ids, a.left[:0]); ok {
+	if s.rights != nil {
+		ok = s.answerOwnLeases(a, peer, kind, ids)
+	} else {
+		a.left, ok = s.sequencer.Leases(kind, ids, a.left[:0])
+	}
+	if ok {
 		a.wire = wire.AppendLeases(a.wire[:0], number, a.left)
 		// Without room the client does not read, and without the answer it asks again.
 		_ = hooks.SendWireTo(wake.Ended, s.router, peer, a.wire, 1, nil)

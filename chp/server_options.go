@@ -193,6 +193,17 @@ type ServerOptions struct {
 	// only. Ten years is the most. Negative means none.
 	ExpiryGrace time.Duration
 
+	// Access, if set, says what each client may do: see package clustermap/chp/access. What it does not
+	// allow is refused with an [*AccessError]. It takes the place of Security.Authenticate and
+	// AdminAnywhere. The owners of the server's own key and of Admins may do everything, and so may this process. The other
+	// server of a pair needs no rights, and proves who it is as without Access. By default every client may read and write
+	// everything.
+	Access Access
+
+	// Reload, if set, is called when an administrator asks for it (see the function [Reload]), to read again what the
+	// program has in files. It may take as long as its context.
+	Reload func(ctx context.Context) error
+
 	// Stamp makes the server add to each update that it accepts when that was, by its clock,
 	// and who sent it: the user ID that Security.Authenticate returned for the client's
 	// connection, with CURVE otherwise the client's public key, and nobody if there is
@@ -260,6 +271,12 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 	}
 	if !o.Security.CurveServer && (!o.Security.CurveSecretKey.IsZero() || !o.Security.CurveServerKey.IsZero()) {
 		errs = append(errs, option.New("chp", "Security.CurveServer", "is not set: a server with CURVE sets CurveServer and CurveSecretKey, and no CurveServerKey"))
+	}
+	if o.Access != nil && o.Security.Authenticate != nil {
+		errs = append(errs, option.New("chp", "Security.Authenticate", "is not for a server with Access, which authenticates its clients"))
+	}
+	if o.Access != nil && o.AdminAnywhere {
+		errs = append(errs, option.New("chp", "AdminAnywhere", "is not for a server with Access, which says who administrators are"))
 	}
 	if len(o.Admins) > 0 && !o.Security.CurveServer {
 		errs = append(errs, option.New("chp", "Admins", "are keys, which only clients of a server with CURVE prove"))

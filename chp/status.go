@@ -199,6 +199,10 @@ func (s *Server) answerQuestion(ctx context.Context, peer *sockets.Peer, m zmtp.
 	switch string(question) {
 	case wire.AskStatus:
 		s.replyJSON(peer, wire.AnswerStatus, s.Status())
+	case wire.AskWho:
+		s.reply(peer, wire.AnswerWho, s.identify(peer))
+	case wire.AskReload:
+		s.startReload(ctx, peer)
 	case wire.AskHandover:
 		s.startHandover(ctx, peer)
 	case wire.AskPromote:
@@ -273,6 +277,9 @@ func (q *questions) ask(answer string, question ...[]byte) ([]byte, error) {
 		}
 		if len(m) == 2 && string(m[0]) == answer {
 			return m[1], nil
+		}
+		if d, ok := wire.ParseDenial(zmtp.AppendMessage(nil, m...)); ok && d.Question == string(question[0]) {
+			return nil, &d.Why
 		}
 	}
 }

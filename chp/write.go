@@ -136,7 +136,11 @@ func (c *Client) updateWait(ctx context.Context, key string, value []byte, opts 
 	}
 	select {
 	case <-w.Done:
-		return w.Result()
+		seq, err := w.Result()
+		if err != nil {
+			err = deniedKey(err, key)
+		}
+		return seq, err
 	case <-ctx.Done():
 		c.writer.GiveUp(w)
 		return 0, c.explain(ctx.Err())

@@ -24,6 +24,7 @@ func init() {
 	hooks.SendSpans = func(ctx context.Context, pub any, wire []byte, spans []buf.Span, owner hooks.Owner) error {
 		return publisherOf(pub).sendSpans(ctx, wire, len(spans), spans, owner)
 	}
+	hooks.Admit = func(pub any, f func(peer any, topic []byte) bool) { publisherOf(pub).admit = f }
 	hooks.SendTo = func(pub, peer any, wire []byte, messages int, owner hooks.Owner) error {
 		return publisherOf(pub).sendWireTo(peer.(*Peer), wire, messages, owner)
 	}

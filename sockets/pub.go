@@ -26,6 +26,7 @@ type Pub struct {
 type publisher struct {
 	fan   fanout.Publisher
 	owner *socket
+	admit func(peer any, topic []byte) bool // hooks.Admit
 }
 
 // start initializes the socket s, of which p is a part. The pattern has what PUB and XPUB do not
@@ -187,6 +188,9 @@ func (p *publisher) messages(_ *engine.Pipe, peer *engine.Peer, b *engine.Batch)
 func (p *publisher) handle(peer *engine.Peer, kind fanout.FrameKind, topic []byte) (told bool, err error) {
 	if kind == fanout.SubscribeFrame && len(topic) > p.owner.opts().MaxTopicSize {
 		return false, ErrTooLarge
+	}
+	if kind == fanout.SubscribeFrame && p.admit != nil && !p.admit((*Peer)(peer), topic) {
+		return false, nil
 	}
 	return p.fan.Handle(roleOf(peer), kind, topic)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,10 @@ const (
 	serverVariable = "CHP_SERVER"
 	defaultServer  = "tcp://127.0.0.1:5556"
 
+	// With a flag, other users of the machine could see the password.
+	userVariable     = "CHP_USER"
+	passwordVariable = "CHP_PASSWORD"
+
 	// reachTimeout limits the time to reach a server if --timeout is not given. So a
 	// command that waits longer for a whole map still reports a missing server soon.
 	reachTimeout = 5 * time.Second
@@ -32,7 +37,8 @@ type connection struct {
 	flags   []string
 	context string
 	curve   command.ClientKeys
-	model   int // 0 without registerModel
+	user    string // of PLAIN
+	model   int    // 0 without registerModel
 	maxMap  command.Bytes
 	timeout time.Duration
 	given   func() bool // reports whether --timeout was on the command line
@@ -53,6 +59,7 @@ func (n *connection) register(cmd *cobra.Command, timeout time.Duration) {
 	flags.DurationVar(&n.timeout, "timeout", timeout, "how long to wait for the server")
 	n.curve = command.ClientKeys{Keys: curve}
 	n.curve.Register(flags)
+	flags.StringVar(&n.user, "user", "", "`name` for a server with --plain; the password is in $"+passwordVariable+" (default $"+userVariable+")")
 	n.given = func() bool { return flags.Changed("timeout") }
 	n.stderr = errorOutput{cmd}
 	if err := cmd.RegisterFlagCompletionFunc("context", func(cmd *cobra.Command, _ []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -113,6 +120,15 @@ func (n *connection) servers() ([]string, error) {
 	var err error
 	if n.security, err = n.curve.Security(); err != nil {
 		return nil, err
+	}
+	if user := cmp.Or(n.user, os.Getenv(userVariable)); user != "" {
+		if !n.security.CurveSecretKey.IsZero() {
+			return nil, fail(exitUsage, "--user is for a server with --plain, and --curve-key for one with CURVE: use one of them")
+		}
+		n.security.PlainUsername, n.security.PlainPassword = user, os.Getenv(passwordVariable)
+		if n.security.PlainPassword == "" {
+			return nil, fail(exitUsage, "--user needs the password in $%s", passwordVariable)
+		}
 	}
 	n.list = list
 	return list, nil

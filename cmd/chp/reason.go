@@ -100,6 +100,9 @@ func (c *client) explain() error {
 	case noHost(err):
 		return fail(exitNoServer, "cannot reach %s: no such host", strings.Join(c.servers, ", "))
 	}
+	if denied := asDenied(err); denied != nil {
+		return fail(exitRefused, "%s: %s; chp whoami shows what this client may do", server, plain(denied))
+	}
 	return fail(exitRefused, "the server %s %s", server, c.connection.refusal(err))
 }
 
@@ -108,12 +111,16 @@ func (n *connection) refusal(err error) string {
 	key := n.security.CurveSecretKey
 	denial := (*zmtp.ProtocolError)(nil)
 	switch {
+	case errors.Is(err, zmtp.ErrMechanism) && key.IsZero() && n.security.PlainUsername != "":
+		return "has another security mechanism than --user: CURVE, which needs --curve-key and --curve-server-key, or none"
 	case errors.Is(err, zmtp.ErrMechanism) && key.IsZero():
-		return "requires CURVE; use --curve-key and --curve-server-key"
+		return "requires CURVE; use --curve-key and --curve-server-key, or with --plain --user"
 	case errors.Is(err, zmtp.ErrMechanism):
 		return "does not use CURVE; omit --curve-key and --curve-server-key, or start it with --curve-key"
 	case errors.Is(err, sockets.ErrServerKey):
 		return "cannot read what this client sends: compare --curve-server-key with the key that it prints"
+	case key.IsZero() && n.security.PlainUsername != "" && errors.As(err, &denial) && denial.Status() != 0:
+		return "does not accept this name and password"
 	case key.IsZero():
 		return "refused the connection: " + plain(err)
 	case errors.As(err, &denial) && denial.Status() == 0: // it is not about the key

@@ -32,6 +32,7 @@ type serveFlags struct {
 	maxLine          command.Bytes
 	ready            string
 	http             httpFlags
+	access           accessFlags
 }
 
 func newServe() *cobra.Command {
@@ -46,8 +47,8 @@ func newServe() *cobra.Command {
 		Long: `Runs a server on three ports: PORT (snapshots), PORT+1 (publisher) and PORT+2
 (collector). When all three are open it prints a line with "ready" and the three
 endpoints on standard error. SIGINT, SIGTERM and SIGHUP stop it; but if --curve-allow
-names a file, SIGHUP makes it read the keys there again, for connections from then on,
-unless its terminal was closed. A service manager that sets
+or --access names a file, SIGHUP makes it read that again, as chp reload does, unless its
+terminal was closed. A service manager that sets
 $NOTIFY_SOCKET, as systemd does with Type=notify, is told too, and when it stops. A
 server of a pair is ready for it when it is active or passive, or has not heard the
 other one for twice --bstar-interval.
@@ -57,6 +58,11 @@ host can be reached from this machine only. Open the server to a trusted network
 --host 0.0.0.0, or to any network with --curve-key and --curve-allow: then it accepts
 only the owners of the keys in --curve-allow, and all traffic is encrypted. Clients
 need the server's public key, which is printed before the server is ready.
+
+With --access FILE the clients are those of the file, and may do what it says; see
+docs/ACCESS.md. When it is read again, the clients whose rights have changed are disconnected;
+a file with a mistake changes nothing. With --watch-config it is read when it has changed. With --plain
+clients prove who they are by a name and a password, which are sent in clear text.
 
 With --stamp every update gets the time when the server accepted it, and who sent it,
 where that is known: with --curve-allow and a file, the text behind the key in its line,
@@ -141,6 +147,7 @@ of this command then need --server-model N.`,
 	flags.DurationVar(&f.ExpiryGrace, "expiry-grace", chp.DefaultExpiryGrace, "how long after a start, a takeover or a standstill keys that were there before do not expire, so that clients can come back and refresh theirs; 0 means not at all")
 	f.curve.Register(flags)
 	f.curve.RegisterAdmin(flags)
+	f.access.register(flags)
 	flags.BoolVar(&f.AdminAnywhere, "admin-anywhere", false, "accept requests such as that of chp failover from every client; without it from clients with --curve-admin keys or the server's own and, without CURVE, on this machine")
 	flags.StringVar(&f.load, "load", "", "`file` with a dump to load; - reads standard input")
 	flags.StringVar(&f.data, "data", "", "`directory` to store the map in; --load is used only if it is empty")
@@ -238,7 +245,11 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 
 // options returns the options of the server, without its logs and the entries to load.
 func (f *serveFlags) options(cmd *cobra.Command) (chp.ServerOptions, error) {
+	f.curve.Others = f.access.name != ""
 	security, err := f.curve.Security()
+	if err == nil {
+		security, err = f.access.security(security)
+	}
 	if err != nil {
 		return chp.ServerOptions{}, err
 	}
@@ -253,6 +264,10 @@ func (f *serveFlags) options(cmd *cobra.Command) (chp.ServerOptions, error) {
 	o := f.ServerOptions
 	o.Pair, o.Security, o.Admins, o.OnReplay, o.MaxMapBytes = pair, security, admins, f.replaying(cmd), int64(f.maxMap)
 	o.HistoryBytes = int64(f.historyBytes)
+	if f.access.file != nil {
+		o.Access = f.access.file
+	}
+	o.Reload = func(context.Context) error { return command.Reread("chp", cmd.ErrOrStderr()) }
 	if len(f.Endpoints) > 0 {
 		o.Host, o.Port = "", 0
 	}
@@ -338,6 +353,7 @@ func (f *serveFlags) serve(ctx context.Context, cmd *cobra.Command, server *chp.
 			go fmt.Fprintf(cmd.ErrOrStderr(), "chp: cannot tell the service manager: %v\n", err)
 		})
 	})
+	telling.Go(func() { f.access.follow(serving, cmd.ErrOrStderr()) })
 	// Not awaited, because standard error may be a pipe without a reader.
 	go f.announce(serving, cmd.ErrOrStderr(), server, security, written)
 	err := server.Serve(serving)

@@ -120,7 +120,7 @@ func (n *connection) ask(ctx context.Context, servers []string) replies {
 
 // refuses reports whether an error means that a server refuses this client.
 func refuses(err error) bool {
-	return errors.Is(err, zmtp.ErrMechanism) || errors.Is(err, zmtp.ErrRefused) || errors.Is(err, sockets.ErrServerKey)
+	return asDenied(err) != nil || errors.Is(err, zmtp.ErrMechanism) || errors.Is(err, zmtp.ErrRefused) || errors.Is(err, sockets.ErrServerKey)
 }
 
 // whyUnanswered describes why a server did not answer. It returns "" if it did.
@@ -130,6 +130,8 @@ func (n *connection) whyUnanswered(server string, err error) string {
 		return ""
 	case errors.Is(err, chp.ErrNoStatus):
 		return "it is a server of another implementation, which does not report its status"
+	case asDenied(err) != nil:
+		return plain(asDenied(err))
 	case refuses(err):
 		return "it " + n.refusal(err)
 	case noHost(err):

@@ -80,6 +80,9 @@ type ServerKeys struct {
 	Keys
 	key, allow, admin string
 	administers       bool // it has --curve-admin
+
+	// Others says that something else than --curve-allow decides which clients to accept.
+	Others bool
 }
 
 // Register adds --curve-key and --curve-allow.
@@ -113,8 +116,12 @@ func (c *ServerKeys) Security() (s sockets.Security, err error) {
 	switch {
 	case key == "" && c.admin != "":
 		return s, Fail(ExitUsage, "--curve-admin needs --curve-key too: a file from %s keygen", c.Program)
+	case c.Others && allow != "":
+		return s, Fail(ExitUsage, "--curve-allow does not go with --access: that file has the keys of the clients to accept")
 	case key == "" && allow == "":
 		return s, nil
+	case c.Others:
+		return c.server(key, allowAny)
 	case key == "":
 		return s, Fail(ExitUsage, "--curve-allow needs --curve-key too: a file from %s keygen", c.Program)
 	case allow == "":

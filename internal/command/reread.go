@@ -19,19 +19,48 @@ import (
 // hangups has the files that the program reads again at SIGHUP, instead of ending.
 var hangups rereads
 
-// rereads is a list of files of keys.
+// rereads is a list of files.
 type rereads struct {
 	mu    sync.Mutex
-	files []*allowedFile
+	files []Rereader
 }
 
-func (r *rereads) add(f *allowedFile) {
+// Rereader is a file that a program can read again while it runs.
+type Rereader interface {
+	// Reread reads the file again, and returns what is in it now, such as "3 keys". After an error all stays
+	// as it was.
+	Reread() (now string, err error)
+
+	// What returns the name of the file, the flag that names it, and what stays as it was after an error.
+	What() (name, flag, stays string)
+}
+
+// AddReread makes the program read a file again at SIGHUP, instead of ending, and in Reread.
+func AddReread(f Rereader) { hangups.add(f) }
+
+// Reread reads again all files that are read again at SIGHUP, and tells the results. It returns the errors.
+func Reread(program string, w io.Writer) error {
+	var errs []error
+	for _, f := range hangups.all() {
+		name, flag, stays := f.What()
+		now, err := f.Reread()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
+			Say(w, fmt.Sprintf("%s: warning: %s: --%s: %s\n", program, stays, flag, visible.String(err.Error())))
+			continue
+		}
+		Say(w, fmt.Sprintf("%s: read %s again: %s\n", program, visible.String(name), now))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *rereads) add(f Rereader) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.files = append(r.files, f)
 }
 
-func (r *rereads) all() []*allowedFile {
+func (r *rereads) all() []Rereader {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.files
@@ -84,34 +113,32 @@ func (f *allowedFile) authenticate(ctx context.Context, r sockets.AuthRequest) (
 	return user, err
 }
 
-// reread reads the file again and tells the result.
-func (f *allowedFile) reread(w io.Writer) {
+// What implements Rereader.
+func (f *allowedFile) What() (name, flag, stays string) {
+	return f.name, "curve-allow", "the accepted keys stay as they were"
+}
+
+// Reread implements Rereader.
+func (f *allowedFile) Reread() (now string, err error) {
 	n, err := f.read()
-	if err != nil {
-		Say(w, fmt.Sprintf("%s: warning: the accepted keys stay as they were: --curve-allow: %v\n", f.Program, err))
-		return
-	}
-	Say(w, fmt.Sprintf("%s: read %s again: %s\n", f.Program, visible.String(f.name), Count(n, "key")))
+	return Count(n, "key"), err
 }
 
 // untilHangup returns a context that ends with SIGHUP, if that comes because the terminal of
 // the program was closed, or if there is nothing that it can read again. The signal never has
 // its default effect: a shell repeats it.
-func untilHangup(ctx context.Context, w io.Writer) (context.Context, context.CancelFunc) {
+func untilHangup(ctx context.Context, program string, w io.Writer) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP)
 	terminal := hasTerminal()
 	go func() { // lasts as long as the process
 		for range signals {
-			files := hangups.all()
-			if len(files) == 0 || terminal && !hasTerminal() {
+			if len(hangups.all()) == 0 || terminal && !hasTerminal() {
 				cancel(errors.New("hangup signal received"))
 				continue
 			}
-			for _, f := range files {
-				f.reread(w)
-			}
+			_ = Reread(program, w) // it has told
 		}
 	}()
 	return ctx, func() { cancel(nil) }

@@ -24,7 +24,7 @@ func Main(root *cobra.Command) int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	stderr := &output{w: os.Stderr, lines: true}
-	ctx, stop := untilSignal(context.Background(), stderr)
+	ctx, stop := untilSignal(context.Background(), root.Name(), stderr)
 	defer stop()
 
 	if len(os.Args) < 2 || !strings.HasPrefix(os.Args[1], cobra.ShellCompRequestCmd) { // a shell that completes has no use for them
@@ -36,10 +36,10 @@ func Main(root *cobra.Command) int {
 // untilSignal returns a context that ends with a signal. After it, a second SIGINT or
 // SIGTERM has its default effect. For SIGHUP see untilHangup; a program under nohup, which
 // ignores it, goes on ignoring it.
-func untilSignal(ctx context.Context, stderr io.Writer) (context.Context, context.CancelFunc) {
+func untilSignal(ctx context.Context, program string, stderr io.Writer) (context.Context, context.CancelFunc) {
 	closed := func() {}
 	if !signal.Ignored(syscall.SIGHUP) {
-		ctx, closed = untilHangup(ctx, stderr)
+		ctx, closed = untilHangup(ctx, program, stderr)
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)

@@ -37,6 +37,8 @@
 //	                      chp ◀── chp/admin ◀── cmd
 //	                        sockets ◀── sockets/metrics ◀── cmd
 //	                      chp ◀── chp/recipes ◀── cmd
+//	                      chp ◀── chp/access ◀── cmd
+//	chp/internal/subtree, sockets ◀── chp/internal/rights ◀── chp
 //	chp/commit ◀── chp/durable/internal/file ◀── chp/durable/internal/format ◀── chp/durable/internal/segment ◀── chp/durable
 //	                        sockets ◀── internal/command ◀── cmd
 //	chp, chp/durable ◀── internal/bench ◀── cmd
@@ -122,6 +124,18 @@ var rules = []struct {
 		path: "sockets/metrics",
 		own:  []string{"zmtp", "sockets"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/prometheus", "github.com/beorn7/perks", "github.com/cespare/xxhash/v2", "github.com/munnerz/goautoneg", "go.yaml.in", "google.golang.org/protobuf"},
+	},
+	{
+		path: "chp/access",
+		own:  []string{"chp", "zmtp", "sockets", "chp/commit", "patterns/binarystar", "patterns/internal/subscribe"},
+		std:  []string{"net/http"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid", "github.com/pelletier/go-toml/v2"},
+	},
+	{
+		path: "chp/internal/rights",
+		own:  []string{"chp/internal/subtree", "internal", "zmtp", "sockets"},
+		std:  []string{"net/http"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},
 	{
 		path: "internal/kvmsg",
@@ -317,7 +331,7 @@ var rules = []struct {
 	},
 	{
 		path: "chp/internal/collect",
-		own:  []string{"chp/internal/retain", "internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/lograte", "internal/mutate", "internal/peerlog", "internal/store", "internal/timer", "internal/wake", "chp/internal/journal", "chp/internal/history", "chp/internal/hot", "chp/internal/ledger", "chp/internal/live", "chp/internal/order", "chp/internal/state", "chp/internal/txn", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
+		own:  []string{"chp/internal/retain", "internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/lograte", "internal/mutate", "internal/peerlog", "internal/store", "internal/timer", "internal/wake", "chp/internal/journal", "chp/internal/history", "chp/internal/hot", "chp/internal/ledger", "chp/internal/live", "chp/internal/order", "chp/internal/state", "chp/internal/txn", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets", "chp/internal/rights"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},

@@ -89,6 +89,11 @@ var SendWireTo func(ctx context.Context, router, peer any, wire []byte, messages
 // follow one another and have the sizes of the spans, in order. Only End-Start of a span matters.
 var SendSpans func(ctx context.Context, pub any, wire []byte, spans []buf.Span, owner Owner) error
 
+// Admit sets a function of a *sockets.Pub or *sockets.XPub, before it is bound or connected. It is called with each
+// subscription of a peer, a *sockets.Peer, before that takes effect. If it returns false, the subscription is
+// ignored. It is called with locks of the socket held, so it must not use the socket, and must not block.
+var Admit func(pub any, f func(peer any, topic []byte) bool)
+
 // SendTo queues messages of a *sockets.Pub or *sockets.XPub for one *sockets.Peer, regardless of its
 // subscriptions: a new subscriber gets the messages that it has missed. wire holds the given
 // number of complete messages. The peer receives them in order with all other messages sent to

@@ -18,14 +18,15 @@ const (
 	ReasonValueTooLarge                  // the value exceeds the limit of this client or server
 	ReasonMapFull                        // the map would exceed ServerOptions.MaxMapBytes
 	ReasonFormerConnection               // it arrived on a connection that its client had replaced by another
+	ReasonAccess                         // its client may not do that: see AccessError
 
 	// ReasonCount is the number of reasons.
-	ReasonCount = int(ReasonFormerConnection) + 1
+	ReasonCount = int(ReasonAccess) + 1
 )
 
 var reasonNames = [ReasonCount]string{
 	"frame count", "key", "reserved key", "sequence", "UUID", "properties", "ttl", "value too large", "map full",
-	"former connection",
+	"former connection", "access denied",
 }
 
 // String returns the reason in words, as in errors and statistics.
@@ -83,4 +84,5 @@ var (
 	ErrValueTooLarge    = &MessageError{ReasonValueTooLarge, "over the limit of this side"}
 	ErrLease            = &MessageError{ReasonProperties, "the lease of the key is not there"}
 	ErrMapFull          = &MessageError{ReasonMapFull, "delete something first"}
+	ErrAccess           = &MessageError{ReasonAccess, ""}
 )

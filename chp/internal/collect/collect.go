@@ -8,6 +8,7 @@ import (
 
 	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/order"
+	"clustermap/chp/internal/rights"
 	"clustermap/chp/internal/txn"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
@@ -24,6 +25,10 @@ type Options struct {
 	MaxValue int  // the largest value in bytes
 	Refused  func(error)
 	Log      *peerlog.Log
+	Rights   *rights.Peers // nil if every client may write everything
+
+	// Owner returns who has granted a lease, and false if there is none.
+	Owner func(id kvmsg.LeaseID) (name string, ok bool)
 
 	Router   *sockets.Router // with the clients' snapshot connections
 	Alone    func()          // a client waits for one update, and no other one is there; see hooks.Alone
@@ -72,11 +77,12 @@ func (c *Clients) Prepare(b *hooks.Batch) {
 	var question buf.Span
 	var request txn.Request
 	refused, why := 0, error(nil) // the last one's reason
+	role := c.bound(peer)
 	for _, span := range spans {
 		var err error
 		if m := wire[span.Start:span.End]; c.o.Full && (span.Tag == 0 || span.Tag == requestTag) && txn.IsRequest(m) {
 			span.Tag = requestTag
-			if err = c.check(&request, m, peer); err == nil {
+			if err = c.check(&request, m, peer, role); err == nil {
 				kept = append(kept, span)
 				continue
 			}
@@ -97,6 +103,9 @@ func (c *Clients) Prepare(b *hooks.Batch) {
 		}
 		if err == nil && !numbers.next(uint64(kvmsg.Record(wire[span.Start:span.End]).Seq())) && numbers.matters(peer) {
 			err = kvmsg.ErrOrder
+		}
+		if err == nil && role != nil {
+			err = c.mayWrite(role, kvmsg.Record(wire[span.Start:span.End]))
 		}
 		if err != nil {
 			c.o.Refused(err)
@@ -195,6 +204,9 @@ func (c *Clients) collect(ctx context.Context, b *hooks.Batch, pace *order.Pacer
 		return true
 	}
 	asks = asks || from.unasked
+	if !c.o.Rights.Settled(peer) {
+		c.recheck(b, peer)
+	}
 	// All waiting happens here, because nothing may wait under the sequencer's
 	// mutex.
 	if !pace.Wait(ctx, buf.Extent(b.Spans())) || c.o.Order.Room(ctx) != nil {

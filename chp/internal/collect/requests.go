@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"clustermap/chp/internal/order"
+	"clustermap/chp/internal/rights"
 	"clustermap/chp/internal/txn"
 	"clustermap/internal/buf"
 	"clustermap/internal/fifo"
@@ -25,11 +26,14 @@ func isRequest(span buf.Span, wire []byte) bool {
 }
 
 // check sets r to a request, and returns why the server does not judge it. The client is told.
-func (c *Clients) check(r *txn.Request, m []byte, from *sockets.Peer) error {
+func (c *Clients) check(r *txn.Request, m []byte, from *sockets.Peer, role *rights.Role) error {
 	if !r.Parse(m) {
 		return errRequest
 	}
 	err := r.Check(c.o.MaxValue)
+	if err == nil && role != nil {
+		err = c.mayAsk(role, r)
+	}
 	if err == nil {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"clustermap/chp/internal/wire"
+	"clustermap/internal/kvmsg"
 	"clustermap/internal/text"
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -56,6 +57,9 @@ func Permanent(err error) bool {
 		if errors.Is(err, e) {
 			return true
 		}
+	}
+	if _, denied := errors.AsType[*kvmsg.AccessError](err); denied {
+		return true
 	}
 	name, ok := errors.AsType[*net.DNSError](err)
 	return ok && name.IsNotFound

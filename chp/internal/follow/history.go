@@ -25,6 +25,7 @@ type questions struct {
 type historyAnswer struct {
 	body []byte
 	more bool
+	err  error // the client may not ask
 }
 
 func (q *questions) init() {
@@ -35,9 +36,17 @@ func (q *questions) init() {
 // reads the connection.
 func (q *questions) hear(m zmtp.WireMessage) bool {
 	number, more, body, ok := wire.ParseHistory(m)
-	if ok && number == q.number.Load() {
+	var err error
+	if !ok {
+		var d wire.Denial
+		if d, ok = wire.ParseDenial(m); !ok || d.Question != wire.AskHistory {
+			return ok
+		}
+		number, err = d.Number, &d.Why
+	}
+	if number == q.number.Load() {
 		select {
-		case q.answers <- historyAnswer{bytes.Clone(body), more}:
+		case q.answers <- historyAnswer{bytes.Clone(body), more, err}:
 		default: // there was one
 		}
 	}
@@ -75,7 +84,7 @@ func (f *Follower) History(ctx context.Context, key string, after int64) (portio
 		sent := s.dealer.Send(ctx, wire.HistoryQuestion(number, key, after)...) == nil
 		select {
 		case a := <-q.answers:
-			return a.body, a.more, nil
+			return a.body, a.more, a.err
 		case <-s.over:
 			return nil, false, ErrDisconnected
 		case <-ctx.Done():

@@ -91,7 +91,8 @@ func (p *Past) begin(ctx context.Context) error {
 			return nil
 		}
 		p.disconnect()
-		if _, compacted := errors.AsType[*CompactedError](err); compacted || errors.Is(err, ErrNoSync) {
+		_, compacted := errors.AsType[*CompactedError](err)
+		if _, denied := errors.AsType[*kvmsg.AccessError](err); compacted || denied || errors.Is(err, ErrNoSync) {
 			return err
 		}
 		if !p.pause(ctx, err) {
@@ -148,7 +149,16 @@ func (p *Past) ask(ctx context.Context) error {
 	if p.dealer, err = sockets.NewDealer(o); err != nil {
 		return err
 	}
-	hooks.Prepare(p.dealer, in.prepare)
+	hooks.Prepare(p.dealer, func(b *hooks.Batch) {
+		for i := range b.Len() {
+			if d, ok := wire.ParseDenial(b.Message(i)); ok {
+				fail(&d.Why)
+				b.SetSpans(nil)
+				return
+			}
+		}
+		in.prepare(b)
+	})
 	hooks.Scan(p.dealer, wire.ScanUpdate)
 	if err := p.dealer.Connect(asked.server.Snapshot); err != nil {
 		return err

@@ -212,7 +212,7 @@ func (s *session) open() error {
 			s.hear(b)
 			return
 		}
-		if s.overflows(b) {
+		if s.overflows(b) || s.isDenied(b) {
 			return
 		}
 		s.learn(b)
@@ -231,6 +231,19 @@ func (s *session) standsBy(b *hooks.Batch) bool {
 	for _, span := range b.Spans() {
 		if wire.IsStandby(b.Wire()[span.Start:span.End]) && wire.Ours((*sockets.Peer)(b.Peer())) {
 			s.fail(errStandby)
+			b.SetSpans(nil)
+			return true
+		}
+	}
+	return false
+}
+
+// isDenied ends the session if a batch of the snapshot connection says that the client may not read what it has asked
+// for, and reports whether it does. It is called before the snapshot is complete.
+func (s *session) isDenied(b *hooks.Batch) bool {
+	for i := range b.Len() {
+		if d, ok := wire.ParseDenial(b.Message(i)); ok {
+			s.fail(&d.Why)
 			b.SetSpans(nil)
 			return true
 		}

@@ -20,6 +20,7 @@ var refusedErrors = func() (errs [kvmsg.ReasonCount]error) {
 	for r := range errs {
 		errs[r] = fmt.Errorf("%w: %w", ErrRefused, &kvmsg.MessageError{Reason: kvmsg.Reason(r)})
 	}
+	errs[kvmsg.ReasonAccess] = fmt.Errorf("%w: %w", ErrRefused, &kvmsg.AccessError{Verb: kvmsg.VerbWrite})
 	return errs
 }()
 

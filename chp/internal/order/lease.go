@@ -96,6 +96,7 @@ func (q *Sequencer) admits(j *judge, by string) *kvmsg.MessageError {
 	if !q.grows(j, by) {
 		return kvmsg.ErrMapFull
 	}
+	j.grants = j.grants || leases > 0
 	return nil
 }
 

@@ -37,6 +37,7 @@ type Options struct {
 	WatchQueue int         // bound of the queue of each watch, in bytes
 	Refused    func(error) // counts an update that is refused
 	Stamp      bool        // updates get the time and their author
+	Owners     bool        // leases do, so that it is known whose they are
 
 	// EarlyTimeout is the time-out of the pair to which the server belongs, or 0. A server of
 	// a pair begins passive.
@@ -252,7 +253,7 @@ func (q *Sequencer) acceptNow(wire []byte, spans []buf.Span, from From) (unfit [
 // must be held.
 func (q *Sequencer) apply(e *state.Entry, by string) {
 	if q.o.Stamp {
-		q.scratch.stamp.stamp(e, by)
+		q.scratch.stamp.stamp(e, by, false)
 	}
 	e.Reign, e.First, e.Count = q.order.reigns.Present, q.order.last+1, uint32(len(e.Spans))
 	q.order.follow(&e.Head)

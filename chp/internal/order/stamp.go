@@ -15,8 +15,9 @@ type stamper struct {
 	spans []buf.Span
 }
 
-// stamp makes the updates of an entry have a stamp. The copies are valid until the next call.
-func (s *stamper) stamp(e *state.Entry, by string) {
+// stamp makes the updates of an entry have a stamp, or only those that grant leases. The copies are valid until the
+// next call.
+func (s *stamper) stamp(e *state.Entry, by string, leases bool) {
 	s.lines = kvmsg.AppendStamp(s.lines[:0], timer.TimeOf(e.At), by)
 	s.wire, s.spans = s.wire[:0], s.spans[:0]
 	if cap(s.wire) > keepStamped {
@@ -24,6 +25,11 @@ func (s *stamper) stamp(e *state.Entry, by string) {
 	}
 	for _, span := range e.Spans {
 		start := len(s.wire)
+		if r := kvmsg.Record(e.Wire[span.Start:span.End]); leases && !(kvmsg.IsHidden(r.Key()) && len(r.Value()) > 0) {
+			s.wire = append(s.wire, r...)
+			s.spans = append(s.spans, buf.Span{Start: uint32(start), End: uint32(len(s.wire)), Tag: span.Tag})
+			continue
+		}
 		s.wire = kvmsg.AppendWith(s.wire, e.Wire[span.Start:span.End], s.lines)
 		s.spans = append(s.spans, buf.Span{Start: uint32(start), End: uint32(len(s.wire)), Tag: span.Tag | kvmsg.TagProperties})
 	}

@@ -19,6 +19,7 @@ type judge struct {
 	wire    []byte // that they are in
 	newest  recent // of each key among them
 	grouped bool   // some belong to a transaction of several
+	grants  bool   // some grant leases
 	clash   bool   // two keys have one hash: what follows is judged when these are ordered
 	room    int64  // by which the map may grow
 	values  int    // bytes of values that may still be in answers
@@ -177,6 +178,7 @@ func (q *Sequencer) transactLocal(r *txn.Request) (a txn.Answer, w Written, ok b
 func (q *Sequencer) begin(j *judge, wire []byte) {
 	j.newest.clear()
 	j.wire, j.spans, j.grouped, j.clash, j.room = wire, j.spans[:0], false, false, q.mapRoom()
+	j.grants = false
 }
 
 // make orders the updates in j. mu must be held.
@@ -185,7 +187,11 @@ func (q *Sequencer) make(j *judge, from From) {
 	j.wire = nil
 	if len(j.spans) > 0 {
 		q.order.reigns.Count()
-		q.apply(&state.Entry{Head: state.Head{Client: from.ID, At: timer.Now()}, Wire: wire, Spans: j.spans, Grouped: j.grouped}, from.By)
+		e := state.Entry{Head: state.Head{Client: from.ID, At: timer.Now()}, Wire: wire, Spans: j.spans, Grouped: j.grouped}
+		if j.grants && q.o.Owners && !q.o.Stamp {
+			q.scratch.stamp.stamp(&e, from.By, true)
+		}
+		q.apply(&e, from.By)
 		q.Counted.Updates.Add(uint64(len(j.spans)))
 	}
 	if cap(j.spans) > keepOwn {
@@ -295,6 +301,9 @@ func (q *Sequencer) grows(j *judge, by string) bool {
 	for _, r := range j.request.Records() {
 		if key := r.Key(); len(r.Value()) > 0 {
 			room -= max(0, int64(len(r)-q.state.Store.SizeOf(kvmsg.HashKey(key), key))+q.grown(1, by))
+			if q.o.Owners && !q.o.Stamp && kvmsg.IsHidden(key) {
+				room -= int64(kvmsg.StampGrowth(by))
+			}
 		}
 	}
 	if room < 0 && room < j.room {

@@ -7,7 +7,7 @@ import (
 
 // Questions that a peer of this module may ask on the snapshot port, one frame each unless they
 // say more, and the first frame of the answers. The second frame of an answer is a JSON object
-// for the status and about clients; for a handover and a promotion it is the reason why it
+// for the status, about clients and for who the peer is; for the others it is the reason why it
 // failed, or empty.
 const (
 	AskStatus    = "STATUS?"
@@ -15,6 +15,12 @@ const (
 
 	AskHandover    = "FAILOVER?"
 	AnswerHandover = "FAILOVER"
+
+	AskWho    = "WHOAMI?"
+	AnswerWho = "WHOAMI"
+
+	AskReload    = "RELOAD?"
+	AnswerReload = "RELOAD"
 
 	AskPromote    = "PROMOTE?"
 	AnswerPromote = "PROMOTE"

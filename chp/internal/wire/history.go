@@ -24,7 +24,7 @@ import (
 //
 // Numbers are big-endian.
 const (
-	askHistory    = "HISTORY?"
+	AskHistory    = "HISTORY?"
 	answerHistory = "HISTORY"
 )
 
@@ -34,7 +34,7 @@ func KeepsHistory(server *sockets.Peer) bool { return announces(server, property
 // HistoryQuestion returns the frames of the question.
 func HistoryQuestion(number uint64, key string, after int64) [][]byte {
 	return [][]byte{
-		[]byte(askHistory), binary.BigEndian.AppendUint64(nil, number), []byte(key),
+		[]byte(AskHistory), binary.BigEndian.AppendUint64(nil, number), []byte(key),
 		binary.BigEndian.AppendUint64(nil, uint64(after)),
 	}
 }
@@ -48,7 +48,7 @@ func ParseHistoryQuestion(m zmtp.WireMessage) (number uint64, key []byte, after 
 	n, m := m.Next()
 	key, m = m.Next()
 	a, _ := m.Next()
-	if string(command) != askHistory || len(n) != 8 || len(a) != 8 {
+	if string(command) != AskHistory || len(n) != 8 || len(a) != 8 {
 		return 0, nil, 0, false
 	}
 	return binary.BigEndian.Uint64(n), key, int64(binary.BigEndian.Uint64(a)), true

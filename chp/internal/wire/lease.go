@@ -42,6 +42,7 @@ const (
 
 // Answers for a lease that has no time left.
 const (
+	LeaseDenied time.Duration = -2 // the client may not do that with it
 	LeaseGone   time.Duration = 0  // it is not in the map, nor are its keys
 	LeaseEnding time.Duration = -1 // soon they are not
 )

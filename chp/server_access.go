@@ -1,0 +1,287 @@
+package chp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"clustermap/chp/internal/rights"
+	"clustermap/chp/internal/wire"
+	"clustermap/internal/hooks"
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/visible"
+	"clustermap/internal/wake"
+	"clustermap/sockets"
+	"clustermap/zmtp"
+)
+
+// errNoRights is the reason for disconnecting a client that may nothing any more.
+var errNoRights = errors.New("chp: the client has no rights")
+
+// errRights is the reason for disconnecting a client whose rights have changed.
+var errRights = errors.New("chp: the client's rights have changed")
+
+// restrict makes the server give each client only what Access allows. The connections of the state endpoint, which only the other server
+// of a pair needs, are for the owners of the servers' keys.
+func (s *Server) restrict(o *ServerOptions) {
+	s.rights = rights.NewPeers(s.role)
+	s.admins.roles = s.rights.Of
+	o.Security.Authenticate = s.authenticate
+}
+
+// authenticate is the Authenticator of the three ports.
+func (s *Server) authenticate(ctx context.Context, r sockets.AuthRequest) (sockets.User, error) {
+	if s.admins.proves(r) {
+		return sockets.User{}, nil
+	}
+	user, err := s.opts.Access.Authenticate(ctx, r)
+	if err != nil && s.opts.Pair != nil && r.Mechanism == "NULL" {
+		// It may be the other server of the pair, which proves itself later; others may nothing.
+		return sockets.User{}, nil
+	}
+	return user, err
+}
+
+// authenticatePeer is the Authenticator of the state endpoint: no client's key opens it.
+func (s *Server) authenticatePeer(ctx context.Context, r sockets.AuthRequest) (sockets.User, error) {
+	switch {
+	case r.Mechanism == "NULL", s.admins.proves(r):
+		return sockets.User{}, nil
+	case r.Mechanism == "CURVE":
+		return sockets.User{}, sockets.ErrDenied
+	}
+	return s.opts.Access.Authenticate(ctx, r)
+}
+
+// proves reports whether somebody has proved one of the keys of administrators and servers.
+func (a *admins) proves(r sockets.AuthRequest) bool {
+	return r.Mechanism == "CURVE" && a.keys[r.PublicKey()]
+}
+
+// role returns the role of a connection, or nil if it may not be.
+func (s *Server) role(peer *sockets.Peer) *Role {
+	key := peer.PublicKey()
+	switch {
+	case strings.HasPrefix(peer.Stats().Endpoint, "inproc://"): // this process
+		return rights.Root("")
+	case s.admins.curve && key == s.admins.peer && key != s.admins.own:
+		return rights.Peer(key.String())
+	case s.admins.curve && s.admins.keys[key]:
+		return rights.Root(key.String())
+	}
+	role := s.opts.Access.Role(peer)
+	if role == nil && s.opts.Pair != nil && key.IsZero() && peer.UserID() == "" {
+		return new(Role) // see authenticate
+	}
+	return role
+}
+
+// runAccess disconnects the clients whose rights have changed.
+func (s *Server) runAccess(ctx context.Context) {
+	for {
+		changed := s.opts.Access.Changed()
+		for _, peer := range s.rights.Refresh() {
+			s.log.Info("rights changed", "port", "client", who(peer))
+			peer.Disconnect(errRights)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// maySubscribe reports whether a peer of the publisher may have what a subscription stands for.
+func (s *Server) maySubscribe(peer any, topic []byte) bool {
+	client := peer.(*sockets.Peer)
+	role := s.rights.Of(client)
+	if role.MayHear(topic) {
+		return true
+	}
+	err := &AccessError{Name: role.Name(), Verb: VerbRead, Key: string(topic)}
+	s.counts.refused.add(err)
+	s.peerLog.Refused("subscription refused", client, err)
+	return false
+}
+
+// mayAsk reports whether a peer may ask a question, and answers it if not. What is no question it may.
+func (s *Server) mayAsk(peer *sockets.Peer, m zmtp.WireMessage) bool {
+	role := s.rights.Of(peer)
+	if number, key, _, ok := wire.ParseHistoryQuestion(m); ok {
+		return s.allows(peer, m, number, role.Allow(VerbRead, string(key)))
+	}
+	if m.Len() != 1 {
+		return true
+	}
+	switch wire.QuestionOf(m) {
+	case wire.AskStatus, wire.AskHandover, wire.AskPromote, wire.AskReload:
+		return s.allows(peer, m, 0, role.Allow(VerbAdmin, ""))
+	}
+	return true
+}
+
+// mayJoin reports whether a peer may have what it has requested, and answers it if not.
+func (s *Server) mayJoin(peer *sockets.Peer, m zmtp.WireMessage, w wire.Want) bool {
+	role := s.rights.Of(peer)
+	for _, spec := range w.Specs() {
+		if !s.allows(peer, m, 0, role.Allow(VerbRead, spec)) {
+			s.counts.badAsks.Add(1)
+			return false
+		}
+	}
+	return true
+}
+
+// allows reports whether err is nil. If it is not, it tells the peer that has sent m: one of another implementation, which does
+// not understand that, by the end of the connection.
+func (s *Server) allows(peer *sockets.Peer, m zmtp.WireMessage, number uint64, err error) bool {
+	var why *AccessError
+	if !errors.As(err, &why) {
+		return true
+	}
+	s.counts.refused.add(err)
+	s.peerLog.Refused("request refused", peer, err)
+	if !wire.Ours(peer) {
+		peer.Disconnect(err)
+		return false
+	}
+	answer := wire.AppendDenial(nil, &wire.Denial{Question: wire.QuestionOf(m), Number: number, Why: *why})
+	if err := hooks.SendWireTo(wake.Ended, s.router, peer, answer, 1, nil); err != nil {
+		s.log.Debug("no answer sent", "remote", peer.RemoteAddr(), "answer", "DENIED", "error", err)
+	}
+	return false
+}
+
+// leaseOwner returns who has granted a lease, and false if there is none.
+func (s *Server) leaseOwner(id kvmsg.LeaseID) (name string, ok bool) {
+	now := s.live.Now()
+	if now == nil {
+		return "", false
+	}
+	ok = now.Store.View(kvmsg.AppendLeaseKey(nil, id), func(r kvmsg.Record) { _, name, _ = kvmsg.Properties(r.Props()).Stamped() })
+	return name, ok
+}
+
+// answerOwnLeases is Sequencer.Leases for a client that may renew and revoke its own leases, and look at those that it
+// may read.
+func (s *Server) answerOwnLeases(a *leaseAnswers, peer *sockets.Peer, kind wire.LeaseKind, ids []kvmsg.LeaseID) (ok bool) {
+	role := s.rights.Of(peer)
+	a.left, ok = a.left[:0], true
+	for i, id := range ids {
+		var space [64]byte
+		key := kvmsg.AppendLeaseKey(space[:0], id)
+		may := role.MayWrite(key) || kind == wire.LeaseLook && role.MayRead(key)
+		if !may {
+			name, there := s.leaseOwner(id)
+			may = !there || name == role.Name() && role.WritesSome()
+		}
+		if !may {
+			err := leaseDenied(role.Name(), kind, string(key))
+			s.counts.refused.add(err)
+			s.peerLog.Refused("request refused", peer, err)
+			a.left = append(a.left, wire.LeaseDenied)
+			continue
+		}
+		if a.left, ok = s.sequencer.Leases(kind, ids[i:i+1], a.left); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// Identity is who a client is to a server, and what it may do.
+type Identity struct {
+	Name string `json:"name"` // "" if the client has proved nothing, or nobody asked
+	Key  string `json:"key"`  // the public key that it has proved with CURVE, or ""
+
+	// Restricted reports whether the server has Access. Otherwise every client may read and write
+	// everything, and the fields below are those of that.
+	Restricted bool     `json:"restricted"`
+	Read       []string `json:"read"`  // parts of the map, as in RoleOptions
+	Write      []string `json:"write"` // parts of the map, as in RoleOptions
+	Admin      bool     `json:"admin"`
+	Updates    int      `json:"updates"` // most updates a second, or 0
+	Bytes      int64    `json:"bytes"`   // most bytes of updates a second, or 0
+}
+
+// identify returns the JSON of a peer's Identity.
+func (s *Server) identify(peer *sockets.Peer) []byte {
+	i := Identity{Name: peer.UserID(), Key: keyText(peer), Restricted: s.rights != nil, Admin: s.admins.check(peer) == nil}
+	role := rights.Root(i.Name)
+	if s.rights != nil {
+		role = s.rights.Of(peer)
+		i.Name = role.Name()
+	}
+	limits := role.Limits()
+	i.Read, i.Write, i.Updates, i.Bytes = role.Reads(), role.Writes(), limits.Updates, limits.Bytes
+	text, err := json.Marshal(&i)
+	if err != nil {
+		panic(err) // it has numbers and strings only
+	}
+	return text
+}
+
+// WhoAmI asks the server at tcp://host:P who it takes this client for, and what it may do. security is the same as
+// [ClientOptions.Security]. A server of an earlier version does not answer.
+func WhoAmI(ctx context.Context, server string, security sockets.Security) (Identity, error) {
+	var i Identity
+	text, err := ask(ctx, server, security, wire.AskWho, wire.AnswerWho)
+	if err == nil {
+		err = json.Unmarshal(text, &i)
+	}
+	return i, err
+}
+
+// ReloadError reports that a server has not read its files again, or not all of them.
+type ReloadError struct {
+	Server string // as passed to Reload
+	Reason string // the server's answer
+}
+
+func (e *ReloadError) Error() string {
+	return fmt.Sprintf("chp: %s goes on with what it had: %s", e.Server, visible.String(e.Reason))
+}
+
+// Reload asks the server at tcp://host:P to read again what it has in files: rights, keys and others; see
+// ServerOptions.Reload. If it cannot, the error is a [*ReloadError], and what it could not read stays as it was. Only an administrator may ask.
+func Reload(ctx context.Context, server string, security sockets.Security) error {
+	reason, err := ask(ctx, server, security, wire.AskReload, wire.AnswerReload)
+	if err == nil && len(reason) > 0 {
+		err = &ReloadError{server, string(reason)}
+	}
+	return err
+}
+
+var errNoFiles = errors.New("the server reads nothing again")
+
+// startReload calls ServerOptions.Reload at the request of a peer.
+func (s *Server) startReload(ctx context.Context, peer *sockets.Peer) {
+	ended := func(err error) {
+		var reason []byte
+		if err != nil {
+			s.peerLog.Log(slog.LevelWarn, "does not read its files again", keyText(peer), who(peer), slog.Any("error", err))
+			reason = []byte(err.Error())
+		}
+		s.reply(peer, wire.AnswerReload, reason)
+	}
+	err := s.admins.check(peer)
+	switch {
+	case err != nil:
+	case s.opts.Reload == nil:
+		err = errNoFiles
+	case !s.handovers.begin(ctx, func(ctx context.Context) error {
+		s.log.Info("reads its files again at the request of a client", who(peer))
+		return s.opts.Reload(ctx)
+	}, ended):
+		err = errBusy
+	default:
+		return
+	}
+	ended(err)
+}
+
+var errBusy = errors.New("another request is under way")

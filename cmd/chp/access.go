@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"clustermap/chp"
+	"clustermap/chp/access"
+	"clustermap/internal/command"
+	"clustermap/internal/visible"
+	"clustermap/sockets"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+)
+
+// accessFlags are the flags of serve about the rights of clients.
+type accessFlags struct {
+	name  string
+	plain bool
+	watch bool
+	file  *access.File // of name
+}
+
+func (a *accessFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&a.name, "access", "", "`file` with the clients to accept, and what each may do (see chp access); it is read again at SIGHUP and by chp reload")
+	flags.BoolVar(&a.plain, "plain", false, "clients prove who they are by a name and a password of --access, in clear text")
+	flags.BoolVar(&a.watch, "watch-config", false, "read --access again when its content has changed")
+}
+
+// security reads the file, and returns the security of the server.
+func (a *accessFlags) security(s sockets.Security) (sockets.Security, error) {
+	switch {
+	case a.plain && a.name == "":
+		return s, fail(exitUsage, "--plain needs --access: a file with names and passwords")
+	case a.plain && s.CurveServer:
+		return s, fail(exitUsage, "--plain and --curve-key exclude each other")
+	case a.watch && a.name == "":
+		return s, fail(exitUsage, "--watch-config needs --access")
+	case a.name == "":
+		return s, nil
+	}
+	s.PlainServer = a.plain
+	var err error
+	if a.file, err = access.Open(a.name); err != nil {
+		return s, fail(exitUsage, "--access: %s", accessText(err))
+	}
+	command.AddReread(accessFile{a.file, a.name})
+	return s, nil
+}
+
+// accessText returns the text of an error of package access.
+func accessText(err error) string {
+	return visible.String(strings.ReplaceAll(err.Error(), "access: ", ""))
+}
+
+// follow reads the file when it has changed, until the context ends.
+func (a *accessFlags) follow(ctx context.Context, stderr io.Writer) {
+	if !a.watch {
+		return
+	}
+	f := accessFile{a.file, a.name}
+	a.file.Watch(ctx, access.DefaultInterval, func(err error) {
+		name, flag, stays := f.What()
+		if err != nil {
+			command.Say(stderr, fmt.Sprintf("chp: warning: %s: --%s: %s\n", stays, flag, accessText(err)))
+			return
+		}
+		command.Say(stderr, fmt.Sprintf("chp: read %s again: %s\n", visible.String(name), f.now()))
+	})
+}
+
+// accessFile is a file of rights as a command.Rereader.
+type accessFile struct {
+	*access.File
+	name string
+}
+
+// What implements command.Rereader.
+func (f accessFile) What() (name, flag, stays string) {
+	return f.name, "access", "the rights stay as they were"
+}
+
+// Reread implements command.Rereader.
+func (f accessFile) Reread() (string, error) {
+	_, err := f.Reload()
+	if err != nil {
+		err = errors.New(accessText(err))
+	}
+	return f.now(), err
+}
+
+func (f accessFile) now() string { return command.Count(len(f.Policy().Users()), "user") }
+
+func newAccess() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "access",
+		Short: "Check a file of rights, and make what is in it",
+		Long: `Helps with the file of chp serve --access, which says who the clients of a server are,
+and what each may do. docs/ACCESS.md describes it.`,
+	}
+	cmd.AddCommand(newAccessCheck(), newAccessHash(), newAccessToken())
+	return cmd
+}
+
+func newAccessCheck() *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use:   "check [NAME [read|write|admin [KEY]]]",
+		Short: "Say whether a file of rights is valid, and what somebody may do",
+		Long: `Without arguments, checks the file of --file. With NAME, prints what that user, or
+"anonymous", may do. With a verb and a key, or to read it a subtree, says whether the user may
+do that; for admin there is no key.
+
+Exits with 0 if the file is valid, and the user may; with 1 if not.`,
+		Example: `  chp access check --file access.toml
+  chp access check --file access.toml anna
+  chp access check --file access.toml anna write /config/lamp`,
+		Args: cobra.MaximumNArgs(3),
+	}
+	cmd.Flags().StringVar(&name, "file", "access.toml", "`file` of rights")
+	cmd.RunE = command.Runs(func(_ context.Context, cmd *cobra.Command, args []string) error {
+		f, err := access.Open(name)
+		if err != nil {
+			return fail(exitRefused, "%s", accessText(err))
+		}
+		p := f.Policy()
+		if len(args) == 0 {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is valid: %s\n", visible.String(name), command.Count(len(p.Users()), "user"))
+			return err
+		}
+		who := args[0]
+		role := p.Role(who)
+		if role == nil && who != access.Anonymous {
+			return fail(exitRefused, "there is no user %q in %s", who, name)
+		}
+		if len(args) == 1 {
+			if role == nil {
+				return fail(exitRefused, "anonymous clients are not accepted")
+			}
+			limits := role.Limits()
+			return printIdentity(cmd.OutOrStdout(), chp.Identity{Name: who, Restricted: true, Read: role.Reads(), Write: role.Writes(), Admin: role.Admin(), Updates: limits.Updates, Bytes: limits.Bytes})
+		}
+		verbs := map[string]chp.Verb{"read": chp.VerbRead, "write": chp.VerbWrite, "admin": chp.VerbAdmin}
+		verb, key := verbs[args[1]], ""
+		switch {
+		case verb == 0:
+			return fail(exitUsage, "%q: want read, write or admin", args[1])
+		case verb == chp.VerbAdmin && len(args) == 3:
+			return fail(exitUsage, "admin has no key")
+		case verb != chp.VerbAdmin && len(args) == 2:
+			return fail(exitUsage, "%s needs a key, or \"\" for the whole map", args[1])
+		case len(args) == 3:
+			key = args[2]
+		}
+		if err := p.Allow(who, verb, key); err != nil {
+			return fail(exitRefused, "%s", plain(err))
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), "allowed")
+		return err
+	})
+	return cmd
+}
+
+func newAccessHash() *cobra.Command {
+	return &cobra.Command{
+		Use:   "hash",
+		Short: "Print the hash of a password, for plain in a file of rights",
+		Long: `Asks for a password and prints its hash, which the file has in its place. Without a
+terminal it reads the password from standard input, up to the end of the line.`,
+		Example: `  chp access hash
+  chp access hash < password.txt`,
+		Args: cobra.NoArgs,
+		RunE: command.Runs(func(_ context.Context, cmd *cobra.Command, _ []string) error {
+			password, err := readPassword(cmd)
+			if err != nil {
+				return fail(exitUsage, "cannot read the password: %w", err)
+			}
+			hash, err := access.HashPassword(password)
+			if err != nil {
+				return fail(exitUsage, "%s", accessText(err))
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), hash)
+			return err
+		}),
+	}
+}
+
+// readPassword reads a line, from a terminal without showing it.
+func readPassword(cmd *cobra.Command) (string, error) {
+	if in, ok := cmd.InOrStdin().(*os.File); ok && term.IsTerminal(int(in.Fd())) {
+		fmt.Fprint(cmd.ErrOrStderr(), "password: ")
+		text, err := term.ReadPassword(int(in.Fd()))
+		fmt.Fprintln(cmd.ErrOrStderr())
+		return string(text), err
+	}
+	line, err := bufio.NewReader(io.LimitReader(cmd.InOrStdin(), 1024)).ReadString('\n')
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return strings.TrimRight(line, "\r\n"), err
+}
+
+func newAccessToken() *cobra.Command {
+	return &cobra.Command{
+		Use:   "token",
+		Short: "Make a token, and print its hash for a file of rights",
+		Long: `Prints a new random token on the first line, and its hash on the second: the file has the
+hash (token), and the client sends the token. Keep the token secret: it cannot be found from the hash.`,
+		Example: `  chp access token`,
+		Args:    cobra.NoArgs,
+		RunE: command.Runs(func(_ context.Context, cmd *cobra.Command, _ []string) error {
+			token, hash := access.NewToken()
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n%s\n", token, hash)
+			return err
+		}),
+	}
+}

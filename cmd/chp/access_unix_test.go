@@ -1,0 +1,137 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"clustermap/internal/testenv"
+)
+
+// A server with a file of rights gives each client what the file says, by CURVE; chp whoami, chp access and chp reload
+// say and change that.
+func TestServeAccess(t *testing.T) {
+	t.Parallel()
+	serverFile, serverKey := keygen(t, "server")
+	annaFile, anna := keygen(t, "anna")
+	rootFile, root := keygen(t, "root")
+	file := filepath.Join(t.TempDir(), "access.toml")
+	rules := "[users.anna]\ncurve = ['" + anna + "']\n[users.root]\ncurve = ['" + root + "']\n" +
+		"[[rules]]\nwho = ['root']\nread = ['']\nwrite = ['']\nadmin = true\n" +
+		"[[rules]]\nwho = ['anna']\nread = ['/a/']\nwrite = ['/a/']\n"
+	rewrite := func(text string) { testenv.Must(t, os.WriteFile(file, []byte(text), 0o600)) }
+	rewrite(rules)
+	s := serve(t, "--curve-key", serverFile, "--access", file, "--stamp")
+	as := func(key string, args ...string) []string {
+		return append(args, "--server", s.endpoint, "--curve-key", key, "--curve-server-key", serverKey)
+	}
+	must(t, as(rootFile, "set", "/b/1", "secret")...)
+	must(t, as(annaFile, "set", "/a/1", "v")...)
+	if got := must(t, as(annaFile, "get", "/a/1", "--json")...); !strings.Contains(got, `"by":"anna"`) {
+		t.Errorf("got %s", got)
+	}
+	for _, args := range [][]string{{"get", "/b/1"}, {"set", "/b/1", "x"}, {"ls"}, {"dump"}, {"history", "/b/1"}, {"del", "/b/1"}, {"set", "/ab/1", "x"}} {
+		o := try(t, as(annaFile, args...)...)
+		o.expect(t, exitRefused, "access denied")
+	}
+	try(t, as(annaFile, "status")...).expect(t, exitRefused, `"anna" is not an administrator`)
+	try(t, as(annaFile, "reload")...).expect(t, exitRefused, `"anna" is not an administrator`)
+	must(t, as(rootFile, "status")...)
+	want := "name   anna\nkey    " + anna + "\nread   /a/\nwrite  /a/\nadmin  no\n"
+	if got := must(t, as(annaFile, "whoami")...); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := must(t, as(rootFile, "whoami", "--json")...); !strings.Contains(got, `"name":"root"`) || !strings.Contains(got, `"read":[""]`) {
+		t.Errorf("got %s", got)
+	}
+
+	rewrite(strings.ReplaceAll(rules, "'/a/'", "'/b/'"))
+	must(t, as(rootFile, "reload")...)
+	if got := must(t, as(annaFile, "get", "/b/1")...); got != "secret\n" {
+		t.Errorf("got %q", got)
+	}
+	try(t, as(annaFile, "get", "/a/1")...).expect(t, exitRefused, "access denied")
+	rewrite("[")
+	try(t, as(rootFile, "reload")...).expect(t, exitRefused, "goes on with what it had")
+	must(t, as(annaFile, "get", "/b/1")...)
+	s.Await(`the rights stay as they were: --access: .*line 1.*\n`)
+	rewrite(rules)
+	s.signal(syscall.SIGHUP)
+	s.Await(`read .*access.toml again: 2 users\n`)
+	testenv.Eventually(t, "the rights are back", func() bool { return try(t, as(annaFile, "get", "/a/1")...).code == 0 })
+}
+
+// With --plain clients have names and passwords, and with --watch-config a change of the file is enough.
+func TestServePlain(t *testing.T) {
+	t.Parallel()
+	hash := strings.TrimSpace(mustInput(t, "secret\n", "access", "hash"))
+	file := filepath.Join(t.TempDir(), "access.toml")
+	rules := "[users.anna]\nplain = '" + hash + "'\n[[rules]]\nwho = ['anna']\nread = ['']\nwrite = ['']\n"
+	testenv.Must(t, os.WriteFile(file, []byte(rules), 0o600))
+	s := serve(t, "--plain", "--access", file, "--watch-config")
+	as := func(password string, args ...string) outcome {
+		cmd := program(t, append(args, "--server", s.endpoint, "--user", "anna")...)
+		cmd.Env = append(cmd.Env, passwordVariable+"="+password)
+		return runCommand(t, cmd)
+	}
+	as("secret", "set", "/a", "v").expect(t, 0, "")
+	as("wrong", "set", "/a", "v").expect(t, exitRefused, "does not accept this name and password")
+	try(t, "get", "/a", "--server", s.endpoint).expect(t, exitRefused, "")
+	testenv.Must(t, os.WriteFile(file, []byte(strings.Replace(rules, "write = ['']", "", 1)), 0o600))
+	s.Await(`again: 1 user\n`)
+	as("secret", "set", "/a", "w").expect(t, exitRefused, "access denied")
+	as("secret", "get", "/a").expect(t, 0, "")
+}
+
+// Flags that do not go together, and files with mistakes, are usage errors.
+func TestAccessUsage(t *testing.T) {
+	t.Parallel()
+	serverFile, _ := keygen(t, "server")
+	file := filepath.Join(t.TempDir(), "access.toml")
+	testenv.Must(t, os.WriteFile(file, []byte("[users.a]\ngroups=['g']\n[[rules]]\nwho=['@g']\nread=['/a/']\nwrite=['/a/b']\n[[limits]]\nwho=['*']\nupdates=5\nbytes=1048576\n"), 0o600))
+	broken := filepath.Join(t.TempDir(), "broken.toml")
+	testenv.Must(t, os.WriteFile(broken, []byte("[users.a]\nnothing=1\n"), 0o600))
+	for _, test := range []struct {
+		want string
+		args []string
+	}{
+		{"--plain needs --access", []string{"serve", "--port", "0", "--plain"}},
+		{"--watch-config needs --access", []string{"serve", "--port", "0", "--watch-config"}},
+		{"exclude each other", []string{"serve", "--port", "0", "--plain", "--access", file, "--curve-key", serverFile}},
+		{"does not go with --access", []string{"serve", "--port", "0", "--access", file, "--curve-key", serverFile, "--curve-allow", "any"}},
+		{"line 2, column 1: there is no users.a.nothing", []string{"serve", "--port", "0", "--access", broken}},
+		{"no such file", []string{"serve", "--port", "0", "--access", broken + "x"}},
+		{"--user needs the password", []string{"get", "/a", "--user", "a"}},
+		{"use one of them", []string{"get", "/a", "--user", "a", "--curve-key", serverFile, "--curve-server-key", serverFile}},
+		{"want read, write or admin", []string{"access", "check", "--file", file, "a", "do", "/a"}},
+		{"needs a key", []string{"access", "check", "--file", file, "a", "read"}},
+		{"admin has no key", []string{"access", "check", "--file", file, "a", "admin", "/a"}},
+	} {
+		try(t, test.args...).expect(t, exitUsage, test.want)
+	}
+	check := func(args ...string) []string { return append([]string{"access", "check", "--file", file}, args...) }
+	if got := must(t, check()...); got != file+" is valid: 1 user\n" {
+		t.Errorf("got %q", got)
+	}
+	if got, want := must(t, check("a")...), "name   a\nread   /a/\nwrite  /a/b\nadmin  no\nlimits 5 updates/s, 1MiB/s\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for _, args := range [][]string{{"a", "read", "/a/x"}, {"a", "read", "/a/"}, {"a", "write", "/a/b"}} {
+		if got := must(t, check(args...)...); got != "allowed\n" {
+			t.Errorf("%q: %q", args, got)
+		}
+	}
+	for _, args := range [][]string{{"a", "read", ""}, {"a", "read", "/ab/"}, {"a", "write", "/a/c"}, {"a", "admin"}, {"anonymous", "read", "/a/"}} {
+		try(t, check(args...)...).expect(t, exitRefused, "access denied")
+	}
+	try(t, check("b")...).expect(t, exitRefused, `no user "b"`)
+	try(t, "access", "check", "--file", broken).expect(t, exitRefused, "line 2")
+	lines := strings.Fields(must(t, "access", "token"))
+	if len(lines) != 2 || !strings.HasPrefix(lines[0], "chp_") || !strings.HasPrefix(lines[1], "sha256:") {
+		t.Errorf("token: %q", lines)
+	}
+}
