@@ -28,6 +28,7 @@ func TestHotKeysAreFound(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{1, 7, 1000} {
 		s := New(0)
+		s.random = rand.NewPCG(3, 4) // of a batch of 1,000 it takes 32 at random
 		random := rand.New(rand.NewPCG(1, 2))
 		want := map[string]uint64{}
 		const total = 100_000
@@ -50,7 +51,7 @@ func TestHotKeysAreFound(t *testing.T) {
 		top := Top(s.Keys(), 3)
 		for i, key := range []string{"/hot/1", "/hot/2"} {
 			got := top[i]
-			if got.Key != key || float64(got.Updates-got.Unsure) > 1.1*float64(want[key]) || float64(got.Updates) < 0.9*float64(want[key]) {
+			if got.Key != key || float64(got.Updates-got.Unsure) > 1.2*float64(want[key]) || float64(got.Updates) < 0.8*float64(want[key]) {
 				t.Errorf("batches of %d: %+v, want %s with %d", size, got, key, want[key])
 			}
 		}
