@@ -57,8 +57,8 @@ type RoleOptions struct {
 	Limits Limits
 }
 
-// Limits bound what a client sends on each of its connections: Updates, an int, is the number of updates a second, and Bytes, an
-// int64, their bytes a second; 0 means no limit. A client that sends more is not read from for as long, and waits. Others do not.
+// Limits bound what a client sends over all of its connections: Updates, an int, is the number of updates a second, and Bytes, an
+// int64, their bytes a second; 0 means no limit, and the least others are 1,000 and 64 KiB. A client that sends more is not read from for as long, and waits. Others do not.
 type Limits = rights.Limits
 
 // NewRole returns a role, or a [*RoleError].

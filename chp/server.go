@@ -185,6 +185,9 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 		return nil, err
 	}
 	hooks.Scan(s.collector, s.members.Scan)
+	if s.rights != nil {
+		hooks.Pace(s.collector, s.members.Pace)
+	}
 	s.confirms = confirm.New(confirm.Options{Order: &s.sequencer, Router: s.router, Publisher: s.publisher})
 	orders := order.Options{
 		State: begin.state, Live: &s.live, Journal: begin.journal, Linked: begin.linked, Window: begin.window,

@@ -2,6 +2,7 @@ package sockets
 
 import (
 	"context"
+	"time"
 
 	"clustermap/internal/buf"
 	"clustermap/internal/hooks"
@@ -12,6 +13,7 @@ import (
 func init() {
 	hooks.Kind = func(socket any) zmtp.SocketType { return socket.(Socket).engine().Kind() }
 	hooks.Prepare = func(socket any, f func(*hooks.Batch)) { socket.(Socket).engine().SetPrepare(f) }
+	hooks.Pace = func(socket any, f func(*hooks.Batch) time.Duration) { socket.(Socket).engine().SetPace(f) }
 	hooks.Scan = func(socket any, f func([]byte) (int, uint64)) { socket.(Socket).engine().SetScan(f) }
 	hooks.Alone = func(socket any) { socket.(Socket).engine().Alone() }
 	hooks.Client = func(peer any) any { return peer.(*Peer).engine().Client() }

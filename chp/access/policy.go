@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	"clustermap/chp"
+	"clustermap/chp/internal/rights"
 	"clustermap/zmtp"
 
 	"github.com/pelletier/go-toml/v2"
@@ -109,8 +110,8 @@ func Parse(text []byte) (*Policy, error) {
 		if err := checkWho(l.Who, f.Users, groups); err != "" {
 			return nil, &Error{Reason: fmt.Sprintf("limit %d: %s", i+1, err)}
 		}
-		if l.Updates < 0 || l.Bytes < 0 || l.Updates == 0 && l.Bytes == 0 {
-			return nil, &Error{Reason: fmt.Sprintf("limit %d: want updates or bytes, which are positive", i+1)}
+		if l.Updates == 0 && l.Bytes == 0 || l.Updates != 0 && l.Updates < rights.LeastUpdates || l.Bytes != 0 && l.Bytes < rights.LeastBytes {
+			return nil, &Error{Reason: fmt.Sprintf("limit %d: want updates, at least %d a second, or bytes, at least %d", i+1, rights.LeastUpdates, rights.LeastBytes)}
 		}
 	}
 	for _, name := range names {

@@ -91,13 +91,13 @@ read = ["/open/"]
 // Everybody means everybody, and without a rule for them nobody is anonymous.
 func TestPolicyOfEverybody(t *testing.T) {
 	t.Parallel()
-	p := parse(t, "[users.a]\n[[rules]]\nwho = [\"*\"]\nread = [\"/a/\"]\n[[limits]]\nwho = [\"*\"]\nupdates = 10\n[[limits]]\nwho = [\"a\"]\nupdates = 20\nbytes = 30\n")
+	p := parse(t, "[users.a]\n[[rules]]\nwho = [\"*\"]\nread = [\"/a/\"]\n[[limits]]\nwho = [\"*\"]\nupdates = 1000\n[[limits]]\nwho = [\"a\"]\nupdates = 2000\nbytes = 70000\n")
 	for _, name := range []string{"a", Anonymous} {
 		if p.Allow(name, chp.VerbRead, "/a/") != nil {
 			t.Errorf("%s may not", name)
 		}
 	}
-	if a, b := p.Role("a").Limits(), p.Role(Anonymous).Limits(); a != (chp.Limits{Updates: 20, Bytes: 30}) || b != (chp.Limits{Updates: 10}) {
+	if a, b := p.Role("a").Limits(), p.Role(Anonymous).Limits(); a != (chp.Limits{Updates: 2000, Bytes: 70000}) || b != (chp.Limits{Updates: 1000}) {
 		t.Errorf("limits %+v and %+v", a, b)
 	}
 	if p := parse(t, "[users.a]\n[[rules]]\nwho = [\"a\"]\nread = [\"/a/\"]\n"); p.Role(Anonymous) != nil {
@@ -146,8 +146,8 @@ func TestPolicyMistakes(t *testing.T) {
 		"[users.a]\n" + rule + "read = [\"a/\"]":        "does not begin with a slash",
 		"[users.a]\n" + rule + "read = [\"/\\u0000/\"]": "NUL",
 		"[users.a]\n" + rule + "write = [\"HUGZ\"]":     "not a valid key",
-		"[[limits]]\nwho = [\"*\"]":                     "positive",
-		"[[limits]]\nwho = [\"*\"]\nupdates = -1":       "positive",
+		"[[limits]]\nwho = [\"*\"]":                     "want updates",
+		"[[limits]]\nwho = [\"*\"]\nupdates = 999":      "want updates",
 		"[[limits]]\nwho = [\"c\"]\nupdates = 1":        `no user "c"`,
 		strings.Repeat("#", maxFile+1):                  "bytes",
 	} {

@@ -579,3 +579,36 @@ func TestNoUpdateIsLostWhileRightsChange(t *testing.T) {
 		t.Errorf("%d keys, want %d", got, count+1)
 	}
 }
+
+// A client that sends more than its limit is slowed down, on all of its connections together, and loses nothing; another one is
+// not.
+func TestLimitsSlowOneClient(t *testing.T) {
+	t.Parallel()
+	n := serve(t, rulesText+"[[limits]]\nwho = ['a']\nupdates = 10000\n")
+	ctx := t.Context()
+	a, b := active(t, n.client("a", "/a/")), active(t, n.client("b", "/b/"))
+	const count = 20000
+	began := time.Now()
+	for i := range count {
+		if err := a.Set(ctx, fmt.Sprint("/a/", i), []byte("v")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flushed := make(chan error, 1)
+	go func() { flushed <- a.Flush(ctx) }()
+	for i := range 100 {
+		if _, err := b.SetSync(ctx, fmt.Sprint("/b/", i), []byte("v")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-flushed; err != nil {
+		t.Error(err)
+	}
+	// What is read at once, and the burst, are not waited for.
+	if took := time.Since(began); took < time.Second {
+		t.Errorf("%d updates took %v", count, took)
+	}
+	if got := n.Len(); got != count+100 {
+		t.Errorf("%d keys", got)
+	}
+}

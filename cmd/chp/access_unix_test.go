@@ -92,7 +92,7 @@ func TestAccessUsage(t *testing.T) {
 	t.Parallel()
 	serverFile, _ := keygen(t, "server")
 	file := filepath.Join(t.TempDir(), "access.toml")
-	testenv.Must(t, os.WriteFile(file, []byte("[users.a]\ngroups=['g']\n[[rules]]\nwho=['@g']\nread=['/a/']\nwrite=['/a/b']\n[[limits]]\nwho=['*']\nupdates=5\nbytes=1048576\n"), 0o600))
+	testenv.Must(t, os.WriteFile(file, []byte("[users.a]\ngroups=['g']\n[[rules]]\nwho=['@g']\nread=['/a/']\nwrite=['/a/b']\n[[limits]]\nwho=['*']\nupdates=1000\nbytes=1048576\n"), 0o600))
 	broken := filepath.Join(t.TempDir(), "broken.toml")
 	testenv.Must(t, os.WriteFile(broken, []byte("[users.a]\nnothing=1\n"), 0o600))
 	for _, test := range []struct {
@@ -117,7 +117,7 @@ func TestAccessUsage(t *testing.T) {
 	if got := must(t, check()...); got != file+" is valid: 1 user\n" {
 		t.Errorf("got %q", got)
 	}
-	if got, want := must(t, check("a")...), "name   a\nread   /a/\nwrite  /a/b\nadmin  no\nlimits 5 updates/s, 1MiB/s\n"; got != want {
+	if got, want := must(t, check("a")...), "name   a\nread   /a/\nwrite  /a/b\nadmin  no\nlimits 1000 updates/s, 1MiB/s\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	for _, args := range [][]string{{"a", "read", "/a/x"}, {"a", "read", "/a/"}, {"a", "write", "/a/b"}} {

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"time"
+
 	"clustermap/internal/queue"
 )
 
@@ -37,6 +39,8 @@ type Pattern struct {
 	Choose func() (m queue.Single, skip int, err error)
 	// prepare is that of package hooks; see SetPrepare.
 	prepare func(*Batch)
+	// pace is that of package hooks; see SetPace.
+	pace func(*Batch) time.Duration
 	// scan is that of package hooks; see SetScan.
 	scan func(b []byte) (size int, tag uint64)
 	// Receivable and Sendable report whether calls would not wait. Nil stands for a type

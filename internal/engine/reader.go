@@ -353,6 +353,11 @@ func (r *reader) hand() error {
 // stays in it.
 func (r *reader) deliver(b *Batch) {
 	s := r.pipe.socket
+	if pace := s.pattern.pace; pace != nil {
+		if pause := pace(b); pause > 0 && !r.borrowed {
+			defer r.pause(pause)
+		}
+	}
 	if prepare := r.pipe.socket.pattern.prepare; prepare != nil {
 		prepare(b)
 	}
@@ -378,6 +383,16 @@ func (r *reader) deliver(b *Batch) {
 		gone = nil
 	}
 	r.awaited = s.In.Put(&r.pipe.In, &b.q, gone)
+}
+
+// pause waits, or until the connection ends.
+func (r *reader) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.conn.Gone():
+	}
 }
 
 // command answers the commands that every socket answers, and passes on the

@@ -104,6 +104,9 @@ func (s *Socket) Init(kind zmtp.SocketType, o *Config, p *Pattern) {
 // SetPrepare sets Pattern.Prepare, and SetScan Pattern.Scan, before the socket is bound or connected.
 func (s *Socket) SetScan(f func(b []byte) (size int, tag uint64)) { s.pattern.scan = f }
 
+func (s *Socket) SetPace(f func(*Batch) time.Duration) { s.pattern.pace = f }
+
+// SetPrepare is described in package hooks.
 func (s *Socket) SetPrepare(f func(*Batch)) { s.pattern.prepare = f }
 
 // Alone says that nothing follows the next message soon: its sender writes it, in a socket whose

@@ -5,6 +5,7 @@ package hooks
 
 import (
 	"context"
+	"time"
 
 	"clustermap/internal/buf"
 	"clustermap/internal/engine"
@@ -57,6 +58,11 @@ var Prepare func(socket any, f func(*Batch))
 // The function is called in the goroutine that reads the connection. It must not change or
 // retain b, and must not block. It is not called for messages over inproc, nor of a STREAM.
 var Scan func(socket any, f func(b []byte) (size int, tag uint64))
+
+// Pace sets a function of a socket that receives, before it is bound or connected. It is called with each received
+// batch, before Prepare, and returns how long to read no more of the connection after the batch is queued. The peer may not
+// be answered for as long. It is not called over inproc.
+var Pace func(socket any, f func(*Batch) time.Duration)
 
 // Alone says that the caller has nothing to send soon after the next message through a PUB or
 // ROUTER: then its sender writes it, as if nothing had been sent for a while, instead of waking

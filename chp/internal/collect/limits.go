@@ -9,6 +9,9 @@ const (
 	goneTime = 10 * time.Minute
 )
 
+// requestUpdate is about the size of an update in a request, for limits of updates.
+const requestUpdate = 128
+
 const (
 	// maxPending bounds the bytes of refusals kept for one client, maxPendingTotal for all clients.
 	maxPending      = 4 << 20

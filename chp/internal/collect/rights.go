@@ -1,8 +1,11 @@
 package collect
 
 import (
+	"time"
+
 	"clustermap/chp/internal/rights"
 	"clustermap/chp/internal/txn"
+	"clustermap/internal/buf"
 	"clustermap/internal/hooks"
 	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
@@ -92,4 +95,16 @@ func (c *Clients) recheck(b *hooks.Batch, peer *sockets.Peer) {
 	}
 	told.send(c)
 	b.SetSpans(kept)
+}
+
+// Pace returns how long to read no more of a client that has sent a batch (hooks.Pace). What is refused counts, too.
+func (c *Clients) Pace(b *hooks.Batch) time.Duration {
+	peer := (*sockets.Peer)(b.Peer())
+	updates := b.Len()
+	for _, span := range b.Spans() {
+		if isRequest(span, b.Wire()) {
+			updates += int(span.End-span.Start) / requestUpdate // about
+		}
+	}
+	return c.o.Rights.Pace(peer, updates, buf.Extent(b.Spans()))
 }

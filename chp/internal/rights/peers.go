@@ -12,9 +12,12 @@ type Peers struct {
 	// resolve returns the role of a connection now, or nil if it is not to be.
 	resolve func(*sockets.Peer) *Role
 
-	// mu guards roles: of the connections whose roles have not changed. No other lock is taken under it.
-	mu    sync.RWMutex
-	roles map[*sockets.Peer]*Role
+	// mu guards the fields below. Only that of an account is taken under it.
+	mu       sync.RWMutex
+	roles    map[*sockets.Peer]*Role // of the connections whose roles have not changed
+	paced    map[*sockets.Peer]pace  // those of clients with limits
+	accounts map[string]*account     // by holder
+	idle     int                     // about the number of accounts without connections
 }
 
 // none may do nothing.
@@ -35,12 +38,14 @@ func (p *Peers) Watch(e sockets.Event) (ok bool) {
 	defer p.mu.Unlock()
 	if e.Kind == sockets.EventDisconnected {
 		delete(p.roles, e.Peer)
+		p.leave(e.Peer)
 		return true
 	}
 	// With mu held: a Refresh finds the connection, or this finds the rights of the Refresh.
 	role := p.resolve(e.Peer)
 	if role != nil {
 		p.roles[e.Peer] = role
+		p.join(e.Peer, role)
 	}
 	return role != nil
 }
