@@ -158,6 +158,9 @@ func TestHostileServer(t *testing.T) {
 				if cmd.Flags().Lookup("out") != nil {
 					args = append(args, "--out", filepath.Join(dir, "key"))
 				}
+				if path[0] == "sync" {
+					args = append(args, "--once")
+				}
 				if path[0] == "serve" {
 					args = append(args, "--host", loopback.Own())
 				}
