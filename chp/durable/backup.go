@@ -177,10 +177,13 @@ func (b *BackupWriter) Info() BackupInfo { return b.info }
 //
 // Damage is a [*commit.CorruptError]; then there is no backup. An unfinished write at
 // the end of the log is omitted.
-func Backup(ctx context.Context, dir, path string) (BackupInfo, error) {
+//
+// The functions in done, if there are some, are called with the number of bytes of each entry
+// that was copied; if Backup begins again because the log has changed, with those of all entries again.
+func Backup(ctx context.Context, dir, path string, done ...func(bytes int)) (BackupInfo, error) {
 	var info BackupInfo
 	err := steady(func() (err error) {
-		info, err = backup(ctx, dir, path, file.Real)
+		info, err = backup(ctx, dir, path, file.Real, done...)
 		return err
 	})
 	if err != nil {
@@ -189,7 +192,7 @@ func Backup(ctx context.Context, dir, path string) (BackupInfo, error) {
 	return info, nil
 }
 
-func backup(ctx context.Context, dir, path string, disk file.Disk) (BackupInfo, error) {
+func backup(ctx context.Context, dir, path string, disk file.Disk, done ...func(bytes int)) (BackupInfo, error) {
 	s, err := openSource(dir)
 	if err != nil {
 		return BackupInfo{}, err
@@ -208,6 +211,7 @@ func backup(ctx context.Context, dir, path string, disk file.Disk) (BackupInfo, 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		tell(done, &e)
 		return b.append(e)
 	})
 	if err == nil {
@@ -217,6 +221,12 @@ func backup(ctx context.Context, dir, path string, disk file.Disk) (BackupInfo, 
 		err = b.Commit()
 	}
 	return b.info, err
+}
+
+func tell(done []func(bytes int), e *commit.Entry) {
+	for _, f := range done {
+		f(len(e.Records))
+	}
 }
 
 // ReadBackup calls fn with all entries of a backup and verifies them. Damage is a
@@ -249,15 +259,17 @@ func ReadBackup(path string, fn func(commit.Entry) error) (BackupInfo, error) {
 // The new log has its own identity and the epoch of the backup. Its entries are those
 // of the backup with new indexes. If Restore is interrupted, there is no log in the
 // directory, and Restore can be called again.
-func Restore(ctx context.Context, path, dir string) (BackupInfo, error) {
-	info, err := restore(ctx, path, dir, file.Real)
+//
+// The functions in done, if there are some, are called with the number of bytes of each entry.
+func Restore(ctx context.Context, path, dir string, done ...func(bytes int)) (BackupInfo, error) {
+	info, err := restore(ctx, path, dir, file.Real, done...)
 	if err != nil {
 		return BackupInfo{}, fmt.Errorf("log %s: %w", dir, file.Classify(err))
 	}
 	return info, nil
 }
 
-func restore(ctx context.Context, path, dir string, disk file.Disk) (info BackupInfo, err error) {
+func restore(ctx context.Context, path, dir string, disk file.Disk, done ...func(bytes int)) (info BackupInfo, err error) {
 	// Check the file before creating a directory.
 	a, err := format.Backup.Open(path)
 	if err != nil {
@@ -330,6 +342,7 @@ func restore(ctx context.Context, path, dir string, disk file.Disk) (info Backup
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		tell(done, &e)
 		if index > 0 && e.Index == index {
 			return state.Append(e)
 		}

@@ -53,7 +53,9 @@ verifies.`,
 				return fail(exitUsage, "give a directory or --server, not both")
 			}
 			replaced := replaces(file)
-			info, err := durable.Backup(ctx, args[0], file)
+			bar := newProgress(cmd, "saving", -1)
+			info, err := durable.Backup(ctx, args[0], file, bar.add)
+			bar.finish()
 			if err != nil {
 				return backupError(ctx, file, err)
 			}
@@ -66,10 +68,14 @@ verifies.`,
 		defer c.Close()
 		replaced := replaces(file)
 		var to *durable.BackupWriter
+		bar := newProgress(cmd, "saving", -1)
 		err = c.Backup(ctx, func(sequence int64) (_ commit.Checkpoint, err error) {
-			to, err = durable.NewBackup(file, 0, uint64(sequence))
-			return to, err
+			if to, err = durable.NewBackup(file, 0, uint64(sequence)); err != nil {
+				return nil, err
+			}
+			return bar.checkpoint(to), nil
 		})
+		bar.finish()
 		if err != nil {
 			return backupError(ctx, file, err)
 		}
@@ -115,16 +121,21 @@ If the command is interrupted, DIR has no data, and the command can be repeated.
 		Args: command.Args(2, 2),
 		RunE: command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			file, dir := args[0], args[1]
-			if _, err := os.Stat(file); err != nil {
+			stat, err := os.Stat(file)
+			if err != nil {
 				return fail(exitRefused, "%w", err)
 			}
 			// Also what is in the entries: else a server would not start with what was restored.
 			check := chp.EntryCheck()
-			_, err := durable.ReadBackup(file, func(e commit.Entry) error { return cmp.Or(ctx.Err(), check(e)) })
+			bar := newProgress(cmd, "checking", stat.Size())
+			_, err = durable.ReadBackup(file, bar.reading(func(e commit.Entry) error { return cmp.Or(ctx.Err(), check(e)) }))
+			bar.finish()
 			if err != nil {
 				return logError(ctx, err)
 			}
-			info, err := durable.Restore(ctx, file, dir)
+			bar = newProgress(cmd, "restoring", stat.Size())
+			info, err := durable.Restore(ctx, file, dir, bar.add)
+			bar.finish()
 			if errors.Is(err, fs.ErrExist) {
 				return fail(exitRefused, "%s already has a log; choose another directory", dir)
 			}

@@ -159,10 +159,10 @@ func (n *connection) benchServer(ctx context.Context, c *bench.Config) error {
 }
 
 // benchProgress has the benchmark draw a bar on a terminal.
-func benchProgress(w io.Writer, c *bench.Config) progress {
+func benchProgress(w io.Writer, c *bench.Config) *progress {
 	terminal := command.Terminal(w)
 	if terminal == nil {
-		return progress{}
+		return &progress{}
 	}
 	bar := progressbar.NewOptions(c.Updates,
 		progressbar.OptionSetWriter(terminal),
@@ -174,5 +174,5 @@ func benchProgress(w io.Writer, c *bench.Config) progress {
 		// A full bar is finished for good, and the next round begins at 0.
 		bar.Set(int(min(count, uint64(c.Updates-1))))
 	}
-	return progress{bar}
+	return &progress{bar: bar}
 }

@@ -42,7 +42,12 @@ exit code is 1 if there is no such key.`,
 		}
 		n.warnOutside(args...)
 		defer c.Close()
-		lines, err := printEntries(ctx, cmd.OutOrStdout(), "", c.closing(c.Sorted("")), appendDump)
+		bar := newCount(cmd, "printing", int64(c.Len()))
+		if command.Terminal(cmd.OutOrStdout()) != nil {
+			bar.terminal = nil // one sees what is printed
+		}
+		lines, err := printEntries(ctx, cmd.OutOrStdout(), "", bar.entries(c.closing(c.Sorted(""))), appendDump)
+		bar.finish()
 		if err == nil && lines == 0 && len(args) == 1 && !strings.HasSuffix(args[0], "/") && args[0] != "" {
 			return noKey(args[0], c.Server())
 		}

@@ -48,11 +48,13 @@ usage error.`,
 		if err != nil {
 			return fail(exitRefused, "%w", err)
 		}
-		check := checkLog
+		check, size := checkLog, int64(-1)
 		if !info.IsDir() {
-			check = checkBackup
+			check, size = checkBackup, info.Size()
 		}
-		result, text, defect, err := check(path)
+		bar := newProgress(cmd, "checking", size)
+		result, text, defect, err := check(path, bar.reading(chp.EntryCheck()))
+		bar.finish()
 		if err != nil {
 			return fail(exitRefused, "%s", logText(err))
 		}
@@ -144,8 +146,8 @@ func defectOf(err error) *checkedDefect {
 	return &checkedDefect{Reason: logText(err)}
 }
 
-func checkLog(path string) (result *checked, text string, defect, err error) {
-	r, err := durable.Check(path, chp.EntryCheck())
+func checkLog(path string, entry func(commit.Entry) error) (result *checked, text string, defect, err error) {
+	r, err := durable.Check(path, entry)
 	if err != nil {
 		return nil, "", nil, err
 	}
@@ -170,8 +172,8 @@ func checkLog(path string) (result *checked, text string, defect, err error) {
 	return c, r.String(), r.Defect, nil
 }
 
-func checkBackup(path string) (result *checked, text string, defect, err error) {
-	b, err := durable.ReadBackup(path, chp.EntryCheck())
+func checkBackup(path string, entry func(commit.Entry) error) (result *checked, text string, defect, err error) {
+	b, err := durable.ReadBackup(path, entry)
 	var corrupt *commit.CorruptError
 	if errors.As(err, &corrupt) || errors.Is(err, commit.ErrFormat) {
 		defect, err = err, nil

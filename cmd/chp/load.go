@@ -81,7 +81,7 @@ next --server, such as the other one of a pair, within that time.`,
 		}
 		defer c.Close()
 
-		bar := newProgress(cmd.ErrOrStderr(), size)
+		bar := newProgress(cmd, "loading", size)
 		l := loader{client: c, name: name}
 		count, err := l.run(ctx, io.TeeReader(in, bar), int(maxLine))
 		bar.finish()

@@ -18,7 +18,7 @@ type preload struct {
 	in    io.ReadCloser
 	name  string // name of the file for messages
 	data  string // directory of --data, or ""
-	bar   progress
+	bar   *progress
 	lines *pairReader
 	limit int // maximum size of a line in bytes
 	count int // number of entries returned
@@ -33,7 +33,7 @@ func (f *serveFlags) open(cmd *cobra.Command) (*preload, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &preload{in: in, name: name, data: f.data, bar: newProgress(cmd.ErrOrStderr(), size), limit: int(f.maxLine)}, nil
+	return &preload{in: in, name: name, data: f.data, bar: newProgress(cmd, "loading", size), limit: int(f.maxLine)}, nil
 }
 
 // entries returns the dump's entries for chp.ServerOptions.Preload. The iteration

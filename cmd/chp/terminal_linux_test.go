@@ -2,10 +2,16 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"clustermap/internal/commandtest"
+	"clustermap/internal/testenv"
+
+	"golang.org/x/sys/unix"
 )
 
 // On a terminal del asks before it deletes more than a thousand keys, and takes no answer
@@ -96,5 +102,40 @@ func TestPromoteAsks(t *testing.T) {
 		if rest, code := p.Rest(); code != c.code || strings.TrimLeft(rest, " ") != c.rest {
 			t.Errorf("%q: exit code %d: %q", c.answer, code, rest)
 		}
+	}
+}
+
+// What lasts above a second has a progress bar on a terminal, which is gone at the end.
+func TestProgressOnTerminal(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	testenv.Must(t, unix.Mkfifo(fifo, 0o600))
+	p := commandtest.OnTerminal(t, program(t, "load", fifo, "--server", s.endpoint))
+	in, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+	testenv.Must(t, err)
+	shown := make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer in.Close()
+		for i := 0; ; i++ {
+			if _, err := fmt.Fprintf(in, `{"key":"/%d","value":"1"}`+"\n", i); err != nil {
+				t.Error(err)
+				return
+			}
+			select {
+			case <-shown:
+				return
+			default:
+				time.Sleep(time.Millisecond)
+			}
+		}
+	}()
+	until(t, p, "loading")
+	close(shown)
+	<-ended
+	if rest, code := p.Rest(); code != exitDone || !strings.Contains(rest, "loaded ") {
+		t.Errorf("exit code %d: %q", code, rest)
 	}
 }
