@@ -71,18 +71,14 @@ type Lease struct {
 // The time to live is at least 100ms. Grant waits until the client is ACTIVE. Its errors are those of SetIf, and
 // ErrNoLeases.
 func (c *Client) Grant(ctx context.Context, ttl time.Duration) (*Lease, error) {
-	if ttl < leastLease || ttl > kvmsg.MaxTTL {
-		return nil, errLeaseTime
+	id, p, err := newLease(ttl)
+	if err != nil {
+		return nil, err
 	}
-	l := &Lease{c: c, ttl: ttl, done: make(chan struct{})}
-	rand.Read(l.id[:]) // never fails
+	l := &Lease{c: c, id: id, ttl: ttl, done: make(chan struct{})}
 	if !c.dialect.Full {
 		return nil, ErrNoLeases
 	}
-	var b Batch
-	b.append(l.key(), kvmsg.AppendLeaseTime(nil, ttl), []SetOption{WithTTL(ttl)})
-	p := transaction(&b, []IfOption{IfAbsent().On(l.key())})
-	p.leases = true
 	sent := time.Now()
 	if _, err := c.propose(ctx, p); err != nil {
 		return nil, err
@@ -102,6 +98,20 @@ func (c *Client) Grant(ctx context.Context, ttl time.Duration) (*Lease, error) {
 		return nil, err // the server ends it at its time
 	}
 	return l, nil
+}
+
+// newLease returns a new identity, and the proposal of its lease.
+func newLease(ttl time.Duration) (id kvmsg.LeaseID, p *proposal, err error) {
+	if ttl < leastLease || ttl > kvmsg.MaxTTL {
+		return id, nil, errLeaseTime
+	}
+	rand.Read(id[:]) // never fails
+	key := (&Lease{id: id}).key()
+	var b Batch
+	b.append(key, kvmsg.AppendLeaseTime(nil, ttl), []SetOption{WithTTL(ttl)})
+	p = transaction(&b, []IfOption{IfAbsent().On(key)})
+	p.leases = true
+	return id, p, nil
 }
 
 // WithLease attaches the key of an update to a lease of the client. Apply and ApplySync refuse it. The update is made if the lease has not
@@ -233,17 +243,22 @@ func (c *Client) renewLeases(ctx context.Context, ids []kvmsg.LeaseID, left []ti
 }
 
 func (c *Client) revokeLease(ctx context.Context, id kvmsg.LeaseID) error {
-	left := []time.Duration{0}
+	return untilGone(ctx, c.explain, func() (time.Duration, error) {
+		left := []time.Duration{0}
+		_, err := c.askLeases(ctx, wire.LeaseRevoke, []kvmsg.LeaseID{id}, left)
+		return left[0], err
+	})
+}
+
+// untilGone revokes a lease again and again, until its keys are deleted. explain says more of the error of a context.
+func untilGone(ctx context.Context, explain func(error) error, revoke func() (left time.Duration, err error)) error {
 	for pause := time.Duration(0); ; {
-		if _, err := c.askLeases(ctx, wire.LeaseRevoke, []kvmsg.LeaseID{id}, left); err != nil {
+		if left, err := revoke(); err != nil || left == wire.LeaseGone {
 			return err
-		}
-		if left[0] == wire.LeaseGone {
-			return nil
 		}
 		pause = min(pause+5*time.Millisecond, 100*time.Millisecond)
 		if !wake.Pause(ctx, pause) {
-			return c.explain(ctx.Err())
+			return explain(ctx.Err())
 		}
 	}
 }

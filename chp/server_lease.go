@@ -1,6 +1,8 @@
 package chp
 
 import (
+	"context"
+	"encoding/hex"
 	"time"
 
 	"clustermap/chp/internal/wire"
@@ -38,4 +40,49 @@ func (s *Server) answerLeases(a *leaseAnswers, peer *sockets.Peer, m zmtp.WireMe
 		_ = hooks.SendWireTo(wake.Ended, s.router, peer, a.wire, 1, nil)
 	}
 	return true
+}
+
+// Grant makes a lease, as [Client.Grant] does, and returns its identity for [WithLeaseID]. Nobody renews it but
+// whoever calls RenewLease, here or at a client.
+func (s *Server) Grant(ctx context.Context, ttl time.Duration) (id string, err error) {
+	lease, p, err := newLease(ttl)
+	if err == nil {
+		_, err = s.propose(ctx, p)
+	}
+	if err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(lease[:]), nil
+}
+
+// RenewLease renews a lease once, as [Client.RenewLease] does.
+func (s *Server) RenewLease(ctx context.Context, id string) (ttl time.Duration, err error) {
+	return s.askLease(ctx, wire.LeaseRenew, id)
+}
+
+// LeaseLeft returns how much time a lease has left, or 0 if there is none.
+func (s *Server) LeaseLeft(ctx context.Context, id string) (left time.Duration, err error) {
+	return s.askLease(ctx, wire.LeaseLook, id)
+}
+
+// RevokeLease ends a lease, and returns when its keys are deleted, as [Client.RevokeLease] does.
+func (s *Server) RevokeLease(ctx context.Context, id string) error {
+	same := func(err error) error { return err }
+	return untilGone(ctx, same, func() (time.Duration, error) { return s.lease(ctx, wire.LeaseRevoke, id) })
+}
+
+func (s *Server) askLease(ctx context.Context, kind wire.LeaseKind, id string) (time.Duration, error) {
+	left, err := s.lease(ctx, kind, id)
+	return max(left, 0), err
+}
+
+func (s *Server) lease(ctx context.Context, kind wire.LeaseKind, id string) (time.Duration, error) {
+	lease, ok := kvmsg.ParseLeaseID([]byte(id))
+	switch {
+	case !ok:
+		return 0, errLeaseID
+	case !s.dialect.Full:
+		return 0, ErrNoLeases
+	}
+	return s.local.Lease(ctx, kind, lease)
 }

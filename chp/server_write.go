@@ -111,6 +111,9 @@ func (s *Server) update(ctx context.Context, key string, value []byte, opts []Se
 
 // apply applies a batch in parts.
 func (s *Server) apply(ctx context.Context, b *Batch) (order.Written, error) {
+	if len(b.leases) > 0 {
+		return order.Written{}, errLeaseBatch
+	}
 	if err := s.carries(b); err != nil {
 		return order.Written{}, err
 	}
@@ -124,8 +127,6 @@ func (s *Server) apply(ctx context.Context, b *Batch) (order.Written, error) {
 // carries returns an error if the server cannot take all of a batch.
 func (s *Server) carries(b *Batch) error {
 	switch {
-	case len(b.leases) > 0:
-		return errLeaseBatch
 	case b.err != nil:
 		return b.err
 	case b.largest > s.opts.MaxValueSize:

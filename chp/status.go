@@ -140,6 +140,31 @@ func (s *Server) Status() Status {
 	return st
 }
 
+// Active reports whether the server serves, and accepts updates: its Status has the state ServerActive.
+// It takes no lock.
+func (s *Server) Active() bool {
+	select {
+	case <-s.ended:
+		return false
+	default:
+	}
+	select {
+	case <-s.ready:
+		return s.pair == nil || s.pair.Active()
+	default:
+		return false
+	}
+}
+
+// Ask counts as a request of a client. A server of a pair that is not active, and has not heard the other one
+// for the time-out, becomes active when clients ask for the map: whoever opens another door to it than
+// the protocol's calls Ask when somebody comes and the server is not active.
+func (s *Server) Ask() {
+	if s.pair != nil {
+		s.pair.Ask()
+	}
+}
+
 // pairStatus sets the fields that depend on the pair: Role, State, TakesOver, Epoch, Peer,
 // PeerError, Lag and InSync. Without a pair it changes nothing.
 func (s *Server) pairStatus(st *Status) {

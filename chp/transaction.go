@@ -432,6 +432,9 @@ func (s *Server) propose(ctx context.Context, p *proposal) (int64, error) {
 	if err := s.carries(p.updates); err != nil {
 		return 0, err
 	}
+	if p.leases && !s.dialect.Full {
+		return 0, ErrNoLeases
+	}
 	r := txn.Request{Flags: p.flags}
 	r.Conditions, r.Updates = p.appendConditions(nil), p.appendUpdates(nil, nil)
 	a, w, err := s.local.Transact(ctx, &r)

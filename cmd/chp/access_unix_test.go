@@ -3,12 +3,16 @@
 package main
 
 import (
+	"bufio"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"clustermap/chp/access"
+	"clustermap/internal/interop"
 	"clustermap/internal/testenv"
 )
 
@@ -133,5 +137,53 @@ func TestAccessUsage(t *testing.T) {
 	lines := strings.Fields(must(t, "access", "token"))
 	if len(lines) != 2 || !strings.HasPrefix(lines[0], "chp_") || !strings.HasPrefix(lines[1], "sha256:") {
 		t.Errorf("token: %q", lines)
+	}
+}
+
+// Over HTTP a user of the file has a token, and may what the rules say; a token that is removed ends what it was used for.
+func TestServeAccessOverHTTP(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "access.toml")
+	token, hash := access.NewToken()
+	rule := "[[rules]]\nwho = ['anna']\nread = ['/a/']\nwrite = ['/a/']\n[[rules]]\nwho = ['anonymous']\nread = ['']\nwrite = ['']\nadmin = true\n"
+	rewrite := func(token string) {
+		testenv.Must(t, os.WriteFile(file, []byte("[users.anna]\ntoken = ['"+token+"']\n"+rule), 0o600))
+	}
+	rewrite(hash)
+	s := serve(t, "--access", file, "--http", "127.0.0.1:0", "--http-write")
+	must(t, "set", "--server", s.endpoint, "/ab/1", "secret")
+	status := func(args ...string) string {
+		return curl(t, append([]string{"--output", os.DevNull, "--write-out", "%{http_code}", "--path-as-is", "-H", "Authorization: Bearer " + token}, args...)...)
+	}
+	url := s.web() + "/v1"
+	for args, want := range map[string]string{
+		"--request PUT --data-binary x " + url + "/kv/a/1": "204", url + "/kv/a/1": "200", url + "/kv/a/?prefix": "200",
+		"--request PUT --data-binary x " + url + "/kv/ab/1": "403", url + "/kv/ab/1": "403", url + "/kv/a/../ab/1": "404", url + "/kv?prefix": "403", url + "/watch": "403", url + "/watch/ab/": "403",
+		"--request DELETE " + url + "/kv/ab/1": "403", "--request POST -H Content-Type:application/json --data {} " + url + "/lease": "403",
+	} {
+		if got := status(strings.Fields(args)...); got != want {
+			t.Errorf("%s: %s, want %s", args, got, want)
+		}
+	}
+	if got := curl(t, url+"/kv/ab/1"); got != "secret" {
+		t.Errorf("whoever proves nothing got %q", got)
+	}
+	stream := exec.Command(interop.Program(t, "curl"), "--silent", "--no-buffer", "--max-time", "60", "-H", "Authorization: Bearer "+token, url+"/watch/a/")
+	out, err := stream.StdoutPipe()
+	testenv.Must(t, err)
+	testenv.Must(t, stream.Start())
+	begun := bufio.NewScanner(out)
+	for begun.Scan() && begun.Text() != "event: synced" {
+	}
+	_, other := access.NewToken()
+	rewrite(other)
+	must(t, "reload", "--server", s.endpoint)
+	if got := status(url + "/kv/a/1"); got != "401" {
+		t.Errorf("got %s", got)
+	}
+	for begun.Scan() {
+	}
+	if err := stream.Wait(); err != nil && stream.ProcessState.ExitCode() == 28 {
+		t.Error("the stream goes on")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"clustermap/internal/command"
+	"clustermap/internal/jsonline"
 
 	"github.com/spf13/cobra"
 )
@@ -50,8 +51,8 @@ sum, a string as in chp get --json.`,
 		}
 		line := fmt.Appendln(nil, sum)
 		if asJSON {
-			line = command.AppendJSONField([]byte{'{'}, "key", []byte(key))
-			line = append(command.AppendJSONField(append(line, ','), "value", strconv.AppendInt(nil, sum, 10)), '}', '\n')
+			line = jsonline.AppendField([]byte{'{'}, "key", []byte(key))
+			line = append(jsonline.AppendField(append(line, ','), "value", strconv.AppendInt(nil, sum, 10)), '}', '\n')
 		}
 		_, err = cmd.OutOrStdout().Write(line)
 		return err

@@ -6,6 +6,8 @@ import (
 
 	"clustermap/chp"
 	"clustermap/internal/command"
+	"clustermap/internal/jsonline"
+	"clustermap/internal/kvjson"
 
 	"github.com/spf13/cobra"
 )
@@ -61,11 +63,11 @@ func (c *client) judged(cmd *cobra.Command, err error, asJSON bool) error {
 		return c.confirm(err)
 	}
 	if asJSON {
-		line := command.AppendJSONField([]byte(`{"conflict":true,`), "key", []byte(conflict.Key))
+		line := jsonline.AppendField([]byte(`{"conflict":true,`), "key", []byte(conflict.Key))
 		if conflict.HasValue {
-			line = command.AppendJSONField(append(line, ','), "value", conflict.Value)
+			line = jsonline.AppendField(append(line, ','), "value", conflict.Value)
 		}
-		line = append(appendJSONSequence(append(line, ','), "seq", conflict.Sequence), '}', '\n')
+		line = append(kvjson.AppendSequence(append(line, ','), "seq", conflict.Sequence), '}', '\n')
 		if _, err := cmd.OutOrStdout().Write(line); err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 
 	"clustermap/chp"
 	"clustermap/internal/command"
+	"clustermap/internal/kvjson"
 
 	"github.com/spf13/cobra"
 )
@@ -268,7 +269,7 @@ func (f *delFlags) deleteAll(ctx context.Context, c *client, prefix string) (cou
 func (f *delFlags) list(ctx context.Context, cmd *cobra.Command, entries iter.Seq[chp.Entry]) (int, error) {
 	format := appendKey
 	if f.asJSON {
-		format = appendKeyJSON
+		format = kvjson.AppendKey
 	}
 	return printEntries(ctx, cmd.OutOrStdout(), "", entries, format)
 }

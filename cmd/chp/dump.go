@@ -8,6 +8,7 @@ import (
 
 	"clustermap/chp"
 	"clustermap/internal/command"
+	"clustermap/internal/kvjson"
 
 	"github.com/spf13/cobra"
 )
@@ -81,13 +82,5 @@ func (c *client) closing(entries iter.Seq[chp.Entry]) iter.Seq[chp.Entry] {
 
 // appendDump appends an entry as a line that load reads.
 func appendDump(dst []byte, e chp.Entry) []byte {
-	return append(appendDumpFields(append(dst, '{'), e), '}', '\n')
-}
-
-// appendDumpFields appends the fields of such a line.
-func appendDumpFields(dst []byte, e chp.Entry) []byte {
-	dst = command.AppendJSONField(dst, "key", e.Key)
-	dst = command.AppendJSONField(append(dst, ','), "value", e.Value)
-	dst = appendJSONProperties(dst, e.Properties)
-	return appendJSONTTL(dst, e.TTL)
+	return append(kvjson.AppendStored(append(dst, '{'), e), '}', '\n')
 }

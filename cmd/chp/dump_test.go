@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"clustermap/chp"
-	"clustermap/internal/command"
+	"clustermap/internal/jsonline"
 	"clustermap/internal/testenv"
 )
 
@@ -42,9 +42,9 @@ func TestDumpLoadDumpIsTheIdentity(t *testing.T) {
 	var lines []byte
 	add := func(key, value []byte) {
 		lines = append(lines, '{')
-		lines = command.AppendJSONField(lines, "key", key)
+		lines = jsonline.AppendField(lines, "key", key)
 		lines = append(lines, ',')
-		lines = command.AppendJSONField(lines, "value", value)
+		lines = jsonline.AppendField(lines, "value", value)
 		lines = append(lines, '}', '\n')
 	}
 	random := rand.New(rand.NewPCG(1, 2))

@@ -75,7 +75,7 @@ usage error.`,
 	return cmd
 }
 
-// checked is the output of fsck --json. Sequences are strings as in appendJSONSequence, and
+// checked is the output of fsck --json. Sequences are strings as in kvjson.AppendSequence, and
 // so are epochs, which have random bits here.
 type checked struct {
 	Path       string             `json:"path"`

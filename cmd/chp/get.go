@@ -6,6 +6,7 @@ import (
 
 	"clustermap/chp"
 	"clustermap/internal/command"
+	"clustermap/internal/kvjson"
 
 	"github.com/spf13/cobra"
 )
@@ -79,7 +80,7 @@ UTF-8, or of which a name occurs twice, are in properties_base64, as lines name=
 		line, out := e.Value, command.Values(cmd, raw)
 		switch {
 		case asJSON:
-			line, out = appendEntryJSON(nil, e), cmd.OutOrStdout()
+			line, out = kvjson.AppendEntry(nil, e), cmd.OutOrStdout()
 		case !raw:
 			line = append(line, '\n')
 		}
@@ -98,7 +99,7 @@ func (n *connection) getPrefix(ctx context.Context, cmd *cobra.Command, prefix s
 	defer c.Close()
 	format := appendEntry
 	if asJSON {
-		format = appendEntryJSON
+		format = kvjson.AppendEntry
 	}
 	lines, err := printEntries(ctx, cmd.OutOrStdout(), "", c.Sorted(prefix), format)
 	if err == nil && lines == 0 {

@@ -9,6 +9,8 @@ import (
 
 	"clustermap/chp"
 	"clustermap/internal/command"
+	"clustermap/internal/jsonline"
+	"clustermap/internal/kvjson"
 	"clustermap/internal/kvmsg"
 
 	"github.com/spf13/cobra"
@@ -179,22 +181,22 @@ func appendVersion(dst []byte, v chp.Version) []byte {
 
 // appendVersionJSON appends a version as a JSON line.
 func appendVersionJSON(dst []byte, key string, v chp.Version) []byte {
-	dst = command.AppendJSONField(append(dst, '{'), "key", []byte(key))
-	dst = appendJSONSequence(append(dst, ','), "seq", v.Sequence)
+	dst = jsonline.AppendField(append(dst, '{'), "key", []byte(key))
+	dst = kvjson.AppendSequence(append(dst, ','), "seq", v.Sequence)
 	dst = append(append(append(dst, `,"cause":"`...), v.Cause.String()...), '"')
 	if !v.Time.IsZero() {
 		dst = append(v.Time.UTC().AppendFormat(append(dst, `,"time":"`...), time.RFC3339Nano), '"')
 	}
 	if v.By != "" {
-		dst = command.AppendJSONField(append(dst, ','), "by", []byte(v.By))
+		dst = jsonline.AppendField(append(dst, ','), "by", []byte(v.By))
 	}
 	if v.Op == chp.OpSet {
-		dst = command.AppendJSONField(append(dst, ','), "value", v.Value)
+		dst = jsonline.AppendField(append(dst, ','), "value", v.Value)
 	}
 	if v.Cause != chp.CauseExpired { // the cause is such a property
-		dst = appendJSONProperties(dst, v.Properties)
+		dst = kvjson.AppendProperties(dst, v.Properties)
 	}
-	return append(appendJSONTTL(dst, kvmsg.TTLOf(v.Properties)), '}', '\n')
+	return append(kvjson.AppendTTL(dst, kvmsg.TTLOf(v.Properties)), '}', '\n')
 }
 
 // sequence is a flag for a sequence number.

@@ -10,6 +10,7 @@ import (
 
 	"clustermap/chp"
 	"clustermap/internal/command"
+	"clustermap/internal/jsonline"
 	"clustermap/internal/visible"
 
 	"github.com/spf13/cobra"
@@ -148,7 +149,7 @@ func printHot(w io.Writer, all []hotLine) error {
 func printHotJSON(w io.Writer, all []hotLine) error {
 	var out []byte
 	for _, h := range all {
-		out = command.AppendJSONField(append(out, '{'), "key", h.key)
+		out = jsonline.AppendField(append(out, '{'), "key", h.key)
 		rest, err := json.Marshal(struct {
 			Updates float64 `json:"updates_per_second"`
 			Share   float64 `json:"share"`

@@ -14,12 +14,13 @@ import (
 	"syscall"
 	"testing"
 
+	"clustermap/chp"
 	"clustermap/internal/interop"
 
 	"github.com/spf13/cobra"
 )
 
-var httpLine = regexp.MustCompile(`(?m)^chp: http on (http://\S+)$`)
+var httpLine = regexp.MustCompile(`(?m)^chp: http on (https?://\S+)$`)
 
 // web returns the URL of a process's --http.
 func (p *process) web() string {
@@ -123,7 +124,7 @@ func TestHTTPAnswersHaveATime(t *testing.T) {
 	f := httpFlags{address: "127.0.0.1:0", pprof: true}
 	cmd := new(cobra.Command)
 	cmd.SetErr(io.Discard)
-	a, err := f.listen(t.Context(), cmd)
+	a, err := f.listen(t.Context(), cmd, new(chp.ServerOptions))
 	if err != nil {
 		t.Fatal(err)
 	}

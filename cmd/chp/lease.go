@@ -11,6 +11,8 @@ import (
 
 	"clustermap/chp"
 	"clustermap/internal/command"
+	"clustermap/internal/jsonline"
+	"clustermap/internal/kvjson"
 	"clustermap/internal/kvmsg"
 
 	"github.com/spf13/cobra"
@@ -99,7 +101,7 @@ With --json it prints an object with id, and ttl in seconds.`,
 		}
 		line := fmt.Appendln(nil, l.ID())
 		if asJSON {
-			line = append(appendJSONSeconds(appendLeaseID(nil, l.ID()), "ttl", ttl), '}', '\n')
+			line = append(kvjson.AppendSeconds(appendLeaseID(nil, l.ID()), "ttl", ttl), '}', '\n')
 		}
 		if _, err := cmd.OutOrStdout().Write(line); err != nil || !keep {
 			return err
@@ -164,8 +166,8 @@ With --json each line is an object with id, ttl and left in seconds, and keys, a
 			if !asJSON {
 				return fmt.Appendf(dst, columns, id, ttl, rounded(left[id]), keys[id])
 			}
-			dst = appendJSONSeconds(appendJSONSeconds(appendLeaseID(dst, id), "ttl", ttl), "left", left[id])
-			return append(command.AppendJSONNumber(append(dst, ','), "keys", keys[id]), '}', '\n')
+			dst = kvjson.AppendSeconds(kvjson.AppendSeconds(appendLeaseID(dst, id), "ttl", ttl), "left", left[id])
+			return append(jsonline.AppendNumber(append(dst, ','), "keys", keys[id]), '}', '\n')
 		}
 		header := ""
 		if !asJSON {
@@ -279,7 +281,7 @@ is not UTF-8).`,
 			if presence != chp.PresenceFound {
 				return c.unknownLease(id)
 			}
-			out = appendJSONSeconds(appendJSONSeconds(appendLeaseID(out, id), "ttl", kvmsg.LeaseTime(lease.Value)), "left", left)
+			out = kvjson.AppendSeconds(kvjson.AppendSeconds(appendLeaseID(out, id), "ttl", kvmsg.LeaseTime(lease.Value)), "left", left)
 		} else {
 			out = fmt.Appendln(out, rounded(left))
 		}
@@ -295,7 +297,7 @@ is not UTF-8).`,
 				out = appendKey(out, e)
 				continue
 			}
-			out = append(command.AppendJSONField(append(append(out, separator...), '{'), "key", e.Key), '}')
+			out = append(jsonline.AppendField(append(append(out, separator...), '{'), "key", e.Key), '}')
 			separator = ","
 		}
 		switch {
@@ -420,7 +422,7 @@ func leaseOf(e chp.Entry) (id string, ok bool) {
 
 // appendLeaseID begins an object.
 func appendLeaseID(dst []byte, id string) []byte {
-	return command.AppendJSONField(append(dst, '{'), "id", []byte(id))
+	return jsonline.AppendField(append(dst, '{'), "id", []byte(id))
 }
 
 // rounded returns a time that is left for a line of text: in seconds, as ls -l prints it, unless it is short.

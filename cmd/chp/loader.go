@@ -49,7 +49,7 @@ func (l *loader) run(ctx context.Context, in io.Reader, maxLine int) (int, error
 			return count, l.broken(ctx, count, err)
 		}
 		if err != nil {
-			return count, l.stop(ctx, stalled, count, fail(exitRefused, "%s, line %d: %s", l.name, l.lines.number, plain(err)))
+			return count, l.stop(ctx, stalled, count, fail(exitRefused, "%s, line %d: %s", l.name, l.lines.Number, plain(err)))
 		}
 		count++
 	}

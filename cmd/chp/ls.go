@@ -11,6 +11,8 @@ import (
 
 	"clustermap/chp"
 	"clustermap/internal/command"
+	"clustermap/internal/jsonline"
+	"clustermap/internal/kvjson"
 
 	"github.com/spf13/cobra"
 )
@@ -60,7 +62,7 @@ seconds if the key expires.`,
 		format, header := appendKey, ""
 		switch {
 		case asJSON:
-			format = appendKeyJSON
+			format = kvjson.AppendKey
 		case long:
 			format, header = appendKeyLong, fmt.Sprintf(longLine+"KEY\n", "SIZE", "TTL", "SEQUENCE")
 		}
@@ -152,27 +154,10 @@ func appendProperty(dst []byte, name string, value []byte) []byte {
 	return command.AppendPlain(append(dst, "  "...), append([]byte(name+"="), value...), false)
 }
 
-func appendKeyJSON(dst []byte, e chp.Entry) []byte {
-	dst = command.AppendJSONField(append(dst, '{'), "key", e.Key)
-	dst = command.AppendJSONNumber(append(dst, ','), "size", int64(len(e.Value)))
-	dst = appendJSONSequence(append(dst, ','), "seq", e.Sequence)
-	dst = appendJSONStamp(appendJSONProperties(dst, e.Properties), e.Properties)
-	return append(appendJSONTTL(dst, e.TTL), '}', '\n')
-}
-
 // appendEntry appends key and value as a line of text.
 func appendEntry(dst []byte, e chp.Entry) []byte {
 	dst = append(command.AppendPlain(dst, e.Key, false), ' ')
 	return append(command.AppendPlain(dst, e.Value, true), '\n')
-}
-
-// appendEntryJSON appends an entry as a JSON line.
-func appendEntryJSON(dst []byte, e chp.Entry) []byte {
-	dst = command.AppendJSONField(append(dst, '{'), "key", e.Key)
-	dst = command.AppendJSONField(append(dst, ','), "value", e.Value)
-	dst = appendJSONSequence(append(dst, ','), "seq", e.Sequence)
-	dst = appendJSONStamp(appendJSONProperties(dst, e.Properties), e.Properties)
-	return append(appendJSONTTL(dst, e.TTL), '}', '\n')
 }
 
 // printSequence prints the sequence number of an update, as a JSON object with the key if
@@ -180,8 +165,8 @@ func appendEntryJSON(dst []byte, e chp.Entry) []byte {
 func printSequence(w io.Writer, key string, sequence int64, asJSON bool) error {
 	line := fmt.Appendln(nil, sequence)
 	if asJSON {
-		line = command.AppendJSONField([]byte{'{'}, "key", []byte(key))
-		line = append(appendJSONSequence(append(line, ','), "seq", sequence), '}', '\n')
+		line = jsonline.AppendField([]byte{'{'}, "key", []byte(key))
+		line = append(kvjson.AppendSequence(append(line, ','), "seq", sequence), '}', '\n')
 	}
 	_, err := w.Write(line)
 	return err

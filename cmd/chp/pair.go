@@ -13,6 +13,7 @@ import (
 
 	"clustermap/chp"
 	"clustermap/internal/command"
+	"clustermap/internal/kvjson"
 	"clustermap/internal/link"
 	"clustermap/sockets"
 
@@ -176,8 +177,8 @@ func appendEntries(name string, d chp.Divergence) (n int, err error) {
 	}
 	now := time.Now().UTC()
 	n, err = printEntries(context.Background(), f, "", d.Entries, func(dst []byte, e chp.Entry) []byte {
-		dst = appendJSONSequence(append(appendDumpFields(append(dst, '{'), e), ','), "seq", e.Sequence)
-		dst = appendJSONSequence(fmt.Appendf(dst, `,"term":%d,`, d.Epoch), "after", d.After)
+		dst = kvjson.AppendSequence(append(kvjson.AppendStored(append(dst, '{'), e), ','), "seq", e.Sequence)
+		dst = kvjson.AppendSequence(fmt.Appendf(dst, `,"term":%d,`, d.Epoch), "after", d.After)
 		return append(now.AppendFormat(append(dst, `,"discarded":"`...), time.RFC3339), "\"}\n"...)
 	})
 	if !st.Mode().IsRegular() {

@@ -74,7 +74,7 @@ func (p *preload) finish(ctx context.Context, cmd *cobra.Command, err error) (ov
 	case err != nil && ctx.Err() != nil:
 		return true, nil // a signal while loading
 	case err != nil:
-		return true, fail(exitRefused, "%s, line %d: %s", p.name, p.lines.number, plain(err))
+		return true, fail(exitRefused, "%s, line %d: %s", p.name, p.lines.Number, plain(err))
 	}
 	_ = p.lines.report(cmd, p.count, "from "+p.name) // a server does not need a reader of it
 	return false, nil

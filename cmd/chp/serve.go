@@ -94,9 +94,14 @@ from the other server of a pair after a failover and, with --data, after a resta
 
 With --http 127.0.0.1:8080 the server answers HTTP requests of operators: /metrics for
 Prometheus, /livez and /readyz (503 with the reason; ?verbose names all checks), and
-/status, which is chp status --json. The requests only read, but there is no
+/status, which is chp status --json. These requests only read, but there is no
 authentication: open it to whom you trust. They must name the server by an IP address, as
 localhost, or by a name of --http-name.
+
+/v1/ of --http is the map for programs in any language: /v1/kv/KEY gets a value, /v1/watch/PREFIX/
+follows changes as server-sent events; see docs/HTTP.md. Nothing can be changed there without
+--http-write. Where clients prove who they are (--curve-key), and where more can reach --http than the
+server's ports, there is no /v1/ without --http-token-file or --http-client-ca.
 
 Without --data the map is in memory only. After a restart it is empty, and clients
 delete the keys that they have. With --load it starts with the keys and times to live
@@ -189,7 +194,7 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	if err != nil {
 		return err
 	}
-	admin, err := f.http.listen(ctx, cmd)
+	admin, err := f.http.listen(ctx, cmd, &o)
 	if err != nil {
 		return err
 	}

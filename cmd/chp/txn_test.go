@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"clustermap/internal/kvjson"
 )
 
 // All lines of a transaction are made, or none; its updates have consecutive sequence numbers,
@@ -138,11 +140,11 @@ func TestTxnLimits(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	var sets, checks strings.Builder
-	for i := range maxTransaction {
+	for i := range kvjson.MaxTransaction {
 		fmt.Fprintf(&sets, `{"op":"set","key":"/%d","value":"v"}`+"\n", i)
 		fmt.Fprintf(&checks, `{"op":"check","key":"/%d","absent":true}`+"\n", i)
 	}
-	big := strings.Repeat("v", maxTransactionBytes/2)
+	big := strings.Repeat("v", kvjson.MaxTransactionBytes/2)
 	for lines, want := range map[string]string{
 		sets.String() + `{"op":"del","key":"/0"}`:                         "line 1025: a transaction has at most 1024 updates",
 		checks.String() + `{"op":"check","key":"/0","seq":"0"}`:           "line 1025: a transaction has at most 1024 checks",

@@ -10,6 +10,7 @@ import (
 
 	"clustermap/chp"
 	"clustermap/internal/command"
+	"clustermap/internal/kvjson"
 
 	"github.com/spf13/cobra"
 )
@@ -112,7 +113,7 @@ and by, those of the update, as chp get --json prints them; with --prev also pre
 
 		format := appendEventText
 		if asJSON {
-			format = appendEventJSON
+			format = kvjson.AppendEvent
 		}
 		format = from.format(format, asJSON)
 		if run.line != "" {

@@ -16,6 +16,7 @@ import (
 
 	"clustermap/chp"
 	"clustermap/internal/command"
+	"clustermap/internal/kvjson"
 
 	"github.com/spf13/cobra"
 )
@@ -94,7 +95,7 @@ func (x *watchExec) follow(ctx context.Context, cmd *cobra.Command, w *chp.Watch
 			return err
 		}
 		if err := x.run(ctx, e, command.Exact(cmd.OutOrStdout()), command.Exact(cmd.ErrOrStderr())); err != nil && ctx.Err() == nil {
-			what := fmt.Sprintf("%s %s", opName(e.Op), command.AppendPlain(nil, e.Key, false))
+			what := fmt.Sprintf("%s %s", kvjson.OpName(e.Op), command.AppendPlain(nil, e.Key, false))
 			if x.onError == "stop" {
 				return fail(exitRefused, "the command for %s failed: %w", what, err)
 			}
@@ -135,7 +136,7 @@ func (x *watchExec) environment(e chp.Event) []string {
 		cause = e.Cause.String()
 	}
 	env := append(x.environ[:len(x.environ):len(x.environ)],
-		"CHP_OP="+opName(e.Op),
+		"CHP_OP="+kvjson.OpName(e.Op),
 		"CHP_KEY="+string(e.Key),
 		"CHP_CAUSE="+cause,
 		"CHP_SEQUENCE="+strconv.FormatInt(e.Sequence, 10),

@@ -6,6 +6,7 @@ import (
 
 	"clustermap/chp"
 	"clustermap/internal/command"
+	"clustermap/internal/jsonline"
 
 	"github.com/spf13/cobra"
 )
@@ -63,7 +64,7 @@ func (f *watchFrom) format(line func([]byte, chp.Event) []byte, asJSON bool) fun
 		}
 		if asJSON {
 			dst = append(dst[:len(dst)-len("}\n")], ',')
-			return append(command.AppendJSONField(dst, "prev", e.Previous), '}', '\n')
+			return append(jsonline.AppendField(dst, "prev", e.Previous), '}', '\n')
 		}
 		dst = append(dst[:len(dst)-1], " prev "...)
 		return append(command.AppendPlain(dst, e.Previous, true), '\n')

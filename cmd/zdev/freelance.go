@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"clustermap/internal/command"
+	"clustermap/internal/jsonline"
 	"clustermap/patterns/freelance"
 	"clustermap/sockets"
 
@@ -187,7 +188,7 @@ within --timeout.`,
 		if !asJSON {
 			return writeReply(cmd, reply.Body, false, raw)
 		}
-		out := append(command.AppendJSONField([]byte{'{'}, "server", []byte(reply.Server)), ',')
+		out := append(jsonline.AppendField([]byte{'{'}, "server", []byte(reply.Server)), ',')
 		_, err = cmd.OutOrStdout().Write(append(appendJSONFrames(out, reply.Body), '}', '\n'))
 		return err
 	})

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"clustermap/internal/command"
+	"clustermap/internal/jsonline"
 	"clustermap/patterns/espresso"
 )
 
@@ -52,19 +53,19 @@ func appendEventJSON(dst []byte, e *espresso.Event) []byte {
 	dst = append(dst, e.Op.String()...)
 	dst = append(dst, '"', ',')
 	if e.Op == espresso.OpLost {
-		dst = append(command.AppendJSONNumber(dst, "messages", int64(e.Lost)), ',')
-		return append(command.AppendJSONNumber(dst, "bytes", int64(e.LostBytes)), '}', '\n')
+		dst = append(jsonline.AppendNumber(dst, "messages", int64(e.Lost)), ',')
+		return append(jsonline.AppendNumber(dst, "bytes", int64(e.LostBytes)), '}', '\n')
 	}
 	dst = append(dst, `"from":"`...)
 	dst = append(dst, e.From.String()...)
 	dst = append(dst, '"', ',')
-	dst = command.AppendJSONField(dst, "topic", e.Topic())
+	dst = jsonline.AppendField(dst, "topic", e.Topic())
 	if e.Op == espresso.OpMessage {
 		dst = append(dst, ',')
-		dst = command.AppendJSONNumber(dst, "size", int64(e.Size()))
+		dst = jsonline.AppendNumber(dst, "size", int64(e.Size()))
 		if e.Envelope > 0 {
 			dst = append(dst, ',')
-			dst = command.AppendJSONNumber(dst, "envelope", int64(e.Envelope))
+			dst = jsonline.AppendNumber(dst, "envelope", int64(e.Envelope))
 		}
 		dst = appendJSONFrames(append(dst, ','), e.Frames)
 	}
@@ -88,7 +89,7 @@ func appendJSONFrames(dst []byte, frames [][]byte) []byte {
 			dst = append(dst, ',')
 		}
 		if text {
-			dst = command.AppendJSONString(dst, f)
+			dst = jsonline.AppendString(dst, f)
 		} else {
 			dst = append(dst, '"')
 			dst = append(base64.StdEncoding.AppendEncode(dst, f), '"')

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clustermap/internal/command"
+	"clustermap/internal/jsonline"
 
 	"github.com/spf13/cobra"
 )
@@ -55,10 +56,10 @@ one by name.`,
 		out := cmd.OutOrStdout()
 		if asJSON {
 			for _, s := range services {
-				line := append(command.AppendJSONField([]byte{'{'}, "name", []byte(s.Name)), ',')
-				line = append(command.AppendJSONNumber(line, "workers", int64(s.Workers)), ',')
-				line = append(command.AppendJSONNumber(line, "waiting", int64(s.Waiting)), ',')
-				line = append(command.AppendJSONNumber(line, "given", int64(s.Given)), '}', '\n')
+				line := append(jsonline.AppendField([]byte{'{'}, "name", []byte(s.Name)), ',')
+				line = append(jsonline.AppendNumber(line, "workers", int64(s.Workers)), ',')
+				line = append(jsonline.AppendNumber(line, "waiting", int64(s.Waiting)), ',')
+				line = append(jsonline.AppendNumber(line, "given", int64(s.Given)), '}', '\n')
 				if _, err := out.Write(line); err != nil {
 					return err
 				}

@@ -8,7 +8,8 @@
 //	internal/link ◀── chp/internal/ports ◀── chp
 //	internal/topic ◀── internal/fanout ◀── internal/subscriber ◀── sockets
 //	internal/ipcpath ◀── chp, cmd
-//	internal/visible ◀── chp, patterns, internal/command, cmd
+//	internal/visible ◀── chp, patterns, internal/command, internal/jsonline, cmd
+//	internal/jsonline, chp ◀── internal/kvjson ◀── chp/httpkv, cmd
 //	internal/lograte, sockets ◀── internal/peerlog ◀── chp, patterns/majordomo, internal/command
 //	zmtp ◀── internal/queue ◀── internal/fanout, internal/engine ◀── sockets
 //	internal/link, internal/queue ◀── internal/bounds, internal/connection ◀── internal/engine
@@ -34,7 +35,7 @@
 //	                        sockets ◀── patterns/freelance ◀── cmd
 //	                        sockets ◀── patterns/majordomo ◀── patterns/titanic
 //	               chp/commit ◀── chp/durable ◀── cmd
-//	                      chp ◀── chp/admin ◀── cmd
+//	                      chp ◀── chp/admin, chp/httpkv ◀── cmd
 //	                        sockets ◀── sockets/metrics ◀── cmd
 //	                      chp ◀── chp/recipes ◀── cmd
 //	                      chp ◀── chp/access ◀── cmd
@@ -136,6 +137,11 @@ var rules = []struct {
 		own:  []string{"chp/internal/subtree", "internal", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
+	},
+	{
+		path: "chp/httpkv",
+		own:  []string{"chp", "zmtp", "sockets", "chp/commit", "patterns/binarystar", "patterns/internal/subscribe"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
 	},
 	{
 		path: "internal/kvmsg",
@@ -599,7 +605,8 @@ func TestDiskApart(t *testing.T) {
 // TestInternal checks that no internal package depends on a public one, except for
 // internal/command with the packages below it, for internal/peerlog, which logs the events
 // of sockets, for the rooms of sockets, their door and their tests, which handle the frames of
-// zmtp, and for internal/bench, which measures public packages and is used by commands only.
+// zmtp, for internal/bench, which measures public packages and is used by commands only, and for
+// internal/kvjson, which has entries and events of chp in JSON.
 func TestInternal(t *testing.T) {
 	t.Parallel()
 	watch(t)
@@ -611,7 +618,7 @@ func TestInternal(t *testing.T) {
 	}
 	var paths []string
 	for path := range strings.FieldsSeq(string(out)) {
-		if !among(path, append(rooms, module+"/internal/hooks", module+"/internal/command", module+"/internal/peerlog", module+"/internal/sockettest", module+"/internal/bench")) {
+		if !among(path, append(rooms, module+"/internal/hooks", module+"/internal/command", module+"/internal/peerlog", module+"/internal/sockettest", module+"/internal/bench", module+"/internal/kvjson")) {
 			paths = append(paths, strings.TrimPrefix(path, module+"/"))
 		}
 	}

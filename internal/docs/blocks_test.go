@@ -117,7 +117,7 @@ func executed(t *testing.T) (all []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"internal/docs", "chp", "chp/admin", "chp/recipes", "sockets", "sockets/metrics", "zmtp", "bench/peers"} {
+	for _, name := range []string{"internal/docs", "chp", "chp/admin", "chp/httpkv", "chp/recipes", "sockets", "sockets/metrics", "zmtp", "bench/peers"} {
 		folders = append(folders, filepath.Join(root, name))
 	}
 	for _, folder := range folders {

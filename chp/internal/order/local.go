@@ -10,7 +10,9 @@ import (
 
 	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/txn"
+	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
+	"clustermap/internal/kvmsg"
 	"clustermap/internal/wake"
 )
 
@@ -175,6 +177,24 @@ func (l *Local) Transact(ctx context.Context, r *txn.Request) (a txn.Answer, w W
 		}
 		if err := l.room(ctx); err != nil {
 			return a, w, err
+		}
+	}
+}
+
+// Lease is Sequencer.Leases for one lease, as soon as it can be answered.
+func (l *Local) Lease(ctx context.Context, kind wire.LeaseKind, id kvmsg.LeaseID) (left time.Duration, err error) {
+	for {
+		l.q.mu.Lock()
+		_, err := l.q.accepts(nil)
+		l.q.mu.Unlock()
+		if err != nil {
+			return 0, err
+		}
+		if left, ok := l.q.Leases(kind, []kvmsg.LeaseID{id}, nil); ok {
+			return left[0], nil
+		}
+		if err := l.room(ctx); err != nil {
+			return 0, err
 		}
 	}
 }

@@ -52,6 +52,13 @@ func (w *parked) add(r request, now time.Duration, active func() bool) (kept, to
 	return true, false
 }
 
+// ask notes that somebody wants this server to be active who sends no request.
+func (w *parked) ask(now time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked = now
+}
+
 // take removes all requests, and returns them.
 func (w *parked) take() []request {
 	w.mu.Lock()
@@ -93,6 +100,9 @@ func (p *Pair) Park(ctx context.Context, peer *sockets.Peer, want wire.Want) err
 	p.vote(ctx)
 	return nil
 }
+
+// Ask counts as a request of a client: if the server is not active, it votes for it, with the next heartbeat.
+func (p *Pair) Ask() { p.parked.ask(timer.Now()) }
 
 // vote votes for this server if clients do, see parked.vote.
 //

@@ -1,4 +1,4 @@
-package command
+package jsonline
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ func FuzzJSONField(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		line := append(AppendJSONField([]byte{'{'}, "value", text), '}')
+		line := append(AppendField([]byte{'{'}, "value", text), '}')
 		if bytes.ContainsAny(line, "\n\r") {
 			t.Fatalf("more than one line: %q", line)
 		}

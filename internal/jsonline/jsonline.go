@@ -1,4 +1,6 @@
-package command
+// Package jsonline writes and reads lines of JSON, each an object. Bytes that are valid UTF-8 are
+// a string under their name. Other bytes are in base64, under their name with _base64 appended.
+package jsonline
 
 import (
 	"bytes"
@@ -9,11 +11,8 @@ import (
 	"clustermap/internal/visible"
 )
 
-// Lines of JSON have one object per line. Bytes that are valid UTF-8 are a string under
-// their name. Other bytes are in base64, under their name with _base64 appended.
-
-// AppendJSONField appends "name":"text" or "name_base64":"…".
-func AppendJSONField(dst []byte, name string, text []byte) []byte {
+// AppendField appends "name":"text" or "name_base64":"…".
+func AppendField(dst []byte, name string, text []byte) []byte {
 	dst = append(dst, '"')
 	dst = append(dst, name...)
 	if !utf8.Valid(text) {
@@ -22,21 +21,21 @@ func AppendJSONField(dst []byte, name string, text []byte) []byte {
 		return append(dst, '"')
 	}
 	dst = append(dst, `":`...)
-	return AppendJSONString(dst, text)
+	return AppendString(dst, text)
 }
 
-// AppendJSONNumber appends "name":n.
-func AppendJSONNumber(dst []byte, name string, n int64) []byte {
+// AppendNumber appends "name":n.
+func AppendNumber(dst []byte, name string, n int64) []byte {
 	dst = append(dst, '"')
 	dst = append(dst, name...)
 	dst = append(dst, `":`...)
 	return strconv.AppendInt(dst, n, 10)
 }
 
-// AppendJSONString appends valid UTF-8 as a JSON string (RFC 8259 §7). Unlike
+// AppendString appends valid UTF-8 as a JSON string (RFC 8259 §7). Unlike
 // encoding/json it does not escape characters that are special in HTML, but all that could
 // act on a terminal: see package visible.
-func AppendJSONString(dst, text []byte) []byte {
+func AppendString(dst, text []byte) []byte {
 	dst = append(dst, '"')
 	for len(text) > 0 {
 		n := bytes.IndexAny(text, "\"\\\n\r\t")

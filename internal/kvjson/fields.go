@@ -1,10 +1,9 @@
-package main
+package kvjson
 
 import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,44 +11,43 @@ import (
 	"unicode/utf8"
 
 	"clustermap/chp"
-	"clustermap/internal/command"
+	"clustermap/internal/jsonline"
 	"clustermap/internal/kvmsg"
 )
 
-// appendJSONSequence appends "name":"sequence". Sequences are strings in the JSON of all
-// commands, because they exceed 2^53: programs that read numbers as float64 would
-// round them.
-func appendJSONSequence(dst []byte, name string, sequence int64) []byte {
+// AppendSequence appends "name":"sequence". Sequences are strings in all JSON, because they
+// exceed 2^53: programs that read numbers as float64 would round them.
+func AppendSequence(dst []byte, name string, sequence int64) []byte {
 	dst = append(append(append(dst, '"'), name...), `":"`...)
 	return append(strconv.AppendInt(dst, sequence, 10), '"')
 }
 
-// appendJSONTTL appends ,"ttl":seconds, rounded up to milliseconds, unless ttl is 0.
-func appendJSONTTL(dst []byte, ttl time.Duration) []byte {
+// AppendTTL appends ,"ttl":seconds, rounded up to milliseconds, unless ttl is 0.
+func AppendTTL(dst []byte, ttl time.Duration) []byte {
 	if ttl <= 0 {
 		return dst
 	}
-	return appendJSONSeconds(dst, "ttl", ttl)
+	return AppendSeconds(dst, "ttl", ttl)
 }
 
-// appendJSONSeconds appends ,"name":seconds, rounded up to milliseconds.
-func appendJSONSeconds(dst []byte, name string, d time.Duration) []byte {
+// AppendSeconds appends ,"name":seconds, rounded up to milliseconds.
+func AppendSeconds(dst []byte, name string, d time.Duration) []byte {
 	ms := (d + time.Millisecond - 1) / time.Millisecond
 	dst = append(append(append(dst, `,"`...), name...), `":`...)
 	return strconv.AppendFloat(dst, float64(ms)/1000, 'f', -1, 64)
 }
 
-// appendJSONProperties appends ,"properties":{"name":"value",…} in the order of the
+// AppendProperties appends ,"properties":{"name":"value",…} in the order of the
 // properties that are the user's: a ttl has a field of its own, as a stamp has (see
-// appendJSONStamp). It appends nothing if there are none. If a text is not UTF-8, or a name occurs twice, the properties are in
-// properties_base64, as the lines of RFC 12.
-func appendJSONProperties(dst []byte, props chp.Properties) []byte {
+// AppendStamp). It appends nothing if there are none. If a text is not UTF-8, or a name occurs
+// twice, the properties are in properties_base64, as the lines of RFC 12.
+func AppendProperties(dst []byte, props chp.Properties) []byte {
 	var lines []byte
 	var names [][]byte
 	object := true
 	for name, value := range props.User().All() {
 		lines = append(append(append(append(lines, name...), '='), value...), '\n')
-		object = object && utf8.Valid(name) && utf8.Valid(value) && len(names) < maxJSONProperties &&
+		object = object && utf8.Valid(name) && utf8.Valid(value) && len(names) < maxProperties &&
 			!slices.ContainsFunc(names, func(n []byte) bool { return bytes.Equal(n, name) })
 		if object {
 			names = append(names, name)
@@ -65,19 +63,19 @@ func appendJSONProperties(dst []byte, props chp.Properties) []byte {
 	dst = append(dst, `,"properties":`...)
 	separator := byte('{')
 	for name, value := range chp.Properties(lines).All() {
-		dst = command.AppendJSONString(append(dst, separator), name)
-		dst = command.AppendJSONString(append(dst, ':'), value)
+		dst = jsonline.AppendString(append(dst, separator), name)
+		dst = jsonline.AppendString(append(dst, ':'), value)
 		separator = ','
 	}
 	return append(dst, '}')
 }
 
-// appendJSONStamp appends ,"lease":"…","time":"…","by":"…": the lease to which a key is attached,
+// AppendStamp appends ,"lease":"…","time":"…","by":"…": the lease to which a key is attached,
 // when the server accepted the update, and who has sent it. It leaves out what there is none of,
 // or the server does not keep.
-func appendJSONStamp(dst []byte, props chp.Properties) []byte {
+func AppendStamp(dst []byte, props chp.Properties) []byte {
 	if lease, ok := props.Get(kvmsg.PropertyLease); ok {
-		dst = command.AppendJSONField(append(dst, ','), "lease", lease)
+		dst = jsonline.AppendField(append(dst, ','), "lease", lease)
 	}
 	at, by, ok := props.Stamped()
 	if !ok {
@@ -85,23 +83,19 @@ func appendJSONStamp(dst []byte, props chp.Properties) []byte {
 	}
 	dst = append(at.UTC().AppendFormat(append(dst, `,"time":"`...), time.RFC3339Nano), '"')
 	if by != "" {
-		dst = command.AppendJSONField(append(dst, ','), "by", []byte(by))
+		dst = jsonline.AppendField(append(dst, ','), "by", []byte(by))
 	}
 	return dst
 }
 
-// maxJSONProperties is the largest number of properties in an object. Finding a name that
-// occurs twice among more would take long.
-const maxJSONProperties = 256
+// Properties are the properties in a line of JSON. They keep their order.
+type Properties chp.Properties
 
-// jsonProperties are the properties in a line of JSON. They keep their order.
-type jsonProperties chp.Properties
-
-// errProperties is the error of properties that are not as appendJSONProperties writes them.
-var errProperties = errors.New("properties must be an object of strings")
+// errProperties is the error of properties that are not as AppendProperties writes them.
+var errProperties error = &jsonline.FieldError{Reason: "properties must be an object of strings"}
 
 // UnmarshalJSON decodes an object of strings.
-func (p *jsonProperties) UnmarshalJSON(text []byte) error {
+func (p *Properties) UnmarshalJSON(text []byte) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return errProperties
