@@ -70,7 +70,7 @@ func (s *Server) startHandover(ctx context.Context, peer *sockets.Peer) {
 			return err
 		}
 		if s.pair.Active() {
-			s.log.Info("hands over at the request of a client", who(peer))
+			s.events.Info("hands over at the request of a client", who(peer))
 		}
 		return s.pair.Handover(ctx, strings.TrimSpace(peer.RemoteAddr()+" "+keyText(peer)))
 	})

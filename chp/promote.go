@@ -46,7 +46,7 @@ func (s *Server) startPromotion(ctx context.Context, peer *sockets.Peer) {
 	s.administer(ctx, peer, wire.AnswerPromote, "is not promoted", func(ctx context.Context) error {
 		err := s.pair.Promote(ctx)
 		if err == nil {
-			s.log.Warn("was promoted at the request of a client: it serves without the other server", who(peer), "keys", s.Len(), "sequence", s.Sequence())
+			s.events.Warn("was promoted at the request of a client: it serves without the other server", who(peer), "keys", s.Len(), "sequence", s.Sequence())
 		}
 		return err
 	})

@@ -42,6 +42,8 @@ type Server struct {
 	log  *slog.Logger // never waits
 	logs *lograte.Queue
 
+	events *slog.Logger // what clients and administrators do: log and, with Audit, also that
+
 	snapshots *snapshot.Server
 	confirms  *confirm.Server
 	router    *sockets.Router // P: snapshot requests and replies
@@ -121,7 +123,11 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 		return nil, err
 	}
 	logs := lograte.NewQueue(o.Logger.Handler())
-	s := &Server{reader: reader{subtrees: subtree.New(nil)}, opts: o.withoutSecrets(), dialect: wire.DialectOf(o.Model), log: logs.Logger(), logs: logs, ready: make(chan struct{}), ended: make(chan struct{}), peerLog: peerlog.New(logs.Logger())}
+	s := &Server{reader: reader{subtrees: subtree.New(nil)}, opts: o.withoutSecrets(), dialect: wire.DialectOf(o.Model), log: logs.Logger(), events: logs.Logger(), logs: logs, ready: make(chan struct{}), ended: make(chan struct{}), peerLog: peerlog.New(logs.Logger())}
+	if o.Audit != nil {
+		s.events = slog.New(tee{s.events.Handler(), o.Audit.Handler()})
+		s.peerLog = peerlog.New(s.events)
+	}
 	instance := wire.NewID()
 	s.admins = newAdmins(&o)
 	if o.Access != nil {

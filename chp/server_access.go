@@ -84,7 +84,7 @@ func (s *Server) runAccess(ctx context.Context) {
 	for {
 		changed := s.opts.Access.Changed()
 		for _, peer := range s.rights.Refresh() {
-			s.log.Info("rights changed", "port", "client", who(peer))
+			s.events.Info("rights changed", who(peer), "user", peer.UserID())
 			peer.Disconnect(errRights)
 		}
 		select {
@@ -274,7 +274,7 @@ func (s *Server) startReload(ctx context.Context, peer *sockets.Peer) {
 	case s.opts.Reload == nil:
 		err = errNoFiles
 	case !s.handovers.begin(ctx, func(ctx context.Context) error {
-		s.log.Info("reads its files again at the request of a client", who(peer))
+		s.events.Info("reads its files again at the request of a client", who(peer))
 		return s.opts.Reload(ctx)
 	}, ended):
 		err = errBusy

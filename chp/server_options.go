@@ -204,6 +204,12 @@ type ServerOptions struct {
 	// program has in files. It may take as long as its context.
 	Reload func(ctx context.Context) error
 
+	// Audit, if set, receives a record of what clients and administrators do, beside Logger: who connected, was
+	// denied or disconnected; what was refused; whose rights have changed; who made the server hand over, be promoted or read its files again. What
+	// repeats is written at growing intervals, with the number of times. The server waits for the logger, which is
+	// called by the goroutines of connections. For updates see [Server.AuditWrites].
+	Audit *slog.Logger
+
 	// Stamp makes the server add to each update that it accepts when that was, by its clock,
 	// and who sent it: the user ID that Security.Authenticate returned for the client's
 	// connection, with CURVE otherwise the client's public key, and nobody if there is

@@ -25,13 +25,18 @@ type accessFlags struct {
 	name  string
 	plain bool
 	watch bool
-	file  *access.File // of name
+	audit string
+	every bool // write of a client is audited
+
+	file *access.File // of name
 }
 
 func (a *accessFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&a.name, "access", "", "`file` with the clients to accept, and what each may do (see chp access); it is read again at SIGHUP and by chp reload")
 	flags.BoolVar(&a.plain, "plain", false, "clients prove who they are by a name and a password of --access, in clear text")
 	flags.BoolVar(&a.watch, "watch-config", false, "read --access again when its content has changed")
+	flags.StringVar(&a.audit, "audit", "", "`file` to append a line of JSON to when somebody connects, is denied, refused or disconnected, changes rights or administers; it is opened again at SIGHUP and by chp reload")
+	flags.BoolVar(&a.every, "audit-writes", false, "also for each update: its key, sequence and author, and the sizes of the value before and after; it needs --stamp, and a copy of the values in memory")
 }
 
 // security reads the file, and returns the security of the server.

@@ -29,7 +29,8 @@ func TestServeAccess(t *testing.T) {
 		"[[rules]]\nwho = ['anna']\nread = ['/a/']\nwrite = ['/a/']\n"
 	rewrite := func(text string) { testenv.Must(t, os.WriteFile(file, []byte(text), 0o600)) }
 	rewrite(rules)
-	s := serve(t, "--curve-key", serverFile, "--access", file, "--stamp")
+	audit := filepath.Join(t.TempDir(), "audit")
+	s := serve(t, "--curve-key", serverFile, "--access", file, "--stamp", "--audit", audit, "--audit-writes")
 	as := func(key string, args ...string) []string {
 		return append(args, "--server", s.endpoint, "--curve-key", key, "--curve-server-key", serverKey)
 	}
@@ -67,6 +68,30 @@ func TestServeAccess(t *testing.T) {
 	s.signal(syscall.SIGHUP)
 	s.Await(`read .*access.toml again: 2 users\n`)
 	testenv.Eventually(t, "the rights are back", func() bool { return try(t, as(annaFile, "get", "/a/1")...).code == 0 })
+
+	stranger, _ := keygen(t, "stranger")
+	try(t, as(stranger, "get", "/a/1")...).expect(t, exitRefused, "does not accept this key")
+	testenv.Must(t, os.Rename(audit, audit+".1"))
+	must(t, as(rootFile, "reload")...)
+	must(t, as(annaFile, "set", "/a/1", "longer")...)
+	s.signal(syscall.SIGTERM)
+	s.wait()
+	before, err := os.ReadFile(audit + ".1")
+	testenv.Must(t, err)
+	after, err := os.ReadFile(audit)
+	testenv.Must(t, err)
+	for _, want := range []string{`"msg":"client connected","port":"publisher"`, `"user":"anna"`, `"msg":"client denied"`, `"msg":"request refused"`, `"msg":"rights changed"`,
+		`"msg":"reads its files again at the request of a client"`, `"msg":"write","key":"/b/1","sequence":`, `"op":"set","by":"root","before":0,"after":6}`, `"by":"anna"`} {
+		if !strings.Contains(string(before), want) {
+			t.Errorf("%s is not in the audit log:\n%s", want, before)
+		}
+	}
+	if want := `"op":"set","by":"anna","before":1,"after":6}`; !strings.Contains(string(after), want) {
+		t.Errorf("%s is not in the audit log:\n%s", want, after)
+	}
+	if strings.Contains(string(before), "secret") {
+		t.Error("a value is in the audit log")
+	}
 }
 
 // With --plain clients have names and passwords, and with --watch-config a change of the file is enough.
@@ -109,6 +134,9 @@ func TestAccessUsage(t *testing.T) {
 		{"does not go with --access", []string{"serve", "--port", "0", "--access", file, "--curve-key", serverFile, "--curve-allow", "any"}},
 		{"line 2, column 1: there is no users.a.nothing", []string{"serve", "--port", "0", "--access", broken}},
 		{"no such file", []string{"serve", "--port", "0", "--access", broken + "x"}},
+		{"--audit-writes needs --audit", []string{"serve", "--port", "0", "--audit-writes", "--stamp"}},
+		{"--audit-writes needs --stamp", []string{"serve", "--port", "0", "--audit-writes", "--audit", file + ".log"}},
+		{"not a directory", []string{"serve", "--port", "0", "--audit", file + "/log"}},
 		{"--user needs the password", []string{"get", "/a", "--user", "a"}},
 		{"use one of them", []string{"get", "/a", "--user", "a", "--curve-key", serverFile, "--curve-server-key", serverFile}},
 		{"want read, write or admin", []string{"access", "check", "--file", file, "a", "do", "/a"}},

@@ -33,6 +33,7 @@ type serveFlags struct {
 	ready            string
 	http             httpFlags
 	access           accessFlags
+	audit            *slog.Logger // of --audit, or nil
 }
 
 func newServe() *cobra.Command {
@@ -193,6 +194,15 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	o.Logger = logger
 	if err != nil {
 		return err
+	}
+	audit, err := f.access.openAudit(f.Stamp)
+	if err != nil {
+		return err
+	}
+	if audit != nil {
+		defer audit.Close()
+		f.audit = audit.logger()
+		o.Audit = f.audit
 	}
 	admin, err := f.http.listen(ctx, cmd, &o)
 	if err != nil {
@@ -358,6 +368,13 @@ func (f *serveFlags) serve(ctx context.Context, cmd *cobra.Command, server *chp.
 			go fmt.Fprintf(cmd.ErrOrStderr(), "chp: cannot tell the service manager: %v\n", err)
 		})
 	})
+	if f.access.every {
+		telling.Go(func() {
+			if err := server.AuditWrites(serving, f.audit); err != nil {
+				command.Say(cmd.ErrOrStderr(), fmt.Sprintf("chp: warning: updates are no longer audited: %v\n", err))
+			}
+		})
+	}
 	telling.Go(func() { f.access.follow(serving, cmd.ErrOrStderr()) })
 	// Not awaited, because standard error may be a pipe without a reader.
 	go f.announce(serving, cmd.ErrOrStderr(), server, security, written)

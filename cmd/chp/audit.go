@@ -1,0 +1,75 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+	"sync"
+
+	"clustermap/internal/command"
+)
+
+// auditFile appends to a file that somebody may rename and then have opened again.
+type auditFile struct {
+	name string
+
+	mu   sync.Mutex
+	file *os.File
+}
+
+// openAudit opens the file of --audit, or returns nil without the flag.
+func (a *accessFlags) openAudit(stamp bool) (*auditFile, error) {
+	switch {
+	case a.every && a.audit == "":
+		return nil, fail(exitUsage, "--audit-writes needs --audit")
+	case a.every && !stamp:
+		return nil, fail(exitUsage, "--audit-writes needs --stamp: without it nobody knows whose an update is")
+	case a.audit == "":
+		return nil, nil
+	}
+	f := &auditFile{name: a.audit}
+	if err := f.open(); err != nil {
+		return nil, fail(exitUsage, "--audit: %w", err)
+	}
+	command.AddReread(f)
+	return f, nil
+}
+
+// open opens the file anew.
+func (f *auditFile) open() error {
+	file, err := os.OpenFile(f.name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.file != nil {
+		f.file.Close()
+	}
+	f.file = file
+	return nil
+}
+
+// Write appends a line.
+func (f *auditFile) Write(b []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.file.Write(b)
+}
+
+// Close closes the file.
+func (f *auditFile) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.file.Close()
+}
+
+// logger returns a logger of lines of JSON.
+func (f *auditFile) logger() *slog.Logger { return slog.New(slog.NewJSONHandler(f, nil)) }
+
+// What implements command.Rereader.
+func (f *auditFile) What() (name, flag, stays string) {
+	return f.name, "audit", "the former file is written on"
+}
+
+// Reread implements command.Rereader.
+func (f *auditFile) Reread() (string, error) { return "it is written to", f.open() }
