@@ -163,6 +163,17 @@ func (all replies) successor() *reply {
 	return nil
 }
 
+// starting returns the first primary that will take over when a client asks, unless it hears the other
+// server of its pair before, or nil.
+func (all replies) starting() *reply {
+	for i := range all {
+		if r := &all[i]; r.why == "" && r.status.Role == chp.RolePrimary && r.status.State == chp.ServerWaiting && r.status.PeerError == "" {
+			return r
+		}
+	}
+	return nil
+}
+
 // both returns the primary and the backup that are active, or nil if one of a pair is at
 // most. Two names for one server have one role.
 func (all replies) both() (two []string) {
@@ -185,6 +196,9 @@ func (all replies) outcome() error {
 		return nil
 	}
 	var why []string
+	if r := all.starting(); r != nil {
+		return fail(exitRefused, "no server is active yet: %s waits whether the other one of its pair is there, then the next client makes it active; chp wait waits for that", r.server)
+	}
 	for _, r := range all {
 		if r.why == "" {
 			return fail(exitRefused, "no server is active%s", all.hintPromote())

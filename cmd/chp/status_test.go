@@ -369,3 +369,31 @@ func TestStatusOfTwoActiveServers(t *testing.T) {
 	try(t, append([]string{"status", "--json"}, both...)...).expect(t, exitRefused, "two servers are active")
 	try(t, append([]string{"failover"}, both...)...).expect(t, exitRefused, "two servers are active")
 }
+
+// A primary that still waits for its backup is not said to be no server: it becomes active for the next
+// client. A backup that waits for its primary does not.
+func TestStatusOfServersThatWait(t *testing.T) {
+	t.Parallel()
+	waiting := func(role chp.ServerRole, takesOver bool, fault string) reply {
+		return reply{server: "tcp://" + string(role), status: chp.Status{Role: role, State: chp.ServerWaiting, TakesOver: takesOver, PeerError: fault}}
+	}
+	for _, c := range []struct {
+		all  replies
+		want string // "" is no error
+	}{
+		{replies{waiting(chp.RolePrimary, true, "")}, ""},
+		{replies{waiting(chp.RoleBackup, false, ""), waiting(chp.RolePrimary, true, "")}, ""},
+		{replies{waiting(chp.RolePrimary, false, "")}, "no server is active yet: tcp://primary waits"},
+		{replies{waiting(chp.RoleBackup, false, ""), waiting(chp.RolePrimary, false, "")}, "no server is active yet: tcp://primary waits"},
+		{replies{waiting(chp.RolePrimary, false, "it is the wrong one")}, "no server is active"},
+		{replies{waiting(chp.RoleBackup, false, "")}, "chp promote --server tcp://backup"},
+	} {
+		err := c.all.outcome()
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%+v: %v", c.all, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%+v: %v, want %q", c.all, err, c.want)
+		}
+	}
+}
