@@ -244,8 +244,8 @@ func newKick() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kick CLIENT",
 		Short: "Disconnect clients",
-		Long: `Disconnects clients from all servers (--server): CLIENT is the name, the address or the
-id of chp clients; a name can be that of several clients. They connect again by
+		Long: `Disconnects clients from all servers (--server): CLIENT is the name or the address of
+chp clients, or the id of chp clients --json; a name can be that of several clients. They connect again by
 themselves, unless the server refuses them then: take the key from its --curve-allow
 first to keep one away. Nothing that they have sent is lost.
 
