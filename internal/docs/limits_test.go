@@ -61,6 +61,43 @@ func TestLimitConstants(t *testing.T) {
 	}
 }
 
+// TestServerDefaults: the table of a server's bounds has the defaults of its options, by the
+// constants that these are, and flags that chp serve has.
+func TestServerDefaults(t *testing.T) {
+	t.Parallel()
+	all := limits(t)
+	source, err := os.ReadFile(filepath.Join(root, "cmd", "chp", "serve.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	http, err := os.ReadFile(filepath.Join(root, "cmd", "chp", "http.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, row := range rows(section(t, page(t, "LIMITS.md"), "## A server at a glance")) {
+		for _, name := range spans(row[2]) {
+			checked++
+			if value, exists := all[name]; !exists {
+				t.Errorf("%s is in no limits.go", name)
+			} else if want := number(t, row[1]); !constant.Compare(value, token.EQL, want) {
+				t.Errorf("%s: %s is %s, and on the page %s", row[0], name, value, row[1])
+			}
+		}
+		for _, flag := range spans(row[3]) {
+			if name := strings.TrimPrefix(flag, "--"); !strings.Contains(string(source)+string(http), strconv.Quote(name)) {
+				t.Errorf("%s: chp serve has no flag %s", row[0], flag)
+			}
+		}
+		if row[0] == "connections to the port of HTTP" && !strings.Contains(string(http), "httpConnections = "+row[1]+"\n") {
+			t.Errorf("the port of HTTP has not %s connections", row[1])
+		}
+	}
+	if checked < 8 {
+		t.Errorf("found only %d defaults", checked)
+	}
+}
+
 // limits returns the constants of all files limits.go, by package and name, and reports an
 // error for what looks like one and is elsewhere.
 func limits(t *testing.T) map[string]constant.Value {
