@@ -8,6 +8,7 @@
 //	GET /livez    200 while the server answers at all; otherwise it should be restarted
 //	GET /readyz   200 while the server can serve clients, or follows the one that does
 //	GET /status   a StatusJSON, as "chp status --json" prints it
+//	GET /clients  a ClientsJSON: who is connected
 //
 // The two checks answer 503 with the names of the checks that failed, and why; with the query
 // ?verbose they answer with all checks.

@@ -59,6 +59,7 @@ func NewHandler(o Options) (*Handler, error) {
 	h.mux.HandleFunc("GET /livez", h.checks(liveChecks))
 	h.mux.HandleFunc("GET /readyz", h.checks(readyChecks))
 	h.mux.HandleFunc("GET /status", h.status)
+	h.mux.HandleFunc("GET /clients", h.clients)
 	if o.Pprof {
 		h.mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		h.mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)

@@ -219,6 +219,24 @@ func TestOnlyNamesOfTheServerAreAnswered(t *testing.T) {
 	all.expect(t, "/livez", 200, "ok", called("any.example"))
 }
 
+func TestClientsAreListed(t *testing.T) {
+	t.Parallel()
+	s := served(t, chp.ServerOptions{Host: "127.0.0.1"})
+	a := over(t, admin.Options{})
+	a.expect(t, "/clients", http.StatusServiceUnavailable, "")
+	a.Attach(s)
+	a.expect(t, "/clients", 200, `{"clients":[],"more":0}`)
+	c, err := chp.NewClient(chp.ClientOptions{Servers: []string{s.Endpoints().Snapshot}, Subtrees: []string{"/a/"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.WaitActive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a.expect(t, "/clients", 200, `"subtrees":["/a/"]`)
+}
+
 func TestNothingCanBeChanged(t *testing.T) {
 	t.Parallel()
 	a := over(t, admin.Options{})

@@ -12,3 +12,6 @@ const maxProbes = 4
 
 // The times of flushes, in seconds: from a fast disk to one that stalls.
 var syncBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+
+// maxClients is how many clients /clients lists.
+const maxClients = 1000

@@ -1,6 +1,11 @@
 package admin
 
-import "clustermap/chp"
+import (
+	"encoding/json"
+	"net/http"
+
+	"clustermap/chp"
+)
 
 // A StatusJSON is a status as "chp status --json" and /status have it: the sequence is a string,
 // since many languages read numbers as floats, and a field is null if the server does not know
@@ -27,4 +32,35 @@ func JSON(st chp.Status) StatusJSON {
 		}
 	}
 	return j
+}
+
+// A ClientsJSON is the answer of /clients.
+type ClientsJSON struct {
+	Clients []chp.ClientInfo `json:"clients"` // the first ones that came, up to 1,000
+	More    int              `json:"more"`    // how many others there are
+}
+
+func (h *Handler) clients(w http.ResponseWriter, r *http.Request) {
+	s := h.server.Load()
+	if s == nil {
+		http.Error(w, notAttached, http.StatusServiceUnavailable)
+		return
+	}
+	all, err := within(r.Context(), h.probes, func() ClientsJSON {
+		all := ClientsJSON{Clients: []chp.ClientInfo{}}
+		for c := range s.Clients() {
+			if len(all.Clients) == maxClients {
+				all.More = max(s.Status().Clients-maxClients, 1)
+				break
+			}
+			all.Clients = append(all.Clients, c)
+		}
+		return all
+	})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(all) // the asker is gone
 }
