@@ -166,7 +166,7 @@ type resource struct {
 
 // resources are all but the description. A path belongs to the first one that it fits.
 var resources = []resource{
-	{"/v1/kv", "key", []string{"prefix", "keys", "ttl", "lease"}, map[string]func(*request, http.ResponseWriter) *problem{
+	{"/v1/kv", "key", []string{"prefix", "keys", "history", "ttl", "lease"}, map[string]func(*request, http.ResponseWriter) *problem{
 		http.MethodGet: (*request).get, http.MethodHead: (*request).get, http.MethodPut: (*request).put, http.MethodDelete: (*request).remove,
 	}},
 	{"/v1/watch", "key", []string{"since"}, map[string]func(*request, http.ResponseWriter) *problem{http.MethodGet: (*request).watch}},

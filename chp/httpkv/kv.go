@@ -27,8 +27,11 @@ const (
 
 // get answers with the value of a key, or the keys with a prefix.
 func (q *request) get(w http.ResponseWriter) *problem {
-	if q.query.Has("prefix") {
+	switch {
+	case q.query.Has("prefix"):
 		return q.list(w)
+	case q.query.Has("history"):
+		return q.history(w)
 	}
 	if p := q.only(); p != nil {
 		return p
@@ -75,6 +78,44 @@ func (q *request) get(w http.ResponseWriter) *problem {
 	}
 	defer q.h.memory.give(len(e.Value))
 	if _, err := newTaker(w, q.h.patience, q.mayRead(q.key)).Write(e.Value); err != nil {
+		return aborted
+	}
+	return nil
+}
+
+// history answers with the versions of a key that the server keeps, the oldest first.
+func (q *request) history(w http.ResponseWriter) *problem {
+	p := q.only("history")
+	if p == nil {
+		p = q.checkKey()
+	}
+	if p == nil {
+		p = q.may(VerbRead, q.key)
+	}
+	if p != nil {
+		return p
+	}
+	all, err := q.server.History(q.key)
+	switch {
+	case errors.Is(err, chp.ErrNoHistory):
+		return trouble(http.StatusNotFound, "no-history", "the server keeps the latest version only")
+	case err != nil:
+		return q.h.explain(err)
+	case len(all) == 0:
+		return trouble(http.StatusNotFound, "absent", "")
+	}
+	w.Header()["Content-Type"] = lines
+	if q.Method == http.MethodHead {
+		return nil
+	}
+	lasts(w)
+	out := bufio.NewWriterSize(newTaker(w, q.h.patience, q.mayRead(q.key)), writeChunk)
+	for _, v := range all {
+		if _, err := out.Write(kvjson.AppendVersion(out.AvailableBuffer(), q.key, v)); err != nil {
+			return aborted
+		}
+	}
+	if out.Flush() != nil {
 		return aborted
 	}
 	return nil

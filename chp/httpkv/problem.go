@@ -34,6 +34,7 @@ const typePrefix = "urn:clustermap:problem:"
 // titles has the kinds of problems.
 var titles = map[string]string{
 	"absent":            "The key is not in the map",
+	"no-history":        "The server keeps no history",
 	"bad-body":          "The body is malformed",
 	"bad-condition":     "The condition is malformed",
 	"bad-parameter":     "A parameter is malformed or unknown",

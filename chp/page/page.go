@@ -31,6 +31,9 @@ var types = map[string]string{
 	"/page.css": "text/css; charset=utf-8", "/page.js": "text/javascript; charset=utf-8", "/page.svg": "image/svg+xml",
 }
 
+// Handles reports whether a request is one for a handler of New.
+func Handles(r *http.Request) bool { return r.URL.Path == "/" || types[r.URL.Path] != "" }
+
 // New returns the handler of /, /page.css, /page.js and /page.svg, and of no other path. It is safe for
 // concurrent use.
 func New(o Options) http.Handler {

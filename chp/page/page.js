@@ -411,9 +411,9 @@ async function detail(name) {
   versions.append(element("h2", {textContent: "History"}));
   const body = element("tbody");
   for (const v of lines) {
-    const value = field(v, "value"), row = element("tr", {}, element("td", {className: "mono", textContent: v.seq}), element("td", {textContent: v.time ? new Date(v.time).toLocaleString() : ""}),
-      element("td", {className: "mono value", textContent: v.op === "del" ? "deleted" : readable(value), title: readable(value)}));
-    if (writable && v.op !== "del" && v.seq !== l.seq) {
+    const value = field(v, "value"), gone = v.value === undefined && v.value_base64 === undefined, row = element("tr", {}, element("td", {className: "mono", textContent: v.seq}), element("td", {textContent: v.time ? new Date(v.time).toLocaleString() : ""}),
+      element("td", {className: "mono value", textContent: gone ? v.cause : readable(value), title: gone ? "" : readable(value)}));
+    if (writable && !gone && v.seq !== l.seq) {
       const revert = element("button", {textContent: "Revert", type: "button"});
       revert.addEventListener("click", () => change("PUT", value.bytes, "It has the value of " + v.seq + " again."));
       row.append(element("td", {}, revert));

@@ -12,6 +12,7 @@ import (
 	"clustermap/chp"
 	"clustermap/chp/access"
 	"clustermap/chp/httpkv"
+	"clustermap/chp/page"
 
 	"github.com/spf13/pflag"
 )
@@ -159,16 +160,17 @@ func isLocal(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// both returns a handler of all paths: of /v1/ by the map, if there is a door to it.
-func both(door *httpkv.Handler, pages http.Handler) http.Handler {
-	if door == nil {
-		return pages
-	}
+// sides returns a handler of all paths: of /v1/ by the map, if there is a door to it, of the page, and of the others.
+func sides(door *httpkv.Handler, write bool, pages http.Handler) http.Handler {
+	front := page.New(page.Options{Door: door != nil, Write: door != nil && write})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if httpkv.Handles(r) {
+		switch {
+		case door != nil && httpkv.Handles(r):
 			door.ServeHTTP(w, r)
-			return
+		case page.Handles(r):
+			front.ServeHTTP(w, r)
+		default:
+			pages.ServeHTTP(w, r)
 		}
-		pages.ServeHTTP(w, r)
 	})
 }

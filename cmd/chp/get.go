@@ -62,7 +62,7 @@ UTF-8, or of which a name occurs twice, are in properties_base64, as lines name=
 		if cmd.Flags().Changed("seq") {
 			switch {
 			case asJSON:
-				return n.getAt(ctx, key, int64(at), cmd.OutOrStdout(), func(v chp.Version) []byte { return appendVersionJSON(nil, key, v) })
+				return n.getAt(ctx, key, int64(at), cmd.OutOrStdout(), func(v chp.Version) []byte { return kvjson.AppendVersion(nil, key, v) })
 			case raw:
 				return n.getAt(ctx, key, int64(at), command.Values(cmd, raw), func(v chp.Version) []byte { return v.Value })
 			}

@@ -9,7 +9,6 @@ import (
 
 	"clustermap/chp"
 	"clustermap/internal/command"
-	"clustermap/internal/jsonline"
 	"clustermap/internal/kvjson"
 	"clustermap/internal/kvmsg"
 
@@ -49,7 +48,7 @@ are as in chp get --json.`,
 		var out []byte
 		for _, v := range all {
 			if asJSON {
-				out = appendVersionJSON(out, args[0], v)
+				out = kvjson.AppendVersion(out, args[0], v)
 			} else {
 				out = appendVersion(out, v)
 			}
@@ -177,26 +176,6 @@ func appendVersion(dst []byte, v chp.Version) []byte {
 		dst = command.AppendPlain(append(dst, ' '), v.Value, true)
 	}
 	return append(dst, '\n')
-}
-
-// appendVersionJSON appends a version as a JSON line.
-func appendVersionJSON(dst []byte, key string, v chp.Version) []byte {
-	dst = jsonline.AppendField(append(dst, '{'), "key", []byte(key))
-	dst = kvjson.AppendSequence(append(dst, ','), "seq", v.Sequence)
-	dst = append(append(append(dst, `,"cause":"`...), v.Cause.String()...), '"')
-	if !v.Time.IsZero() {
-		dst = append(v.Time.UTC().AppendFormat(append(dst, `,"time":"`...), time.RFC3339Nano), '"')
-	}
-	if v.By != "" {
-		dst = jsonline.AppendField(append(dst, ','), "by", []byte(v.By))
-	}
-	if v.Op == chp.OpSet {
-		dst = jsonline.AppendField(append(dst, ','), "value", v.Value)
-	}
-	if v.Cause != chp.CauseExpired { // the cause is such a property
-		dst = kvjson.AppendProperties(dst, v.Properties)
-	}
-	return append(kvjson.AppendTTL(dst, kvmsg.TTLOf(v.Properties)), '}', '\n')
 }
 
 // sequence is a flag for a sequence number.

@@ -88,7 +88,7 @@ func (f *httpFlags) listen(ctx context.Context, cmd *cobra.Command, o *chp.Serve
 		connections = doorConnections
 	}
 	a.http = http.Server{
-		Handler: both(door, handler), Protocols: new(http.Protocols), ReadHeaderTimeout: httpPatience, ReadTimeout: httpPatience, IdleTimeout: httpIdle, MaxHeaderBytes: httpHeader,
+		Handler: sides(door, f.door.write, handler), Protocols: new(http.Protocols), ReadHeaderTimeout: httpPatience, ReadTimeout: httpPatience, IdleTimeout: httpIdle, MaxHeaderBytes: httpHeader,
 		WriteTimeout: httpPatience,               // a profile gets as much more as it was asked to take: net/http/pprof sees to that
 		ErrorLog:     log.New(io.Discard, "", 0), // what peers send is not worth a line each
 	}

@@ -36,6 +36,7 @@
 //	                        sockets ◀── patterns/majordomo ◀── patterns/titanic
 //	               chp/commit ◀── chp/durable ◀── cmd
 //	                      chp ◀── chp/admin, chp/httpkv ◀── cmd
+//	                            chp/page ◀── cmd
 //	                        sockets ◀── sockets/metrics ◀── cmd
 //	                      chp ◀── chp/recipes ◀── cmd
 //	                      chp ◀── chp/access ◀── cmd
@@ -137,6 +138,9 @@ var rules = []struct {
 		own:  []string{"chp/internal/subtree", "internal", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
+	},
+	{
+		path: "chp/page",
 	},
 	{
 		path: "chp/httpkv",
