@@ -35,6 +35,9 @@ func newAdmins(o *ServerOptions) *admins {
 	if a.curve {
 		a.own = o.Security.CurveSecretKey.Public()
 		a.keys[a.own] = true
+		for _, key := range o.Security.CurveMoreKeys {
+			a.keys[key.Public()] = true
+		}
 	}
 	if o.Pair != nil && !o.Pair.PeerSecurity.CurveServerKey.IsZero() {
 		a.peer = o.Pair.PeerSecurity.CurveServerKey

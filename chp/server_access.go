@@ -81,10 +81,14 @@ func (s *Server) role(peer *sockets.Peer) *Role {
 
 // runAccess disconnects the clients whose rights have changed.
 func (s *Server) runAccess(ctx context.Context) {
-	for {
+	for first := true; ; first = false {
 		changed := s.opts.Access.Changed()
-		for _, peer := range s.rights.Refresh() {
-			s.events.Info("rights changed", who(peer), "user", peer.UserID())
+		peers := s.rights.Refresh()
+		if !first {
+			s.events.Info("rights changed", "connections", len(peers))
+		}
+		for _, peer := range peers {
+			s.events.Info("disconnects a client whose rights have changed", who(peer), "user", peer.UserID())
 			peer.Disconnect(errRights)
 		}
 		select {

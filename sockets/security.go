@@ -3,6 +3,7 @@ package sockets
 import (
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"clustermap/internal/option"
@@ -43,6 +44,10 @@ type Security struct {
 	// and clients both need one. See zmtp.GenerateKeyPair and
 	// zmtp.ParseSecretKey.
 	CurveSecretKey zmtp.SecretKey
+	// CurveMoreKeys are other secret keys of a CURVE server: clients may know the public
+	// key of any of them. So a server gets another key while it serves: see
+	// docs/ACCESS.md.
+	CurveMoreKeys []zmtp.SecretKey
 	// CurvePublicKey is the public key that belongs to CurveSecretKey. It may
 	// be left out. If it is set and does not belong to CurveSecretKey, the
 	// options are invalid.
@@ -155,6 +160,15 @@ func (o *Options) checkSecurity(bad func(field, format string, args ...any)) {
 	case s.PlainPassword != "" && s.PlainUsername == "":
 		bad("Security.PlainUsername", "is required with PlainPassword")
 	}
+	if len(s.CurveMoreKeys) > 0 && !s.CurveServer {
+		bad("Security.CurveMoreKeys", "is for a CURVE server; a server sets CurveServer")
+	}
+	s.CurveMoreKeys = slices.Clone(s.CurveMoreKeys)
+	for _, key := range s.CurveMoreKeys {
+		if key.IsZero() {
+			bad("Security.CurveMoreKeys", "has a key that is zero")
+		}
+	}
 	if !s.usesCurve() {
 		return
 	}
@@ -174,6 +188,14 @@ func (o *Options) checkSecurity(bad func(field, format string, args ...any)) {
 	}
 }
 
+// moreKeys returns the key pairs of CurveMoreKeys.
+func (sec *Security) moreKeys() (all []zmtp.KeyPair) {
+	for _, key := range sec.CurveMoreKeys {
+		all = append(all, zmtp.KeyPair{Public: key.Public(), Secret: key})
+	}
+	return all
+}
+
 // mechanism returns the security mechanism of a connection, or nil for NULL
 // without an authenticator.
 func (sec *Security) mechanism(c *zmtp.HandshakeConfig, cookies time.Duration) zmtp.Mechanism {
@@ -190,7 +212,7 @@ func (sec *Security) mechanism(c *zmtp.HandshakeConfig, cookies time.Duration) z
 		})
 	case roleCurveServer:
 		return zmtp.NewCurveServer(zmtp.CurveServerConfig{
-			Properties: c.AppendProperties(nil), Keys: keys, Limits: limits, CookieLifetime: cookies,
+			Properties: c.AppendProperties(nil), Keys: keys, More: sec.moreKeys(), Limits: limits, CookieLifetime: cookies,
 		})
 	}
 	if sec.Authenticate == nil && sec.ZAPDomain == "" {

@@ -13,6 +13,9 @@ type CurveServerConfig struct {
 	Properties []byte
 	// Keys is the server's long-term key pair. Clients must know the public key.
 	Keys KeyPair
+	// More holds other long-term key pairs of the server, such as a former one. Clients may know
+	// any of the public keys. The slice is kept, and not changed.
+	More []KeyPair
 	// Limits limits the size of frames after the handshake. MaxMessage and
 	// MaxCommand are used.
 	Limits Limits
@@ -87,11 +90,15 @@ func (m *CurveServer) welcome(dst, data []byte) ([]byte, error) {
 	data = data[2+helloPadding:]
 	client, nonce, sealed := PublicKey(data[:KeySize]), data[KeySize:KeySize+shortNonce], data[KeySize+shortNonce:]
 	var hello secretKey
-	if err := agree(&hello, &client, &m.config.Keys.Secret); err != nil {
-		return dst, err
-	}
 	var zeros [helloSigned]byte
-	signed, err := open(make([]byte, 0, helloSigned), sealed, nonceOf(prefixHello, nonce), &hello, commandHello)
+	signed, err := m.hello(&hello, &client, &m.config.Keys, sealed, nonce)
+	for i := 0; err != nil && i < len(m.config.More); i++ {
+		// Which key the client knows, HELLO does not say.
+		if signed, err = m.hello(&hello, &client, &m.config.More[i], sealed, nonce); err == nil {
+			m.config.Keys = m.config.More[i]
+		}
+	}
+	m.config.More = nil
 	if err != nil {
 		return dst, err
 	}
@@ -122,6 +129,14 @@ func (m *CurveServer) welcome(dst, data []byte) ([]byte, error) {
 	clear(hello[:])
 	m.want, m.welcomed = commandInitiate, m.now()
 	return dst, nil
+}
+
+// hello opens the box of HELLO with one of the server's key pairs, and sets shared to the key that they agree on.
+func (m *CurveServer) hello(shared *secretKey, client *PublicKey, keys *KeyPair, sealed, nonce []byte) ([]byte, error) {
+	if err := agree(shared, client, &keys.Secret); err != nil {
+		return nil, err
+	}
+	return open(make([]byte, 0, helloSigned), sealed, nonceOf(prefixHello, nonce), shared, commandHello)
 }
 
 // expires returns when the cookie expires, or zero if there is none.

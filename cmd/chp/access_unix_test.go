@@ -82,7 +82,7 @@ func TestServeAccess(t *testing.T) {
 	testenv.Must(t, err)
 	for _, want := range []string{`"msg":"client connected","port":"publisher"`, `"user":"anna"`, `"msg":"client denied"`, `"msg":"request refused"`, `"msg":"rights changed"`,
 		`"msg":"reads its files again at the request of a client"`, `"msg":"write","key":"/b/1","sequence":`, `"op":"set","by":"root","before":0,"after":6}`, `"by":"anna"`} {
-		if !strings.Contains(string(before), want) {
+		if !strings.Contains(string(before)+string(after), want) {
 			t.Errorf("%s is not in the audit log:\n%s", want, before)
 		}
 	}
@@ -213,5 +213,44 @@ func TestServeAccessOverHTTP(t *testing.T) {
 	}
 	if err := stream.Wait(); err != nil && stream.ProcessState.ExitCode() == 28 {
 		t.Error("the stream goes on")
+	}
+}
+
+// A server gets another key: it accepts clients that know either, shows the first, and in the end has the new one
+// alone.
+func TestServerKeyIsReplaced(t *testing.T) {
+	t.Parallel()
+	oldFile, oldKey := keygen(t, "old")
+	newFile, newKey := keygen(t, "new")
+	clientFile, _ := keygen(t, "client")
+	data := t.TempDir()
+	set := func(endpoint, key, value string) outcome {
+		return try(t, "set", "/a/"+value, value, "--server", endpoint, "--curve-key", clientFile, "--curve-server-key", key)
+	}
+	for _, step := range []struct {
+		files  []string
+		shows  string
+		accept map[string]bool
+	}{
+		{[]string{oldFile}, oldKey, map[string]bool{oldKey: true, newKey: false}},
+		{[]string{oldFile, newFile}, oldKey, map[string]bool{oldKey: true, newKey: true}},
+		{[]string{newFile, oldFile}, newKey, map[string]bool{oldKey: true, newKey: true}},
+		{[]string{newFile}, newKey, map[string]bool{oldKey: false, newKey: true}},
+	} {
+		args := []string{"--curve-allow", "any", "--data", data}
+		for _, f := range step.files {
+			args = append(args, "--curve-key", f)
+		}
+		s := serve(t, args...)
+		if !strings.Contains(s.stderr.String(), "'"+step.shows+"'") {
+			t.Errorf("%s is not shown: %s", step.shows, s.stderr.String())
+		}
+		for key, want := range step.accept {
+			if o := set(s.endpoint, key, "x"); (o.code == 0) != want {
+				t.Errorf("%d keys, with %s: %d, %s", len(step.files), key, o.code, o.stderr)
+			}
+		}
+		s.signal(syscall.SIGTERM)
+		s.wait()
 	}
 }

@@ -78,8 +78,9 @@ func (c *ClientKeys) Security() (s sockets.Security, err error) {
 // clients that it accepts.
 type ServerKeys struct {
 	Keys
-	key, allow, admin string
-	administers       bool // it has --curve-admin
+	keys         []string
+	allow, admin string
+	administers  bool // it has --curve-admin
 
 	// Others says that something else than --curve-allow decides which clients to accept.
 	Others bool
@@ -87,7 +88,7 @@ type ServerKeys struct {
 
 // Register adds --curve-key and --curve-allow.
 func (c *ServerKeys) Register(flags *pflag.FlagSet) {
-	flags.StringVar(&c.key, "curve-key", "", "`file` with the server's key, from "+c.Program+" keygen: require CURVE (default $"+c.keyVariable()+")")
+	flags.StringArrayVar(&c.keys, "curve-key", nil, "`file` with the server's key, from "+c.Program+" keygen: require CURVE; repeat it for others that clients may know, while they change to the first (default $"+c.keyVariable()+")")
 	flags.StringVar(&c.allow, "curve-allow", "", "public `keys` of the clients to accept, comma-separated, or a file with one per line, which is read again at SIGHUP; or "+allowAny+" (default $"+c.allowVariable()+")")
 }
 
@@ -112,7 +113,22 @@ func (c *ServerKeys) Admins() ([]zmtp.PublicKey, error) {
 
 // Security returns the configuration in the flags and the environment.
 func (c *ServerKeys) Security() (s sockets.Security, err error) {
-	key, allow := flagOr(c.key, c.keyVariable()), flagOr(c.allow, c.allowVariable())
+	first, more := "", []string(nil)
+	if len(c.keys) > 0 {
+		first, more = c.keys[0], c.keys[1:]
+	}
+	key, allow := flagOr(first, c.keyVariable()), flagOr(c.allow, c.allowVariable())
+	defer func() {
+		for _, name := range more {
+			if err != nil {
+				return
+			}
+			var pair zmtp.KeyPair
+			if pair, err = c.readKeyFile(name); err == nil {
+				s.CurveMoreKeys = append(s.CurveMoreKeys, pair.Secret)
+			}
+		}
+	}()
 	switch {
 	case key == "" && c.admin != "":
 		return s, Fail(ExitUsage, "--curve-admin needs --curve-key too: a file from %s keygen", c.Program)
