@@ -65,9 +65,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"clustermap/internal/version"
 )
 
-const module = "clustermap"
+var module = version.Module
 
 // root is the path of the module's folder.
 const root = "../.."

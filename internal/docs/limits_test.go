@@ -20,6 +20,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"clustermap/internal/version"
 )
 
 // TestLimitConstants: LIMITS.md has every constant of every limits.go, with its value, and nothing
@@ -113,7 +115,7 @@ func limits(t *testing.T) map[string]constant.Value {
 			if d.Name() == "testdata" || slices.Contains(programs, folder) {
 				return fs.SkipDir
 			}
-			pkg, err := im.Import("clustermap/" + folder)
+			pkg, err := im.Import(version.Module + "/" + folder)
 			if none := (*build.NoGoError)(nil); errors.As(err, &none) {
 				return nil
 			} else if err != nil {
@@ -203,7 +205,7 @@ func (im *importer) Import(path string) (*types.Package, error) {
 	if pkg := im.packages[path]; pkg != nil {
 		return pkg, nil
 	}
-	folder, own := strings.CutPrefix(path, "clustermap/")
+	folder, own := strings.CutPrefix(path, version.Module+"/")
 	if !own {
 		im.packages[path] = standard(path)
 		return im.packages[path], nil

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -48,6 +49,15 @@ var standIns = strings.NewReplacer(
 	"tcp://A:", "tcp://127.0.0.2:",
 	"tcp://B:", "tcp://127.0.0.3:",
 )
+
+// goGet is the command of the README of a published copy (.ci/publish), whose place a copy
+// on this machine takes.
+var goGet = regexp.MustCompile(`(?m)^go get (\S+)@(\S+)$`)
+
+// standIn returns a script as a test runs it.
+func standIn(script string) string {
+	return standIns.Replace(goGet.ReplaceAllString(script, "go mod edit -require $1@$2 -replace $1=/path/to/clustermap"))
+}
 
 // preludes has commands that a page describes only in words before its blocks.
 var preludes = map[string]string{
@@ -153,7 +163,7 @@ blocks:
 				}
 				t.Run(b.page, func(t *testing.T) {
 					t.Parallel()
-					shell(t, standIns.Replace(script.String()))
+					shell(t, standIn(script.String()))
 				})
 				continue blocks
 			}
@@ -163,7 +173,7 @@ blocks:
 	for p, text := range scripts {
 		t.Run(p.page, func(t *testing.T) {
 			t.Parallel()
-			shell(t, preludes[p.page]+standIns.Replace(text))
+			shell(t, preludes[p.page]+standIn(text))
 		})
 	}
 	for first := range notRun {

@@ -4,8 +4,15 @@ package version
 
 import (
 	"cmp"
+	"reflect"
 	"runtime/debug"
+	"strings"
 )
+
+// Module is the path of this module.
+var Module = strings.TrimSuffix(reflect.TypeFor[here]().PkgPath(), "/internal/version")
+
+type here struct{}
 
 // stamped is the version that a release is built with (-ldflags -X); empty otherwise.
 var stamped string
@@ -16,7 +23,7 @@ func String() string {
 	found := stamped
 	if info, ok := debug.ReadBuildInfo(); ok && found == "" {
 		for _, m := range append(info.Deps, &info.Main) {
-			if m.Path == "clustermap" {
+			if m.Path == Module {
 				found = m.Version
 			}
 		}
