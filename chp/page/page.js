@@ -48,10 +48,15 @@ function show(name) {
   view = name;
   for (const b of document.querySelectorAll("nav button")) b.setAttribute("aria-selected", b.dataset.view === name);
   for (const s of document.querySelectorAll("main section")) s.hidden = s.id !== name;
-  if (location.hash !== "#" + name) history.replaceState(null, "", "#" + name);
+  address();
   if (name === "keys" && door && !keys.begun) openPrefix();
   if (name === "changes" && door) follow();
   if (name === "clients") void listClients();
+}
+
+// address makes the address lead to what is shown: #keys/a/b is the key /a/b.
+function address() {
+  history.replaceState(null, "", "#" + view + (view === "keys" && keys.chosen?.startsWith("/") ? encodeURI(keys.chosen) : ""));
 }
 for (const b of document.querySelectorAll("nav button")) b.addEventListener("click", () => show(b.dataset.view));
 document.querySelector("nav").addEventListener("keydown", e => {
@@ -354,6 +359,7 @@ const editing = () => $("detail").contains(document.activeElement) && document.a
 function choose(name) {
   keys.chosen = name;
   keys.said = ["", ""];
+  address();
   for (const b of $("tree").querySelectorAll(".key")) b.setAttribute("aria-selected", b.title === name);
   void detail(name);
 }
@@ -479,5 +485,11 @@ function drawChanges() {
 
 fill("log", [], "Nothing has changed since this was opened.");
 if (!door) for (const v of ["keys", "changes"]) document.querySelector(`nav button[data-view=${v}]`).hidden = true;
-show(["overview", "clients", "keys", "changes"].includes(location.hash.slice(1)) ? location.hash.slice(1) : "overview");
+const [, first, key] = location.hash.match(/^#([a-z]*)(\/.*)?$/) ?? [];
+if (first === "keys" && key) {
+  try {
+    keys.chosen = decodeURI(key);
+  } catch { /* it is malformed */ }
+}
+show(["overview", "clients", "keys", "changes"].includes(first) ? first : "overview");
 void look();

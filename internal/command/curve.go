@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -113,6 +114,9 @@ func (c *ServerKeys) Admins() ([]zmtp.PublicKey, error) {
 
 // Security returns the configuration in the flags and the environment.
 func (c *ServerKeys) Security() (s sockets.Security, err error) {
+	if slices.Contains(c.keys, "") {
+		return s, Fail(ExitUsage, "--curve-key: the value is empty")
+	}
 	first, more := "", []string(nil)
 	if len(c.keys) > 0 {
 		first, more = c.keys[0], c.keys[1:]
