@@ -99,6 +99,7 @@ type stream struct {
 	flushed int64 // of what the taker has sent
 	since   int64
 	line    []byte
+	named   int64 // the last id
 	group   int64 // the transaction of the last event, if it has more than one update; 0 before synced, too
 	begun   bool  // synced was sent, or the stream began at a sequence
 }
@@ -162,10 +163,16 @@ func (s *stream) flush() error {
 // endGroup names the sequence at the end of a transaction of which an event was sent.
 func (s *stream) endGroup() {
 	if s.group > 0 {
-		s.line = append(strconv.AppendInt(append(s.line[:0], "id: "...), s.group, 10), '\n', '\n')
+		s.line = append(s.name(s.line[:0], s.group), '\n')
 		_, _ = s.out.Write(s.line) // the writer keeps an error
 		s.group = 0
 	}
+}
+
+// name appends an id.
+func (s *stream) name(dst []byte, sequence int64) []byte {
+	s.named = sequence
+	return append(strconv.AppendInt(append(dst, "id: "...), sequence, 10), '\n')
 }
 
 // send sends an event.
@@ -173,12 +180,12 @@ func (s *stream) send(e chp.Event) error {
 	if s.group > 0 && e.Transaction != s.group {
 		s.endGroup()
 	}
-	if e.Op == chp.OpBookmark && !s.begun {
-		return nil
-	}
 	if e.Op == chp.OpBookmark {
+		if !s.begun || e.Sequence == s.named { // a server repeats it while nothing happens
+			return nil
+		}
 		// Without data it is no event to the reader, but it has read the id.
-		s.line = append(strconv.AppendInt(append(s.line[:0], "id: "...), e.Sequence, 10), '\n', '\n')
+		s.line = append(s.name(s.line[:0], e.Sequence), '\n')
 		_, err := s.out.Write(s.line)
 		return err
 	}
@@ -192,7 +199,7 @@ func (s *stream) send(e chp.Event) error {
 	switch {
 	case !s.begun, e.Cause == chp.CauseResync: // it is one of many, in no order
 	case e.Transaction == 0:
-		line = append(strconv.AppendInt(append(line, "id: "...), e.Sequence, 10), '\n')
+		line = s.name(line, e.Sequence)
 	case s.group != e.Transaction:
 		s.group = e.Transaction
 	}

@@ -191,7 +191,7 @@ func TestWatchIsQuiet(t *testing.T) {
 	for range 3 {
 		for e, err := s.read(); e.name != ":"; e, err = s.read() {
 			testenv.Must(t, err)
-			if e.id != "" && e.id != s.last {
+			if e.id != "" {
 				t.Errorf("a server on which nothing happens: %+v", e)
 			}
 		}

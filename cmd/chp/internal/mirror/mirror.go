@@ -369,10 +369,7 @@ func (m *mirror) reconcile(ctx context.Context, name string, at stamp) error {
 		if !key.exists && foreign && !m.ToMap {
 			break
 		}
-		if err := m.toFile(name, key); err != nil {
-			return err
-		}
-		if at, err = m.stat(name); err != nil {
+		if at, err = m.toFile(name, key); err != nil {
 			return err
 		}
 		settle(key)
@@ -431,21 +428,22 @@ func (m *mirror) read(name string, at stamp) (side, error) {
 	return sideOf(value), nil
 }
 
-// toFile makes a file what the key is.
-func (m *mirror) toFile(name string, key side) error {
+// toFile makes a file what the key is, and returns what it made: not what is there by now, which somebody else may
+// have changed since.
+func (m *mirror) toFile(name string, key side) (made stamp, err error) {
 	perm, replaces, err := m.place(name)
 	if err != nil {
-		return err
+		return made, err
 	}
 	if !key.exists {
 		if err := m.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+			return made, err
 		}
 		m.changed(Removed, name)
-		return nil
+		return made, nil
 	}
 	if err := m.root.MkdirAll(path.Dir(name), 0o777); err != nil {
-		return err
+		return made, err
 	}
 	written := path.Join(path.Dir(name), temporary+rand.Text())
 	err = m.write(written, key.value, perm)
@@ -453,14 +451,17 @@ func (m *mirror) toFile(name string, key side) error {
 		err = m.root.Chmod(written, perm) // whatever the umask is
 	}
 	if err == nil {
+		made, err = m.stat(written)
+	}
+	if err == nil {
 		err = m.root.Rename(written, name)
 	}
 	if err != nil {
 		_ = m.root.Remove(written) // the first error counts
-		return err
+		return made, err
 	}
 	m.changed(Written, name)
-	return nil
+	return made, nil
 }
 
 // place checks that a name is, or can become, a regular file below directories that are no links. It

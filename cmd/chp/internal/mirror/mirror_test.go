@@ -234,6 +234,24 @@ func TestOneDirectionUndoes(t *testing.T) {
 	w.expect([]string{"a=1"}, []string{"a=1", "other=stays"})
 }
 
+// What somebody does to a file as soon as it is written is noticed.
+func TestFileIsRemovedAsSoonAsItIsWritten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.key("a", "1")
+	o := w.options()
+	o.ToMap = false
+	removed := false
+	o.Changed = func(string, string) {
+		if !removed {
+			removed = true
+			testenv.Must(t, os.Remove(filepath.Join(w.dir, "a")))
+		}
+	}
+	w.start(o)
+	w.expect([]string{"a=1"}, []string{"a=1"})
+}
+
 // No key leads out of the directory, through a link or to a special file, and none changes what is
 // there in its place. What can be a file becomes one all the same.
 func TestKeysStayInTheDirectory(t *testing.T) {
