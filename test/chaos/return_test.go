@@ -364,16 +364,16 @@ func (r *reunion) losesData(n int) {
 }
 
 // followed lets the active server hear the other one, so that it knows who follows it, and
-// waits until that one has refused its map, or has it. No client asks the other one meanwhile: it
-// would take over.
+// waits until that one has refused its map, or has it, or until it has stepped down for that one, which has
+// more. No client asks the other one meanwhile: it would take over.
 func (r *reunion) followed() {
 	r.t.Helper()
 	offered := func() int {
-		return r.logged(r.passive(), "is not the one whose state is heard") + r.logged(r.passive(), "copied the active server's map")
+		return r.logged(r.passive(), "is not the one whose state is heard") + r.logged(r.passive(), "copied the active server's map") + r.logged(r.active, "peer has more data")
 	}
 	before := offered()
 	r.states(r.active).refuse(-1)
-	r.until("the passive server is offered a map", func() bool { return offered() > before })
+	r.until("the passive server is offered a map, or the active one does not serve it any more", func() bool { return offered() > before })
 }
 
 // isolate cuts the active server off from everybody, while a client waits for an update.
