@@ -29,7 +29,7 @@ func TestPace(t *testing.T) {
 	if wait := a.take(now.Add(time.Hour), l, 251, 0); wait != time.Millisecond {
 		t.Errorf("after a long time: %v", wait)
 	}
-	if wait := new(account).take(now, Limits{}, 1_000_000, 1<<40); wait != 0 {
+	if wait := new(account).take(now, Limits{}, 1_000_000, 1<<30); wait != 0 {
 		t.Errorf("without limits: %v", wait)
 	}
 }
