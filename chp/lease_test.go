@@ -164,15 +164,20 @@ func TestLeasesAreRenewedTogether(t *testing.T) {
 			t.Fatalf("%v has ended: %v", l, l.Err())
 		}
 	}
-	before := held[0].Deadline()
-	eventually(t, "most leases are renewed with the first", func() bool {
-		same := 0
+	// Those that were granted within a twelfth of the time to live: on a slow machine there are several groups.
+	eventually(t, "leases are renewed in groups", func() bool {
+		var all []time.Time
 		for _, l := range held {
-			if d := l.Deadline().Sub(before); d > -time.Millisecond && d < time.Millisecond {
-				same++
+			all = append(all, l.Deadline())
+		}
+		slices.SortFunc(all, time.Time.Compare)
+		groups := 1
+		for i := range all[1:] {
+			if all[i+1].Sub(all[i]) > time.Millisecond {
+				groups++
 			}
 		}
-		return same >= len(held)/2
+		return groups <= leaseSlack+2
 	})
 }
 
