@@ -23,7 +23,9 @@ func TestRegistrationRefreshes(t *testing.T) {
 	ctx := testContext(t)
 	s := startServer(t, ServerOptions{Model: ModelFive})
 	c := startClient(t, s, ClientOptions{Model: ModelFive})
-	w := openWatch(t, startClient(t, s, ClientOptions{Model: ModelFive}))
+	other := startClient(t, s, ClientOptions{Model: ModelFive})
+	must(t, other.WaitActive(ctx)) // otherwise it gets the key from a snapshot, which has no properties with this model
+	w := openWatch(t, other)
 	l, err := c.keepAlive(ctx, "/services/a", []byte("host:1"), time.Hour, 10*time.Millisecond, []SetOption{WithProperty("zone", "b")})
 	must(t, err)
 	if e, p := c.Lookup("/services/a"); p != PresenceFound || string(e.Value) != "host:1" || e.TTL <= 0 {
