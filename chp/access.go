@@ -19,8 +19,8 @@ type Access interface {
 	// as its ID and Metadata, which no client can set.
 	Authenticate(ctx context.Context, r sockets.AuthRequest) (sockets.User, error)
 
-	// Role returns what a client that was accepted may do now, or nil if it may nothing and
-	// is to be disconnected. It must not block.
+	// Role returns what a client that was accepted may do now, or nil if it may do nothing and
+	// the server must disconnect it. It must not block.
 	Role(client *sockets.Peer) *Role
 
 	// Changed returns a channel that is closed when Role may return something else. Then the server

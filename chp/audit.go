@@ -35,7 +35,7 @@ func (t tee) WithGroup(name string) slog.Handler {
 
 // AuditWrites writes a record for each update of the map that follows, until the context ends or the server is closed: the
 // message is "write", and the attributes are key; sequence; op, which is set, deleted or expired; by, who sent it, as far as
-// ServerOptions.Stamp says so; and before and after, the sizes of the value in bytes, 0 if there is none. It returns nil.
+// ServerOptions.Stamp says so; and before and after, the sizes of the value in bytes, 0 if the key is absent. It returns nil.
 //
 // It keeps a copy of the values of all keys, and reads the map beside everything else, as a [Watch] does: the server never waits for
 // it. If it falls behind by more than ServerOptions.WatchQueue, it writes a record "writes missing" with the last

@@ -53,7 +53,7 @@ type ClientInfo struct {
 }
 
 // AdminError reports that a server did not do what only an administrator may ask, because the
-// one who asked is none: see ServerOptions.Admins.
+// one who asked is not one: see ServerOptions.Admins.
 type AdminError struct {
 	Server string // as passed to ServerClients or Kick
 	Reason string // the server's answer

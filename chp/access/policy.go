@@ -353,7 +353,7 @@ func (c *compared) add(sum [sha256.Size]byte, same bool) {
 	}
 }
 
-// Role returns what a user, or Anonymous, may do, or nil if there is none.
+// Role returns what a user, or Anonymous, may do, or nil if it is unknown.
 func (p *Policy) Role(name string) *chp.Role {
 	if name == Anonymous {
 		return p.anonymous
