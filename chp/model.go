@@ -27,6 +27,8 @@ import (
 //	   that are not answered, but not a server that hangs behind working connections.
 //	   Updates go from PUSH to PULL, to one server only, and the server does not
 //	   report refused updates.
+//	   A snapshot of this package's server has keys and values, but no properties, as
+//	   in RFC 12 (State Synchronization); that of the guide's has them.
 //
 // In all models an update without a value deletes its key on both sides. The guide's
 // programs of models 1 to 4 keep such a key with an empty value, but never send one.
