@@ -168,6 +168,7 @@ type resource struct {
 var resources = []resource{
 	{"/v1/kv", "key", []string{"prefix", "keys", "history", "ttl", "lease"}, map[string]func(*request, http.ResponseWriter) *problem{
 		http.MethodGet: (*request).get, http.MethodHead: (*request).get, http.MethodPut: (*request).put, http.MethodDelete: (*request).remove,
+		http.MethodOptions: (*request).methods,
 	}},
 	{"/v1/watch", "key", []string{"since"}, map[string]func(*request, http.ResponseWriter) *problem{http.MethodGet: (*request).watch}},
 	{"/v1/txn", "", nil, map[string]func(*request, http.ResponseWriter) *problem{http.MethodPost: (*request).transact}},
@@ -219,7 +220,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *problem {
 		return trouble(http.StatusNotFound, "no-such-resource", "see /v1/openapi.yaml")
 	}
 	do := c.verbs[r.Method]
-	if do == nil {
+	if do == nil || r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
 		return h.noMethod(w, r, c)
 	}
 	q := &request{Request: r, h: h, from: from}
@@ -316,6 +317,24 @@ func (h *Handler) noMethod(w http.ResponseWriter, r *http.Request, c *resource) 
 	p := trouble(http.StatusMethodNotAllowed, "method", "it has %s", allowed)
 	p.header = [2]string{"Allow", allowed}
 	return p
+}
+
+// methods answers with the methods that whoever asks may use for a key, or for all keys with a prefix. So a page offers
+// nobody what would be refused.
+func (q *request) methods(w http.ResponseWriter) *problem {
+	if p := q.only(); p != nil {
+		return p
+	}
+	allowed := "OPTIONS"
+	if q.h.o.Access.Allow(q.who, VerbRead, q.key) == nil {
+		allowed += ", GET, HEAD"
+	}
+	if q.h.o.Write && q.h.o.Access.Allow(q.who, VerbWrite, q.key) == nil {
+		allowed += ", PUT, DELETE"
+	}
+	w.Header().Set("Allow", allowed)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
 // notActive names the server that is, or may be.

@@ -168,6 +168,29 @@ func TestRights(t *testing.T) {
 	d.expect(403, "forbidden", "GET", "/v1/lease", "")
 }
 
+// OPTIONS says what whoever asks may do, and no more.
+func TestMethodsAreThoseOfWhoAsks(t *testing.T) {
+	t.Parallel()
+	d := open(t, Options{Access: prefixes{"/a/"}})
+	for path, want := range map[string]string{"/a/1": "OPTIONS, GET, HEAD, PUT, DELETE", "/a/": "OPTIONS, GET, HEAD, PUT, DELETE", "/b": "OPTIONS", "": "OPTIONS"} {
+		if a := d.expect(204, "", "OPTIONS", "/v1/kv"+path, ""); a.header.Get("Allow") != want {
+			t.Errorf("%q: %q, want %q", path, a.header.Get("Allow"), want)
+		}
+	}
+	d.o.Write = false
+	if a := d.expect(204, "", "OPTIONS", "/v1/kv/a/1", ""); a.header.Get("Allow") != "OPTIONS, GET, HEAD" {
+		t.Errorf("%q", a.header.Get("Allow"))
+	}
+	d.expect(400, "bad-parameter", "OPTIONS", "/v1/kv/a/1?prefix", "")
+	proven, err := NewProven(strings.NewReader("a-token-of-sixteen-or-more\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := open(t, Options{Access: proven})
+	closed.expect(401, "unauthorized", "OPTIONS", "/v1/kv/a/1", "")
+	closed.expect(204, "", "OPTIONS", "/v1/kv/a/1", "", "Authorization: Bearer a-token-of-sixteen-or-more")
+}
+
 // prefixes is an Access to what begins with some.
 type prefixes []string
 
