@@ -27,13 +27,18 @@ function duration(s) {
   return Math.floor(s / 86400) + " d " + Math.floor(s % 86400 / 3600) + " h";
 }
 
+// visible escapes what could be taken for something else: characters that are not seen, and those that change the
+// order of others. The commands do the same. The characters in keep stay.
+const visible = (text, keep = "") => text.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g,
+  c => keep.includes(c) ? c : "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+
 const rate = n => number.format(n < 10 ? Math.round(n * 10) / 10 : Math.round(n));
 
 // fill makes the rows of a table from arrays of cells: a text, or [text, class].
 function fill(id, rows, empty) {
   const body = $(id).tBodies[0];
   body.replaceChildren(...rows.map(cells => element("tr", {}, ...cells.map(c => {
-    const [text, className] = Array.isArray(c) ? c : [c, ""];
+    const [text, className] = Array.isArray(c) ? [visible(c[0]), c[1]] : [visible(c), ""];
     return element("td", {className, textContent: text, title: className.includes("value") ? text : ""});
   }))));
   if (rows.length === 0) {
@@ -56,13 +61,13 @@ function show(name) {
 
 // address makes the address lead to what is shown: #keys/a/b is the key /a/b.
 function address() {
-  history.replaceState(null, "", "#" + view + (view === "keys" && keys.chosen?.startsWith("/") ? encodeURI(keys.chosen) : ""));
+  history.replaceState(null, "", "#" + view + (view === "keys" && keys.chosen !== null && addressable(keys.chosen) ? encodeURI(keys.chosen) : ""));
 }
 for (const b of document.querySelectorAll("nav button")) b.addEventListener("click", () => show(b.dataset.view));
 document.querySelector("nav").addEventListener("keydown", e => {
   const step = {ArrowRight: 1, ArrowLeft: -1}[e.key];
   if (!step) return;
-  const all = [...document.querySelectorAll("nav button")];
+  const all = [...document.querySelectorAll("nav button:not([hidden])")];
   const next = all[(all.indexOf(document.activeElement) + step + all.length) % all.length];
   next.focus();
   next.click();
@@ -113,6 +118,7 @@ function overview(metrics) {
     ["Updates a second", points.length ? rate(points.at(-1)) : "…"], ["Keys", number.format(s.keys)], ["Map", bytes(s.map_bytes)],
     ["Clients", number.format(s.clients)], ["Memory", bytes(s.memory_bytes)], ["Running for", duration(s.uptime_seconds)],
   ];
+  if (keys.history !== (keys.history = metric(metrics, "chp_history_bytes") > 0)) redraw();
   const leases = metric(metrics, "chp_leases");
   if (leases > 0) figures.push(["Leases", number.format(leases)]);
   $("figures").replaceChildren(...figures.map(([name, value]) => element("div", {}, element("dt", {textContent: name}), element("dd", {textContent: value}))));
@@ -129,7 +135,8 @@ function overview(metrics) {
 
 function chart() {
   const width = 600, height = 120, most = Math.max(10, ...points);
-  const x = i => width - (points.length - 1 - i) * width / (seconds - 1), y = v => height - 4 - v / most * (height - 10);
+  const span = Math.max(60, points.length); // seconds, if each answer came in time
+  const x = i => width - (points.length - 1 - i) * width / (span - 1), y = v => height - 4 - v / most * (height - 10);
   const curve = points.map((v, i) => `${x(i).toFixed(1)},${y(v).toFixed(1)}`).join(" ");
   const svg = (name, attributes) => {
     const e = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -139,6 +146,7 @@ function chart() {
   $("chart").replaceChildren(...points.length < 2 ? [] : [
     svg("polygon", {class: "area", points: `${x(0).toFixed(1)},${height} ${curve} ${width},${height}`}), svg("polyline", {class: "curve", points: curve}),
   ]);
+  $("chart-span").textContent = span <= 60 ? "last minute" : "last " + Math.round(span / 60) + " minutes";
   $("chart-most").textContent = "at most " + rate(Math.max(0, ...points));
 }
 
@@ -160,7 +168,7 @@ async function listClients() {
         const per = (n, m) => old && n >= m && m >= 0 ? rate((n - m) * 1000 / (now - old.now)) : "";
         return {c, cells: [
           c.name || [c.id ? c.id.slice(0, 8) : "anonymous", "mono"], [c.remote, "mono"], [(c.subtrees.map(t => t || "everything").join(" ") || "nothing") + (c.more_subtrees ? " +" + c.more_subtrees : ""), "mono value"],
-          [number.format(c.lag), "number"], [bytes(c.queue_bytes), "number"], [per(c.sent, old?.sent), "number"], [per(c.received, old?.received), "number"], duration((Date.now() - Date.parse(c.since)) / 1000),
+          [number.format(c.lag), "number"], [bytes(c.queue_bytes), "number"], [per(c.sent, old?.sent), "number"], [per(c.received, old?.received), "number"], duration(Math.max(0, Date.now() - Date.parse(c.since)) / 1000),
         ]};
       });
       before = next;
@@ -187,7 +195,7 @@ function field(line, name) {
   const b = fromBase64(line[name + "_base64"]);
   return {text: null, bytes: b};
 }
-const readable = f => f.text ?? "(" + f.bytes.length + " bytes) " + [...f.bytes.slice(0, 24)].map(b => b.toString(16).padStart(2, "0")).join(" ") + (f.bytes.length > 24 ? " …" : "");
+const readable = (f, keep = "") => f.text !== null ? visible(f.text, keep) : "(" + f.bytes.length + " bytes) " + [...f.bytes.slice(0, 24)].map(b => b.toString(16).padStart(2, "0")).join(" ") + (f.bytes.length > 24 ? " …" : "");
 
 // The path of a key: slashes behind the first one are encoded too, for a browser changes /../ in a path.
 const encode = b => [...b].map(c => /[A-Za-z0-9_~-]/.test(String.fromCharCode(c)) ? String.fromCharCode(c) : "%" + c.toString(16).padStart(2, "0").toUpperCase()).join("");
@@ -204,13 +212,14 @@ async function problem(answer) {
   return (p.title ?? answer.statusText) + (p.detail ? ": " + p.detail : "");
 }
 
-// stream reads server-sent events: it calls each with the kind, the line and the id. It
-// returns why it has ended, or "".
-async function stream(url, signal, each) {
+// stream reads server-sent events: it calls answered with the status of the answer, and each with the kind and the line.
+// It returns why it has ended, or "".
+async function stream(url, signal, each, answered = () => {}) {
   const answer = await ask(url, {signal, cache: "no-store"});
+  answered(answer.status);
   if (!answer.ok) return problem(answer);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "", kind = "", data = "", id = "";
+  let rest = "", kind = "", data = "";
   for (;;) {
     const {done, value} = await reader.read();
     if (done) return "";
@@ -219,58 +228,84 @@ async function stream(url, signal, each) {
     for (const l of all) {
       if (l.startsWith("event: ")) kind = l.slice(7);
       else if (l.startsWith("data: ")) data = l.slice(6);
-      else if (l.startsWith("id: ")) id = l.slice(4);
       else if (l === "") {
-        if (kind) each(kind, data ? JSON.parse(data) : {}, id);
+        if (kind) each(kind, data ? JSON.parse(data) : {});
         kind = data = "";
       }
     }
   }
 }
 
-const keys = {begun: false, all: new Map(), prefix: "", stop: null, chosen: null, shown: "", said: ["", ""], open: new Set(), buttons: new Map(), grown: true, fresh: new Set(), due: false, held: false};
+// Keys have their text as their id, or a NUL, which no text has, and their bytes in base64.
+const keys = {
+  begun: false, prefix: "", stop: null, synced: false, partial: false, all: new Map(), // by id
+  chosen: null, may: false, said: "", draft: null, shown: "", // of the chosen key
+  folders: new Map(), buttons: new Map(), grown: true, fresh: new Set(), due: false, held: false, // the tree
+  history: false, // the server keeps some
+};
+const idOf = line => line.key ?? "\0" + line.key_base64;
+const labelOf = id => id.startsWith("\0") ? readable(field({key_base64: id.slice(1)}, "key")) : visible(id);
+const addressable = id => id.startsWith("/"); // over /v1/kv
 
-// openPrefix watches a subtree, again and again until another one is opened.
+// mayWrite asks whether the visitor may write a key or, if it ends with a slash, all keys that begin with it.
+async function mayWrite(text) {
+  if (door !== "write") return false;
+  const answer = await ask(path("/v1/kv", utf8.encode(text)), {method: "OPTIONS"}).catch(() => null);
+  return Boolean(answer?.ok && answer.headers.get("Allow")?.split(", ").includes("PUT"));
+}
+
+// openPrefix watches a subtree, again and again until another one is opened or it is refused.
 async function openPrefix() {
   keys.begun = true;
   keys.stop?.abort();
   const stop = keys.stop = new AbortController();
-  keys.prefix = $("prefix").value;
-  if (keys.prefix && !keys.prefix.endsWith("/")) $("prefix").value = keys.prefix += "/";
+  keys.prefix = $("prefix").value = $("prefix").value.replace(/^([^/])/, "/$1").replace(/([^/])$/, "$1/");
+  keys.all.clear();
+  keys.synced = keys.partial = false;
+  keys.grown = true;
   $("tree").replaceChildren(element("p", {className: "dim", textContent: "…"}));
+  $("new").hidden = true;
   while (!stop.signal.aborted) {
-    let why = "";
+    let why = "", refused = false;
     try {
-      let synced = false;
+      keys.synced = false;
       why = await stream(path("/v1/watch", utf8.encode(keys.prefix)), stop.signal, (kind, line) => {
+        const id = idOf(line);
         if (kind === "reset") {
           keys.all.clear();
           keys.grown = true;
         }
         if (kind === "set") {
-          const key = field(line, "key"), name = readable(key);
-          if (!keys.all.has(name) && keys.all.size === mostKeys) {
-            if (!synced) {
+          if (!keys.all.has(id) && keys.all.size === mostKeys) {
+            keys.partial = true;
+            if (!keys.synced) {
               note("The first " + number.format(mostKeys) + " keys, as they were: open a longer prefix to see more, and changes.");
               stop.abort();
             }
             return;
           }
-          keys.grown ||= !keys.all.has(name);
-          keys.all.set(name, {key, value: field(line, "value"), line, at: Date.now()});
-          if (synced) keys.fresh.add(name);
+          keys.grown ||= !keys.all.has(id);
+          keys.all.set(id, {key: field(line, "key"), value: field(line, "value"), line, at: Date.now()});
+          if (keys.synced) keys.fresh.add(id);
         }
-        if (kind === "del") keys.grown = keys.all.delete(readable(field(line, "key"))) || keys.grown;
-        if (kind === "synced") synced = true;
-        if (synced) note(number.format(keys.all.size) + (keys.all.size === 1 ? " key" : " keys") + ", as they change");
+        if (kind === "del") keys.grown = keys.all.delete(id) || keys.grown;
+        if (kind === "synced") keys.synced = true;
+        if (keys.synced) note(number.format(keys.all.size) + (keys.all.size === 1 ? " key" : " keys") + ", as they change");
         redraw();
+      }, status => {
+        refused = status === 401 || status === 403;
+        if (status === 200) void mayWrite(keys.prefix).then(may => { if (keys.stop === stop) $("new").hidden = !may; });
       });
     } catch (error) {
       why = error.message;
     }
     if (stop.signal.aborted) break;
-    note(why ? why + " – again in a moment" : "again in a moment");
     if (why) $("tree").replaceChildren();
+    note(refused ? why : why ? why + " – again in a moment" : "again in a moment");
+    if (refused) {
+      keys.all.clear();
+      break;
+    }
     await new Promise(done => setTimeout(done, 2000));
   }
   redraw();
@@ -284,16 +319,16 @@ function redraw() {
   setTimeout(() => {
     keys.due = false;
     if (keys.held) return;
-    if (keys.grown) drawTree();
-    for (const name of keys.fresh) {
-      const b = keys.buttons.get(name);
+    if (keys.grown && (keys.all.size > 0 || keys.synced)) drawTree();
+    for (const id of keys.fresh) {
+      const b = keys.buttons.get(id);
       if (!b) continue;
-      b.lastChild.textContent = peek(name);
+      b.lastChild.textContent = peek(id);
       for (const a of b.getAnimations()) a.cancel();
       b.classList.add("fresh");
     }
     keys.fresh.clear();
-    if (keys.chosen && !editing() && keys.shown !== version(keys.chosen)) void detail(keys.chosen);
+    if (keys.chosen !== null && !editing() && keys.shown !== version()) void detail();
   }, 200);
 }
 document.addEventListener("pointerdown", () => { keys.held = true; });
@@ -303,141 +338,209 @@ for (const end of ["pointerup", "pointercancel"]) {
     redraw();
   }));
 }
-const peek = name => readable(keys.all.get(name).value).slice(0, 80);
-const version = name => name + " " + (keys.all.get(name)?.line.seq ?? "deleted");
+const peek = id => readable(keys.all.get(id).value).slice(0, 80);
+
+// version is what the detail depends on.
+function version() {
+  const known = keys.all.get(keys.chosen)?.line.seq ?? (keys.synced || keys.partial ? "none" : "");
+  return [known, keys.may, keys.history, keys.chosen].join(" ");
+}
 
 function drawTree() {
   keys.grown = false;
   keys.buttons.clear();
-  const root = {children: new Map(), names: [], count: 0};
-  for (const name of [...keys.all.keys()].sort()) {
-    let at = root, below = "";
-    const parts = name.slice(keys.prefix.length).split("/");
+  const root = {children: new Map(), ids: [], count: 0};
+  for (const id of [...keys.all.keys()].sort()) {
+    let at = root, below = keys.prefix;
+    const parts = id.startsWith("\0") ? [labelOf(id)] : id.slice(keys.prefix.length).split("/");
     root.count++;
     for (const part of parts.slice(0, -1)) {
       below += part + "/";
-      if (!at.children.has(part)) at.children.set(part, {children: new Map(), names: [], count: 0, path: below});
+      if (!at.children.has(part)) at.children.set(part, {children: new Map(), ids: [], count: 0, path: below});
       at = at.children.get(part);
       at.count++;
     }
-    at.names.push([parts.at(-1), name]);
+    at.ids.push([parts.at(-1), id]);
   }
   const draw = node => {
     const all = [];
     for (const [part, child] of node.children) {
-      const d = element("details", {open: keys.open.has(child.path) || root.count < 40},
-        element("summary", {}, (part || "(empty)") + "/ ", element("span", {className: "dim", textContent: number.format(child.count)})));
+      const d = element("details", {open: keys.folders.get(child.path) ?? root.count < 40},
+        element("summary", {className: "mono"}, (visible(part) || "(empty)") + "/ ", element("span", {className: "dim", textContent: number.format(child.count)})));
       const grow = () => { if (d.open && d.childElementCount === 1) d.append(...draw(child)); };
       d.addEventListener("toggle", () => {
-        if (d.open) keys.open.add(child.path); else keys.open.delete(child.path);
+        keys.folders.set(child.path, d.open);
         grow();
       });
       grow();
       all.push(d);
     }
-    for (const [part, name] of node.names) {
-      const b = element("button", {className: "key mono", type: "button", title: name},
-        element("span", {className: "name", textContent: part || "(empty)"}), element("span", {className: "peek", textContent: peek(name)}));
-      keys.buttons.set(name, b);
+    for (const [part, id] of node.ids) {
+      const b = element("button", {className: "key mono", type: "button", title: labelOf(id)},
+        element("span", {className: "name", textContent: visible(part) || "(empty)"}), element("span", {className: "peek", textContent: peek(id)}));
+      keys.buttons.set(id, b);
       b.setAttribute("role", "treeitem");
-      b.setAttribute("aria-selected", name === keys.chosen);
-      b.addEventListener("click", () => choose(name));
+      b.setAttribute("aria-selected", id === keys.chosen);
+      b.addEventListener("click", () => choose(id));
       all.push(b);
     }
     return all;
   };
-  const focused = document.activeElement?.classList.contains("key") ? document.activeElement.title : null;
+  const focused = [...keys.buttons].find(([, b]) => b === document.activeElement)?.[0];
   const scrolled = $("tree").scrollTop;
   $("tree").replaceChildren(...draw(root));
   $("tree").scrollTop = scrolled;
-  if (focused !== null) [...$("tree").querySelectorAll(".key")].find(b => b.title === focused)?.focus();
+  if (focused !== undefined) keys.buttons.get(focused)?.focus();
   if (root.count === 0) $("tree").append(element("p", {className: "dim", textContent: "No keys."}));
 }
 
-const editing = () => $("detail").contains(document.activeElement) && document.activeElement.tagName === "TEXTAREA";
+const editing = () => $("detail").contains(document.activeElement) && document.activeElement.matches("textarea, input");
 
-function choose(name) {
-  keys.chosen = name;
-  keys.said = ["", ""];
+function choose(id) {
+  Object.assign(keys, {chosen: id, may: false, said: "", draft: null});
   address();
-  for (const b of $("tree").querySelectorAll(".key")) b.setAttribute("aria-selected", b.title === name);
-  void detail(name);
+  for (const [other, b] of keys.buttons) b.setAttribute("aria-selected", other === id);
+  void detail();
+  if (addressable(id)) {
+    void mayWrite(id).then(may => {
+      if (keys.chosen !== id) return;
+      keys.may = may;
+      redraw();
+    });
+  }
 }
 
-async function detail(name) {
-  const k = keys.all.get(name), shown = keys.shown = version(name);
-  const outcome = element("p", {className: "dim", textContent: keys.said[0] === name ? keys.said[1] : ""});
-  outcome.setAttribute("role", "status");
+// reach chooses the key that the address names.
+function reach(id) {
+  let below = "";
+  for (const part of id.split("/").slice(0, -1)) keys.folders.set(below += part + "/", true);
+  keys.grown = true;
+  if (keys.begun && !id.startsWith(keys.prefix)) {
+    $("prefix").value = "/";
+    void openPrefix();
+  }
+  choose(id);
+}
+
+// change makes an update of the chosen key, under a condition, and says what has become of it.
+async function change(method, k, query, body, done) {
+  const id = keys.chosen;
+  const answer = await ask(path("/v1/kv", k.key.bytes) + query, {method, body, headers: {"If-Match": `"${k.line.seq}"`}}).catch(e => ({ok: false, statusText: e.message, json: async () => ({})}));
+  const said = answer.ok ? done : answer.status === 412 ? "Nothing is changed: somebody else was faster." : "Nothing is changed: " + await problem(answer);
+  if (keys.chosen !== id) return;
+  if (answer.ok) keys.draft = null;
+  keys.said = said;
+  keys.shown = "";
+  document.activeElement?.blur();
+  redraw();
+}
+
+const heading = id => element("h2", {className: "mono", textContent: labelOf(id)});
+const said = text => {
+  const p = element("p", {className: "dim", id: "said", textContent: text});
+  p.setAttribute("role", "status");
+  return p;
+};
+const actions = (...all) => element("div", {className: "actions"}, ...all);
+
+function button(text, className, act) {
+  const b = element("button", {textContent: text, className, type: "button"});
+  b.addEventListener("click", act);
+  return b;
+}
+
+// detail shows the chosen key.
+async function detail() {
+  const id = keys.chosen, k = keys.all.get(id), shown = keys.shown = version();
   if (!k) {
-    $("detail").replaceChildren(element("h2", {className: "mono", textContent: name}), element("p", {className: "dim", textContent: "It is deleted."}));
+    $("detail").replaceChildren(heading(id), said(keys.said), element("p", {className: "dim", textContent:
+      keys.partial ? "It is not among the keys that are shown: open a longer prefix." : keys.synced ? "It is not in the map." : "…"}));
     return;
   }
-  const l = k.line, facts = [["Sequence", l.seq], ["Size", bytes(k.value.bytes.length)]];
-  if (l.ttl !== undefined) facts.push(["Time to live", duration(Math.max(0, l.ttl - (Date.now() - k.at) / 1000)) + " of " + l.ttl + " s"]);
+  const l = k.line, text = k.value.text, facts = [["Sequence", l.seq], ["Size", bytes(k.value.bytes.length)]];
+  if (l.ttl !== undefined) facts.push(["Expires", new Date(k.at + l.ttl * 1000).toLocaleString()]);
+  if (l.lease) facts.push(["Lease", l.lease]);
   if (l.time) facts.push(["Set", new Date(l.time).toLocaleString() + (l.by ? " by " + l.by : "")]);
   for (const [n, v] of Object.entries(l.properties ?? {})) facts.push([n, typeof v === "string" ? v : JSON.stringify(v)]);
-  const parts = [element("h2", {className: "mono", textContent: name}), element("dl", {}, ...facts.flatMap(([n, v]) => [element("dt", {textContent: n}), element("dd", {textContent: v})]))];
-  const writable = door === "write" && name.startsWith("/");
-  // It is made only if nobody else was faster.
-  const change = async (method, body, done) => {
-    const answer = await ask(path("/v1/kv", k.key.bytes), {method, body, headers: {"If-Match": `"${l.seq}"`}}).catch(e => ({ok: false, statusText: e.message, json: async () => ({})}));
-    keys.said = [name, answer.ok ? done : answer.status === 412 ? "Nothing is changed: somebody else was faster." : "Nothing is changed: " + await problem(answer)];
-    outcome.textContent = keys.said[1];
-    document.activeElement?.blur();
-    redraw();
-  };
-  if (writable && k.value.text !== null) {
-    const area = element("textarea", {value: k.value.text, spellcheck: false});
-    area.setAttribute("aria-label", "Value");
-    const save = element("button", {className: "main", textContent: "Save", type: "button"});
-    save.addEventListener("click", () => change("PUT", area.value, "It is saved."));
-    parts.push(area, element("div", {className: "actions"}, save));
+  const parts = [heading(id), element("dl", {}, ...facts.flatMap(([n, v]) => [element("dt", {textContent: visible(n)}), element("dd", {textContent: visible(v)})]))];
+  // What is saved or reverted keeps its lease, or the time that it has left.
+  const query = () => l.lease ? "?lease=" + encodeURIComponent(l.lease) : l.ttl > 0 ? "?ttl=" + Math.max(.001, l.ttl - (Date.now() - k.at) / 1000).toFixed(3) : "";
+  const value = element("pre", {id: "value", textContent: readable(k.value, "\n\t")});
+  const area = element("textarea", {value: keys.draft ?? text ?? "", spellcheck: false, rows: Math.min(16, Math.max(3, (text ?? "").split("\n").length + 1))});
+  area.setAttribute("aria-label", "Value");
+  // The area has newlines of one kind only: what it would change is not edited.
+  if (keys.may && text !== null && (keys.draft !== null || area.value === text)) {
+    area.addEventListener("input", () => { keys.draft = area.value; });
+    if (keys.draft !== null && keys.draft !== text) parts.push(element("p", {className: "dim", textContent: "The value, which you have edited:"}), value);
+    parts.push(area, actions(button("Save", "main", () => change("PUT", k, query(), area.value, "It is saved."))));
+    if (keys.draft !== null) {
+      parts.at(-1).append(button("Discard", "", () => {
+        Object.assign(keys, {draft: null, said: ""});
+        void detail();
+      }));
+    }
   } else {
-    parts.push(element("pre", {textContent: readable(k.value)}));
+    parts.push(value, actions());
   }
-  if (writable) {
-    const remove = element("button", {className: "danger", textContent: "Delete", type: "button"});
-    remove.addEventListener("click", () => {
-      if (remove.dataset.sure) return void change("DELETE", undefined, "It is deleted.");
-      remove.dataset.sure = "1";
-      remove.textContent = "Delete it, really";
-      setTimeout(() => { remove.dataset.sure = ""; remove.textContent = "Delete"; }, 3000);
+  if (keys.may) {
+    const once = "Delete", twice = "Delete it, really";
+    const remove = button(once, "danger", () => {
+      if (remove.textContent === twice) return void change("DELETE", k, "", undefined, "It is deleted.");
+      remove.textContent = twice;
+      remove.focus(); // not every browser does that
     });
-    (parts.at(-1).className === "actions" ? parts.at(-1) : parts[parts.push(element("div", {className: "actions"})) - 1]).append(remove);
+    remove.addEventListener("blur", () => { remove.textContent = once; });
+    parts.at(-1).append(remove);
   }
-  parts.push(outcome);
-  const versions = element("div");
-  parts.push(versions);
-  $("detail").replaceChildren(...parts);
-  if (!name.startsWith("/")) return;
+  const versions = element("div", {id: "history"});
+  $("detail").replaceChildren(...parts, said(keys.said), versions);
+  if (!addressable(id) || !keys.history) return;
   const answer = await ask(path("/v1/kv", k.key.bytes) + "?history").catch(() => null);
   if (!answer?.ok || keys.shown !== shown) return;
-  const lines = (await answer.text()).trim().split("\n").filter(Boolean).map(t => JSON.parse(t)).reverse();
-  if (lines.length < 2) return;
-  versions.append(element("h2", {textContent: "History"}));
-  const body = element("tbody");
+  const lines = (await answer.text()).split("\n").filter(Boolean).map(t => JSON.parse(t)).reverse();
+  if (lines.length < 2 || keys.shown !== shown) return;
+  const body = element("tbody"), head = element("tr", {}, ...["Sequence", "Set", "Value", ...keys.may ? [""] : []].map(textContent => element("th", {textContent})));
   for (const v of lines) {
-    const value = field(v, "value"), gone = v.value === undefined && v.value_base64 === undefined, row = element("tr", {}, element("td", {className: "mono", textContent: v.seq}), element("td", {textContent: v.time ? new Date(v.time).toLocaleString() : ""}),
-      element("td", {className: "mono value", textContent: gone ? v.cause : readable(value), title: gone ? "" : readable(value)}));
-    if (writable && !gone && v.seq !== l.seq) {
-      const revert = element("button", {textContent: "Revert", type: "button"});
-      revert.addEventListener("click", () => change("PUT", value.bytes, "It has the value of " + v.seq + " again."));
-      row.append(element("td", {}, revert));
+    const old = field(v, "value"), gone = v.value === undefined && v.value_base64 === undefined, what = gone ? v.cause || "deleted" : readable(old).slice(0, 200);
+    const row = element("tr", {}, element("td", {className: "mono", textContent: v.seq}), element("td", {textContent: v.time ? new Date(v.time).toLocaleString() + (v.by ? " by " + visible(v.by) : "") : ""}),
+      element("td", {className: gone ? "none" : "mono value", textContent: what, title: what}));
+    if (keys.may) {
+      row.append(element("td", {}, ...gone || v.seq === l.seq ? [] : [button("Revert", "", () => change("PUT", k, query(), old.bytes, "It has the value of " + v.seq + " again."))]));
     }
     body.append(row);
   }
-  versions.append(element("div", {className: "wide"}, element("table", {}, body)));
+  versions.append(element("h2", {textContent: "History"}), element("div", {className: "wide"}, element("table", {}, element("thead", {}, head), body)));
 }
+
+// A new key is made only if it is not there.
+$("new").addEventListener("click", () => {
+  Object.assign(keys, {chosen: null, may: false, said: "", draft: null, shown: ""});
+  for (const b of keys.buttons.values()) b.setAttribute("aria-selected", false);
+  address();
+  const name = element("input", {className: "mono", value: keys.prefix || "/", spellcheck: false, autocomplete: "off"}), area = element("textarea", {spellcheck: false, rows: 3}), outcome = said("");
+  name.setAttribute("aria-label", "Key");
+  area.setAttribute("aria-label", "Value");
+  $("detail").replaceChildren(element("h2", {textContent: "New key"}), name, area, actions(button("Create", "main", async () => {
+    const id = name.value;
+    if (!addressable(id)) return void (outcome.textContent = "A key begins with a slash.");
+    const answer = await ask(path("/v1/kv", utf8.encode(id)), {method: "PUT", body: area.value, headers: {"If-None-Match": "*"}}).catch(e => ({ok: false, statusText: e.message, json: async () => ({})}));
+    if (answer.ok) return reach(id);
+    outcome.textContent = "Nothing is changed: " + (answer.status === 412 ? "the key is there already." : await problem(answer));
+  })), outcome);
+  name.focus();
+});
 
 $("browse").addEventListener("submit", e => {
   e.preventDefault();
   keys.chosen = null;
+  address();
   $("detail").replaceChildren(element("p", {className: "dim", textContent: "Choose a key."}));
   void openPrefix();
 });
 $("token").addEventListener("change", () => {
   sessionStorage.setItem("token", $("token").value.trim());
   void openPrefix();
+  if (keys.chosen !== null) choose(keys.chosen);
 });
 
 // Changes of the whole map, from now on.
@@ -455,11 +558,11 @@ async function follow() {
       why = await stream("/v1/watch?since=" + status.sequence, stop.signal, (kind, line) => {
         if (kind !== "set" && kind !== "del") return;
         changes.seen++;
+        drawChanges();
         if ($("pause").checked) return;
-        changes.all.unshift([new Date().toLocaleTimeString(), kind === "set" ? "set" : line.cause ? "deleted: " + line.cause : "deleted", [readable(field(line, "key")), "mono value"],
+        changes.all.unshift([new Date().toLocaleTimeString(), kind === "set" ? "set" : line.cause && line.cause !== "deleted" ? "deleted: " + line.cause : "deleted", [readable(field(line, "key")), "mono value"],
           [kind === "set" ? readable(field(line, "value")).slice(0, 200) : "", "mono value"], [line.seq, "mono"]]);
         if (changes.all.length > 2 * mostChanges) changes.all.length = mostChanges;
-        drawChanges();
       });
     } catch (error) {
       why = error.message;
@@ -485,11 +588,18 @@ function drawChanges() {
 
 fill("log", [], "Nothing has changed since this was opened.");
 if (!door) for (const v of ["keys", "changes"]) document.querySelector(`nav button[data-view=${v}]`).hidden = true;
-const [, first, key] = location.hash.match(/^#([a-z]*)(\/.*)?$/) ?? [];
-if (first === "keys" && key) {
-  try {
-    keys.chosen = decodeURI(key);
-  } catch { /* it is malformed */ }
+
+// go shows what the address names, also when somebody changes it or uses a link.
+function go() {
+  const [, first, key] = location.hash.match(/^#([a-z]*)(\/.*)?$/) ?? [];
+  if (first === "keys" && key && door) {
+    try {
+      view = "keys";
+      reach(decodeURI(key));
+    } catch { /* it is malformed */ }
+  }
+  show([...document.querySelectorAll("nav button:not([hidden])")].some(b => b.dataset.view === first) ? first : "overview");
 }
-show(["overview", "clients", "keys", "changes"].includes(first) ? first : "overview");
+addEventListener("hashchange", go);
+go();
 void look();
