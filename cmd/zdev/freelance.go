@@ -11,6 +11,7 @@ import (
 	"clustermap/patterns/freelance"
 	"clustermap/sockets"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 )
 
@@ -21,6 +22,7 @@ func newFreelanceServe() *cobra.Command {
 		drain    time.Duration
 		maxReply = command.Bytes(defaultMaxReply)
 		curve    = command.ServerKeys{Keys: curve}
+		http     httpFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "freelance-serve --bind EP (--echo | -- COMMAND [ARG...])",
@@ -66,6 +68,7 @@ not its child processes. On other systems COMMAND continues.`,
 	flags.Var(&maxReply, "max-reply", "maximum size of the command's output")
 	flags.DurationVar(&drain, "drain", 5*time.Second, "how long to wait for requests in progress at the end")
 	curve.Register(flags)
+	http.register(flags)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) (err error) {
 		switch {
 		case o.Bind == "":
@@ -86,6 +89,12 @@ not its child processes. On other systems COMMAND continues.`,
 		if err != nil {
 			return serveError(o.Bind, err)
 		}
+		defer server.Close()
+		side, err := http.open(ctx, cmd, freelanceMetrics(server)...)
+		if err != nil {
+			return err
+		}
+		defer side.Close()
 		endpoints := server.Endpoint()
 		if o.Advertise != "" {
 			endpoints = server.Bound() + ", advertised as " + endpoints
@@ -100,6 +109,21 @@ not its child processes. On other systems COMMAND continues.`,
 		return nil
 	})
 	return cmd
+}
+
+// freelanceMetrics returns the metrics of a server for --http.
+func freelanceMetrics(s *freelance.Server) []prometheus.Collector {
+	return []prometheus.Collector{
+		counted("zdev_freelance_requests_total", "Requests of clients.", func() uint64 { return s.Stats().Requests }),
+		counted("zdev_freelance_replies_total", "Replies queued for their clients.", func() uint64 { return s.Stats().Replies }),
+		counted("zdev_freelance_failed_total", "Requests that the command failed for, or whose reply was too large.", func() uint64 { return s.Stats().Failed }),
+		counted("zdev_freelance_busy_total", "Requests refused because there was no room, or at the end.", func() uint64 { return s.Stats().Busy }),
+		counted("zdev_freelance_expired_total", "Requests refused because they waited too long.", func() uint64 { return s.Stats().Expired }),
+		counted("zdev_freelance_dropped_total", "Replies dropped because the client was gone or did not read.", func() uint64 { return s.Stats().Dropped }),
+		counted("zdev_freelance_malformed_total", "Messages dropped that are neither requests nor pings.", func() uint64 { return s.Stats().Malformed }),
+		measured("zdev_freelance_waiting", "Requests that wait.", func() int { return s.Stats().Waiting }),
+		measured("zdev_freelance_active", "Requests that are executed.", func() int { return s.Stats().Active }),
+	}
 }
 
 // serveError adds an exit code to an error of freelance.NewServer.

@@ -33,6 +33,11 @@ func (f *httpFlags) register(flags *pflag.FlagSet) {
 // open answers requests until Close: for metrics of the program and of its collectors, and whether
 // it lives and is ready, which it is from now on. The result is nil without --http.
 func (f *httpFlags) open(ctx context.Context, cmd *cobra.Command, of ...prometheus.Collector) (*httpside.Side, error) {
+	return f.openUntil(ctx, cmd, func() bool { return true }, of...)
+}
+
+// openUntil is open for a device that is ready only once, or while, it is registered with a broker.
+func (f *httpFlags) openUntil(ctx context.Context, cmd *cobra.Command, registered func() bool, of ...prometheus.Collector) (*httpside.Side, error) {
 	switch {
 	case f.address == "" && len(f.names) > 0:
 		return nil, command.Fail(command.ExitUsage, "--http-name needs --http")
@@ -46,9 +51,14 @@ func (f *httpFlags) open(ctx context.Context, cmd *cobra.Command, of ...promethe
 	r.MustRegister(append(of, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))...)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes}))
-	for _, path := range []string{"GET /livez", "GET /readyz"} {
-		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	}
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !registered() {
+			http.Error(w, "not registered with the broker", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
 	side, err := httpside.Listen(ctx, f.address, httpside.Only(f.names, mux), func(err error) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "zdev: --http: %v\n", err)
 	})

@@ -9,6 +9,7 @@ import (
 
 	"clustermap/internal/command"
 	"clustermap/internal/commandtest"
+	"clustermap/internal/loopback"
 	"clustermap/internal/testenv"
 	"clustermap/sockets"
 )
@@ -73,6 +74,13 @@ func TestDevicesShowWhatTheyCount(t *testing.T) {
 		t.Error(body)
 	}
 	taken := strings.TrimPrefix(web(t, broker), "http://")
+
+	freelance := zdev.Start(t, "freelance-serve", "--bind", "tcp://127.0.0.1:0", "--echo", "--http", "127.0.0.1:0")
+	freelance.Ready()
+	if _, body := page(t, web(t, freelance)+"/metrics"); !strings.Contains(body, "\nzdev_freelance_requests_total 0\n") || !strings.Contains(body, "\nzdev_freelance_waiting 0\n") {
+		t.Error(body)
+	}
+	endsWell(t, freelance)
 	for _, c := range []struct {
 		code int
 		args []string
@@ -86,4 +94,38 @@ func TestDevicesShowWhatTheyCount(t *testing.T) {
 	}
 	endsWell(t, cache)
 	endsWell(t, broker)
+}
+
+// A worker and Titanic are ready when they are registered with a broker, and show what they count before, too.
+func TestReadyIsRegistered(t *testing.T) {
+	t.Parallel()
+	at := "tcp://" + loopback.Own() + ":5555"
+	worker := zdev.Start(t, "worker", "echo", "--echo", "--broker", at, "--http", "127.0.0.1:0")
+	titanic := zdev.Start(t, "titanic", "--data", t.TempDir(), "--broker", at, "--http", "127.0.0.1:0")
+	devices := map[*commandtest.Process]string{worker: "\nzdev_worker_requests_total 0\n", titanic: "\nzdev_titanic_stored_total 0\n"}
+	for p, line := range devices {
+		url := web(t, p)
+		if code, body := page(t, url+"/readyz"); code != 503 || body != "not registered with the broker\n" {
+			t.Errorf("%s: %d %q", p.Name, code, body)
+		}
+		if code, body := page(t, url+"/livez"); code != 200 || body != "ok\n" {
+			t.Errorf("%s: %d %q", p.Name, code, body)
+		}
+		if _, body := page(t, url+"/metrics"); !strings.Contains(body, line) {
+			t.Errorf("%s: %s", p.Name, body)
+		}
+	}
+	broker := zdev.Start(t, "broker", "--bind", at)
+	broker.Ready()
+	for p := range devices {
+		p.Ready()
+		if code, body := page(t, web(t, p)+"/readyz"); code != 200 || body != "ok\n" {
+			t.Errorf("%s: %d %q", p.Name, code, body)
+		}
+	}
+	if _, body := page(t, web(t, worker)+"/metrics"); !strings.Contains(body, "\nzdev_worker_connected 1\n") {
+		t.Error(body)
+	}
+	endsWell(t, worker)
+	endsWell(t, titanic)
 }

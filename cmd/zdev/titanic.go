@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"clustermap/internal/command"
 	"clustermap/patterns/majordomo"
 	"clustermap/patterns/titanic"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 )
 
@@ -23,6 +25,7 @@ func newTitanic() *cobra.Command {
 			MaxRequestBytes: titanic.DefaultMaxRequestBytes, MaxReplyBytes: titanic.DefaultMaxReplyBytes,
 		}
 		maxBytes = command.Bytes(titanic.DefaultMaxBytes)
+		http     httpFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "titanic --data DIR",
@@ -61,6 +64,7 @@ reports that on standard error.`,
 	flags.Var((*command.Bytes)(&o.MaxReplyBytes), "max-reply", "maximum size of a reply")
 	flags.Var((*command.Number)(&o.MaxRequests), "max-requests", "maximum number of stored requests and replies")
 	flags.Var(&maxBytes, "max-bytes", "maximum total size of stored requests and replies")
+	http.register(flags)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) (err error) {
 		if o.Dir == "" {
 			return command.Fail(command.ExitUsage, "give the directory of the requests with --data")
@@ -104,13 +108,39 @@ reports that on standard error.`,
 			case <-ctx.Done():
 			}
 		}()
+		var registered atomic.Bool
+		side, err := http.openUntil(ctx, cmd, registered.Load, titanicMetrics(server)...)
+		if err != nil {
+			return err
+		}
+		defer side.Close()
 		if server.WaitRegistered(ctx) == nil {
+			registered.Store(true)
 			command.Ready(cmd, o.Socket.Security, "titanic in "+o.Dir+" at "+at.broker)
 		}
 		<-ctx.Done()
 		return server.Close()
 	})
 	return cmd
+}
+
+// titanicMetrics returns the metrics of a server for --http.
+func titanicMetrics(s *titanic.Server) []prometheus.Collector {
+	return []prometheus.Collector{
+		counted("zdev_titanic_stored_total", "Requests stored.", func() uint64 { return s.Status().Stored }),
+		counted("zdev_titanic_executed_total", "Replies stored, errors included.", func() uint64 { return s.Status().Executed }),
+		counted("zdev_titanic_refused_total", "Requests to which the worker replied with an error.", func() uint64 { return s.Status().Refused }),
+		counted("zdev_titanic_attempts_total", "Requests sent to the broker.", func() uint64 { return s.Status().Attempts }),
+		counted("zdev_titanic_retries_total", "Requests sent to the broker again.", func() uint64 { return s.Status().Retries }),
+		counted("zdev_titanic_expired_total", "Requests and replies that expired.", func() uint64 { return s.Status().Expired }),
+		counted("zdev_titanic_invalid_total", "Requests of clients that were invalid.", func() uint64 { return s.Status().Invalid }),
+		counted("zdev_titanic_full_total", "Requests of clients for which there was no room.", func() uint64 { return s.Status().Full }),
+		counted("zdev_titanic_flushes_total", "Flushes of the file.", func() uint64 { return s.Status().Flushes }),
+		measured("zdev_titanic_waiting", "Stored requests without a reply.", func() int { return s.Status().Waiting }),
+		measured("zdev_titanic_running", "Requests at the broker.", func() int { return s.Status().Running }),
+		measured("zdev_titanic_replies", "Stored replies.", func() int { return s.Status().Replies }),
+		measured("zdev_titanic_stored_bytes", "Bytes of stored requests and replies.", func() int { return int(s.Status().Bytes) }),
+	}
 }
 
 // titanicError adds an exit code to an error of titanic.New.

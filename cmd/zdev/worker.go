@@ -7,6 +7,7 @@ import (
 	"clustermap/internal/command"
 	"clustermap/patterns/majordomo"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -63,6 +64,7 @@ func newWorker() *cobra.Command {
 		echo     bool
 		o        = majordomo.WorkerOptions{Concurrency: majordomo.DefaultConcurrency}
 		maxReply = command.Bytes(defaultMaxReply)
+		http     httpFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "worker SERVICE (--echo | -- COMMAND [ARG...])",
@@ -103,6 +105,7 @@ reached, the worker tries to connect, and reports that on standard error.`,
 	flags.BoolVar(&echo, "echo", false, "reply with the request")
 	flags.Var((*command.Number)(&o.Concurrency), "concurrency", "maximum number of requests executed at the same time")
 	flags.Var(&maxReply, "max-reply", "maximum size of the command's output")
+	http.register(flags)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		var err error
 		if o.Version, err = at.version(); err != nil {
@@ -135,6 +138,11 @@ reached, the worker tries to connect, and reports that on standard error.`,
 			return at.brokerError(err)
 		}
 		defer worker.Close()
+		side, err := http.openUntil(ctx, cmd, func() bool { return worker.Stats().Connected > 0 }, workerMetrics(worker)...)
+		if err != nil {
+			return err
+		}
+		defer side.Close()
 		if worker.WaitRegistered(ctx) == nil {
 			command.Ready(cmd, o.Socket.Security, "worker of "+args[0]+" at "+at.broker)
 		}
@@ -142,4 +150,17 @@ reached, the worker tries to connect, and reports that on standard error.`,
 		return worker.Close()
 	})
 	return cmd
+}
+
+// workerMetrics returns the metrics of a worker for --http.
+func workerMetrics(w *majordomo.Worker) []prometheus.Collector {
+	return []prometheus.Collector{
+		counted("zdev_worker_requests_total", "Requests handled.", func() uint64 { return w.Stats().Requests }),
+		counted("zdev_worker_failed_total", "Requests that the command failed for.", func() uint64 { return w.Stats().Failed }),
+		counted("zdev_worker_returned_total", "Requests given back to the broker.", func() uint64 { return w.Stats().Returned }),
+		counted("zdev_worker_malformed_total", "Invalid messages; each ended its connection.", func() uint64 { return w.Stats().Malformed }),
+		counted("zdev_worker_silent_total", "Connections ended because the broker was silent.", func() uint64 { return w.Stats().Silent }),
+		counted("zdev_worker_sessions_total", "Connections that were registered.", func() uint64 { return w.Stats().Sessions }),
+		measured("zdev_worker_connected", "Connections registered now.", func() int { return w.Stats().Connected }),
+	}
 }
