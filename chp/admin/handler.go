@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -53,9 +54,9 @@ func NewHandler(o Options) (*Handler, error) {
 	if err := h.registry.Register(&serverCollector{attached: &h.server, probes: h.probes}); err != nil {
 		return nil, err
 	}
-	h.mux.Handle("GET /metrics", promhttp.HandlerFor(h.registry, promhttp.HandlerOpts{
-		EnableOpenMetrics: true, MaxRequestsInFlight: maxProbes, ErrorHandling: promhttp.ContinueOnError,
-	}))
+	h.mux.Handle("GET /metrics", inTurn(promhttp.HandlerFor(h.registry, promhttp.HandlerOpts{
+		EnableOpenMetrics: true, ErrorHandling: promhttp.ContinueOnError,
+	})))
 	h.mux.HandleFunc("GET /livez", h.checks(liveChecks))
 	h.mux.HandleFunc("GET /readyz", h.checks(readyChecks))
 	h.mux.HandleFunc("GET /status", h.status)
@@ -89,6 +90,22 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.mux.ServeHTTP(w, r)
+}
+
+// inTurn lets maxProbes requests at a time through to a handler. The others wait as in within.
+func inTurn(next http.Handler) http.Handler {
+	turns := make(probes, maxProbes)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
+		defer cancel()
+		select {
+		case turns <- struct{}{}:
+			defer func() { <-turns }()
+			next.ServeHTTP(w, r)
+		case <-ctx.Done():
+			http.Error(w, errBusy.Error(), http.StatusServiceUnavailable)
+		}
+	})
 }
 
 func (h *Handler) status(w http.ResponseWriter, r *http.Request) {

@@ -104,17 +104,17 @@ func (h *Handler) checks(all []check) http.HandlerFunc {
 // of one that does not answer.
 type probes chan struct{}
 
-// within returns what a function returns, unless that takes too long or ctx ends. Then it leaves
-// the function behind.
+// within returns what a function returns, unless that takes too long or ctx ends, with the wait for its turn. Then it
+// leaves the function behind.
 func within[T any](ctx context.Context, p probes, f func() T) (T, error) {
 	var none T
-	select {
-	case p <- struct{}{}:
-	default:
-		return none, errBusy
-	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
+	select {
+	case p <- struct{}{}:
+	case <-ctx.Done():
+		return none, errBusy
+	}
 	done := make(chan T, 1)
 	go func() {
 		done <- f()

@@ -6,8 +6,9 @@ import "time"
 // It holds the lock that these need for a batch of updates at a time only.
 const checkTimeout = 2 * time.Second
 
-// maxProbes is how often the server is asked at a time, for metrics, checks or its status. Further
-// requests are answered with 503 at once: metrics need a look at all connections.
+// maxProbes is how often the server is asked at a time, for metrics, checks or its status: metrics need a look at all
+// connections. Further requests wait for their turn, for checkTimeout at most, and are then answered with 503. Who looks at the
+// page of a server makes three at once.
 const maxProbes = 4
 
 // The times of flushes, in seconds: from a fast disk to one that stalls.
