@@ -49,6 +49,14 @@ func TestPagesOfOthersCanDoNothing(t *testing.T) {
 		}
 	}
 	d.want("/k", "v")
+	// A browser says no more if the server is neither HTTPS nor on its machine.
+	for _, origin := range []string{"http://evil.example", "null", strings.Replace(d.url, "http:", "https:", 1) + "1"} {
+		for _, path := range []string{"/v1/kv/k", "/v1/watch/", "/v1/kv?prefix", "/v1/lease"} {
+			d.expect(403, "cross-origin", "GET", path, "", "Origin: "+origin)
+		}
+		d.expect(403, "cross-origin", "OPTIONS", "/v1/kv/k", "", "Origin: "+origin, "Access-Control-Request-Method: PUT")
+	}
+	d.expect(200, "v", "GET", "/v1/kv/k", "", "Origin: "+d.url)
 	// Its own page, and programs.
 	d.expect(204, "", "PUT", "/v1/kv/k", "w", "Origin: "+d.url, "Sec-Fetch-Site: same-origin")
 	d.expect(200, "w", "GET", "/v1/kv/k", "", "Sec-Fetch-Site: none")
