@@ -125,6 +125,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// see the end of the body, and the next request, elsewhere (RFC 9112, section 6.3).
 		header["Connection"] = closeIt
 	}
+	if r.ContentLength != 0 {
+		// net/http reads what is left of a body before it sends the answer.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.patience))
+	}
 	switch p := h.serve(w, r); p {
 	case nil:
 	case aborted:
@@ -161,19 +165,20 @@ type resource struct {
 	path   string // as it begins
 	rest   string // what follows: "key", "id" or ""
 	params []string
+	bodies string // the method whose requests have a body that means something
 	verbs  map[string]func(*request, http.ResponseWriter) *problem
 }
 
 // resources are all but the description. A path belongs to the first one that it fits.
 var resources = []resource{
-	{"/v1/kv", "key", []string{"prefix", "keys", "history", "ttl", "lease"}, map[string]func(*request, http.ResponseWriter) *problem{
+	{"/v1/kv", "key", []string{"prefix", "keys", "history", "ttl", "lease"}, http.MethodPut, map[string]func(*request, http.ResponseWriter) *problem{
 		http.MethodGet: (*request).get, http.MethodHead: (*request).get, http.MethodPut: (*request).put, http.MethodDelete: (*request).remove,
 		http.MethodOptions: (*request).methods,
 	}},
-	{"/v1/watch", "key", []string{"since"}, map[string]func(*request, http.ResponseWriter) *problem{http.MethodGet: (*request).watch}},
-	{"/v1/txn", "", nil, map[string]func(*request, http.ResponseWriter) *problem{http.MethodPost: (*request).transact}},
-	{"/v1/lease", "", nil, map[string]func(*request, http.ResponseWriter) *problem{http.MethodGet: (*request).leases, http.MethodPost: (*request).grant}},
-	{"/v1/lease/", "id", nil, map[string]func(*request, http.ResponseWriter) *problem{
+	{"/v1/watch", "key", []string{"since"}, "", map[string]func(*request, http.ResponseWriter) *problem{http.MethodGet: (*request).watch}},
+	{"/v1/txn", "", nil, http.MethodPost, map[string]func(*request, http.ResponseWriter) *problem{http.MethodPost: (*request).transact}},
+	{"/v1/lease", "", nil, http.MethodPost, map[string]func(*request, http.ResponseWriter) *problem{http.MethodGet: (*request).leases, http.MethodPost: (*request).grant}},
+	{"/v1/lease/", "id", nil, "", map[string]func(*request, http.ResponseWriter) *problem{
 		http.MethodGet: (*request).lease, http.MethodPut: (*request).renew, http.MethodDelete: (*request).revoke,
 	}},
 }
@@ -235,6 +240,14 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *problem {
 	}
 	if p := q.parse(c.params); p != nil {
 		return p
+	}
+	if r.ContentLength != 0 && r.Method != c.bodies {
+		// It must have arrived: an answer that lasts would give it any time.
+		_, done, p := h.body(w, r, smallBody)
+		done()
+		if p != nil {
+			return p
+		}
 	}
 	switch q.server = h.server.Load(); {
 	case q.server == nil:

@@ -54,7 +54,7 @@ func (t *taker) Flush() error {
 }
 
 // lasts lets an answer take its time: an http.Server ends the context of a request with the time for
-// reading it.
+// reading it. The body, if there is one, must have been read.
 func lasts(w http.ResponseWriter) { _ = http.NewResponseController(w).SetReadDeadline(time.Time{}) }
 
 // body reads the body of a request. The caller must call done when it does not need it any more.

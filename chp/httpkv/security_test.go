@@ -3,10 +3,12 @@ package httpkv
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"clustermap/chp"
 	"clustermap/internal/testenv"
 )
 
@@ -109,6 +111,33 @@ func TestRequestsAreNotSmuggled(t *testing.T) {
 	if strings.Count(back, "HTTP/1.1 204") > 1 {
 		t.Errorf("%q", back)
 	}
+}
+
+// A body that means nothing, and does not arrive, holds neither an answer nor a place among those that may read the
+// map, whatever time-outs the http.Server has.
+func TestBodiesThatMeanNothingAreNotAwaited(t *testing.T) {
+	t.Parallel()
+	server := served(t, chp.ServerOptions{})
+	h := New(Options{Write: true, Access: prefixes{"/a/"}, Hosts: []string{"map.example"}})
+	short(h)
+	h.Attach(server)
+	web := httptest.NewServer(h)
+	t.Cleanup(web.Close)
+	t.Cleanup(h.Close)
+	d := &door{t: t, Handler: h, Server: server, url: web.URL, address: web.Listener.Addr().String(), client: web.Client()}
+	d.set("/a/k", strings.Repeat("v", 2*writeChunk)) // it is not sent in one piece
+	for request, want := range map[string]string{
+		"GET /v1/kv/a/?prefix": "408", "GET /v1/kv/a/k": "408", "GET /v1/watch/a/": "408", "DELETE /v1/kv/a/k": "408", "GET /v1/lease/0": "408",
+		"GET /v1/kv/b": "408", "PUT /v1/kv/b": "403", "PATCH /v1/kv/a/k": "405", "GET /v1/nothing": "404", "GET /v1/openapi.yaml": "200",
+	} {
+		back := d.raw(request + " HTTP/1.1\r\nHost: map.example\r\nContent-Length: 1\r\n\r\n")
+		if !strings.HasPrefix(back, "HTTP/1.1 "+want) {
+			t.Errorf("%s: %.80q, want %s", request, back, want)
+		}
+	}
+	d = open(t, Options{})
+	d.set("/a/k", "v")
+	d.expect(200, `"/a/k"`, "GET", "/v1/kv/a/?prefix", "a body")
 }
 
 func TestTokens(t *testing.T) {
