@@ -216,6 +216,30 @@ func TestServeAccessOverHTTP(t *testing.T) {
 	}
 }
 
+// Where the ports want keys, a rule for everybody is none for those who come to the door without a proof.
+func TestDoorOfKeysWantsProofs(t *testing.T) {
+	t.Parallel()
+	serverFile, _ := keygen(t, "server")
+	_, annasKey := keygen(t, "anna")
+	file := filepath.Join(t.TempDir(), "access.toml")
+	token, hash := access.NewToken()
+	testenv.Must(t, os.WriteFile(file, []byte("[users.anna]\ncurve = ['"+annasKey+"']\ntoken = ['"+hash+"']\n[[rules]]\nwho = ['*']\nread = ['']\nwrite = ['']\n"), 0o600))
+	s := serve(t, "--access", file, "--curve-key", serverFile, "--http", "127.0.0.1:0", "--http-write")
+	url := s.web() + "/v1"
+	for _, path := range []string{"/kv/k", "/kv?prefix", "/watch"} {
+		if code, body := get(t, url+path); code != 401 {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	put := []string{"--output", os.DevNull, "--write-out", "%{http_code}", "--request", "PUT", "--data-binary", "x", url + "/kv/k"}
+	if got := curl(t, put...); got != "401" {
+		t.Errorf("without a proof: %s", got)
+	}
+	if got := curl(t, append(put, "-H", "Authorization: Bearer "+token)...); got != "204" {
+		t.Errorf("with a token: %s", got)
+	}
+}
+
 // A server gets another key: it accepts clients that know either, shows the first, and in the end has the new one
 // alone.
 func TestServerKeyIsReplaced(t *testing.T) {

@@ -79,7 +79,7 @@ func (f *doorFlags) handler(address string, names []string, o *chp.ServerOptions
 	case o.Access != nil && f.tokens != "":
 		return nil, fail(exitUsage, "--http-token-file: with --access the tokens are in its file")
 	case o.Access != nil:
-		options.Access = doorRights{o.Access.(*access.File)}
+		options.Access = doorRights{o.Access.(*access.File), asOpen(address, o)}
 	case f.tokens != "":
 		text, err := os.ReadFile(f.tokens)
 		if err != nil {
@@ -103,7 +103,10 @@ func (f *doorFlags) handler(address string, names []string, o *chp.ServerOptions
 
 // doorRights are the rights of a file for requests over HTTP: by a token or a certificate, or of nobody. Leases, which belong to
 // whoever has granted them, are for those who may write the whole map.
-type doorRights struct{ file *access.File }
+type doorRights struct {
+	file *access.File
+	open bool // the ports accept, as widely, those who prove nothing; else a rule for "*" means the others
+}
 
 // Who implements httpkv.Access.
 func (d doorRights) Who(r *http.Request) (string, error) {
@@ -119,7 +122,7 @@ func (d doorRights) Who(r *http.Request) (string, error) {
 			return name, nil
 		}
 	}
-	if policy.Role(access.Anonymous) == nil {
+	if !d.open || policy.Role(access.Anonymous) == nil {
 		return "", httpkv.ErrNoProof
 	}
 	return access.Anonymous, nil
