@@ -26,8 +26,8 @@ type ClientInfo struct {
 	// key. It is "" if the client was not authenticated.
 	Name string `json:"name"`
 
-	// ID identifies the client on all of its connections, until its program ends. It is ""
-	// for a client of another implementation.
+	// ID tells the client from others, on all of its connections, until its program ends. It is not what the
+	// client says who it is, which nobody else may know. It is "" for a client of another implementation.
 	ID string `json:"id"`
 
 	Remote   string `json:"remote"`   // network address of its connection to the publisher

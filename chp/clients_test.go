@@ -3,6 +3,7 @@ package chp
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -104,6 +105,30 @@ func TestOnlyAdministratorsListAndKick(t *testing.T) {
 	}
 	if got := c.Stats(); got.State != StateActive || got.Syncs != 1 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// Whoever lists the clients does not get their identities, with which one could send updates as one of them.
+func TestClientsAreListedWithoutTheirIdentities(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{})
+	c := startClient(t, s, ClientOptions{})
+	_, err := c.SetSync(ctx, "/k", []byte("v"))
+	must(t, err)
+	all, err := ServerClients(ctx, s.Endpoints().Snapshot, sockets.Security{})
+	must(t, err)
+	known := s.members.Known()
+	if len(all) != 1 || len(known) != 1 || all[0].ID == "" {
+		t.Fatalf("%+v, %v", all, known)
+	}
+	for id := range known {
+		if text := fmt.Sprintf("%+v", all); strings.Contains(text, id) {
+			t.Errorf("%s has the identity %s", text, id)
+		}
+		if n := s.Kick(id); n != 0 {
+			t.Errorf("the identity names %d clients", n)
+		}
 	}
 }
 

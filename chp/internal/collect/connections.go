@@ -1,6 +1,8 @@
 package collect
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"maps"
 	"slices"
 	"time"
@@ -24,17 +26,28 @@ type connection struct {
 	peer   *sockets.Peer
 	port   string
 	id     string // of the client; "" if it is of another implementation
+	shown  string // see shownID
 	number uint64 // increases from connection to connection
 	since  time.Time
 }
 
 func (c *connections) add(peer *sockets.Peer, port, id string) {
 	c.last++
-	one := &connection{peer, port, id, c.last, time.Now()}
+	one := &connection{peer, port, id, shownID(id), c.last, time.Now()}
 	c.all[peer] = one
 	if port == portPublisher {
 		c.clients = append(c.clients, one)
 	}
+}
+
+// shownID returns what stands for the identity of a client where that is shown. With the identity itself anybody could
+// connect as the client, have its updates refused as old ones, and get the answers to it.
+func shownID(id string) string {
+	if id == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte("shown " + id))
+	return hex.EncodeToString(sum[:len(id)/2])
 }
 
 func (c *connections) remove(peer *sockets.Peer) {
@@ -65,7 +78,7 @@ func isClient(p *sockets.Peer) bool { return !wire.Ours(p) || wire.IsClient(p) }
 // Connected is a client that is connected.
 type Connected struct {
 	Number    uint64 // increases from connection to connection
-	ID        string // "" if it is of another implementation
+	ID        string // see shownID; "" if it is of another implementation
 	Name      string // that it was authenticated with, or ""
 	Since     time.Time
 	Publisher *sockets.Peer // its connection to the publisher
@@ -83,7 +96,7 @@ func (c *Clients) After(number uint64, most int) []Connected {
 	page := make([]Connected, min(most, len(rest)))
 	for i := range page {
 		one := rest[i]
-		page[i] = Connected{Number: one.number, ID: one.id, Name: authorOf(one.peer), Since: one.since, Publisher: one.peer}
+		page[i] = Connected{Number: one.number, ID: one.shown, Name: authorOf(one.peer), Since: one.since, Publisher: one.peer}
 		if who := m.byID[one.id]; who != nil {
 			page[i].Collector = who.last
 		}
@@ -91,7 +104,7 @@ func (c *Clients) After(number uint64, most int) []Connected {
 	return page
 }
 
-// Disconnect ends the connections of the clients with an identity, a name or a public key, or the one
+// Disconnect ends the connections of the clients with a Connected.ID, a name or a public key, or the one
 // whose connection to the publisher has an address. It returns how many clients that are.
 func (c *Clients) Disconnect(who string, reason error) (clients int) {
 	for _, one := range c.matching(who) {
@@ -113,7 +126,7 @@ func (c *Clients) matching(who string) (found []*connection) {
 	ids := map[string]bool{}
 	for peer, one := range m.connected.all {
 		key := peer.PublicKey()
-		named := one.id == who || peer.UserID() == who || !key.IsZero() && key.String() == who
+		named := one.shown == who || peer.UserID() == who || !key.IsZero() && key.String() == who
 		if !named && (one.port != portPublisher || peer.RemoteAddr() != who) || !isClient(peer) {
 			continue
 		}
