@@ -54,8 +54,9 @@ func TestPairWithAccess(t *testing.T) {
 	po, bo := pairOptions(t)
 	security := withKeys(&po, &bo)
 	access := newKeyAccess(t, map[zmtp.PublicKey]RoleOptions{security.CurveSecretKey.Public(): {Name: "c", Read: []string{""}, Write: []string{"/a/"}, Admin: true}})
+	administrator := zmtp.GenerateKeyPair()
 	for _, o := range []*ServerOptions{&po, &bo} {
-		o.Security.Authenticate, o.Access = nil, access
+		o.Security.Authenticate, o.Access, o.Admins = nil, access, []zmtp.PublicKey{administrator.Public}
 	}
 	primary := startAlone(t, po)
 	c, err := NewClient(ClientOptions{Servers: []string{bo.Pair.Peer}, Security: security, HeartbeatTimeout: hang, SyncTimeout: hang, Logger: quiet()})
@@ -70,22 +71,26 @@ func TestPairWithAccess(t *testing.T) {
 	case <-testContext(t).Done():
 		t.Fatal("a client follows as if it were the other server")
 	}
-	refused := make(chan error, 100)
-	sub, err := sockets.NewSub(sockets.Options{Security: security, Monitor: func(e sockets.Event) {
-		if e.Kind == sockets.EventHandshakeFailed {
-			select {
-			case refused <- e.Err:
-			default:
+	byAdministrator := security
+	byAdministrator.CurveSecretKey = administrator.Secret
+	for _, security := range []sockets.Security{security, byAdministrator} {
+		refused := make(chan error, 100)
+		sub, err := sockets.NewSub(sockets.Options{Security: security, Monitor: func(e sockets.Event) {
+			if e.Kind == sockets.EventHandshakeFailed {
+				select {
+				case refused <- e.Err:
+				default:
+				}
 			}
+		}})
+		must(t, err)
+		defer sub.Close()
+		must(t, sub.Connect(po.Pair.State))
+		select {
+		case <-refused:
+		case <-testContext(t).Done():
+			t.Fatal("a key that is no server's opens the state endpoint")
 		}
-	}})
-	must(t, err)
-	defer sub.Close()
-	must(t, sub.Connect(po.Pair.State))
-	select {
-	case <-refused:
-	case <-testContext(t).Done():
-		t.Fatal("a client's key opens the state endpoint")
 	}
 
 	backup := startPairServer(t, bo)

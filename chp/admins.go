@@ -3,6 +3,7 @@ package chp
 import (
 	"errors"
 	"log/slog"
+	"maps"
 	"strings"
 
 	"clustermap/chp/internal/ports"
@@ -14,7 +15,8 @@ import (
 // over. Reading and writing the map needs no such right. It is immutable.
 type admins struct {
 	curve    bool                      // clients prove their keys
-	keys     map[zmtp.PublicKey]bool   // of administrators, and of both servers of a pair
+	keys     map[zmtp.PublicKey]bool   // of administrators, and servers
+	servers  map[zmtp.PublicKey]bool   // of both servers of a pair
 	anywhere bool                      // every client is one
 	local    func(remote string) bool  // whether a network address is this machine's; replaced by tests
 	own      zmtp.PublicKey            // of this server
@@ -28,20 +30,21 @@ var (
 )
 
 func newAdmins(o *ServerOptions) *admins {
-	a := &admins{curve: o.Security.CurveServer, keys: map[zmtp.PublicKey]bool{}, anywhere: o.AdminAnywhere, local: ports.Local}
-	for _, key := range o.Admins {
-		a.keys[key] = true
-	}
+	a := &admins{curve: o.Security.CurveServer, servers: map[zmtp.PublicKey]bool{}, anywhere: o.AdminAnywhere, local: ports.Local}
 	if a.curve {
 		a.own = o.Security.CurveSecretKey.Public()
-		a.keys[a.own] = true
+		a.servers[a.own] = true
 		for _, key := range o.Security.CurveMoreKeys {
-			a.keys[key.Public()] = true
+			a.servers[key.Public()] = true
 		}
 	}
 	if o.Pair != nil && !o.Pair.PeerSecurity.CurveServerKey.IsZero() {
 		a.peer = o.Pair.PeerSecurity.CurveServerKey
-		a.keys[a.peer] = true
+		a.servers[a.peer] = true
+	}
+	a.keys = maps.Clone(a.servers)
+	for _, key := range o.Admins {
+		a.keys[key] = true
 	}
 	return a
 }
