@@ -7,6 +7,7 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -318,7 +319,8 @@ type compared struct {
 
 func (c *compared) sum(name, password string) (sum [sha256.Size]byte) {
 	h := hmac.New(sha256.New, c.key[:])
-	h.Write([]byte(name + "\x00" + password)) // never fails
+	h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(name)))) // never fails; both may have any bytes
+	h.Write([]byte(name + password))
 	h.Sum(sum[:0])
 	return sum
 }
@@ -337,8 +339,9 @@ func (c *compared) add(sum [sha256.Size]byte, same bool) {
 	if c.known == nil {
 		c.known = map[[sha256.Size]byte]bool{}
 	}
+	_, twice := c.known[sum] // it was compared twice at a time
 	c.known[sum] = same
-	if same {
+	if same || twice {
 		return
 	}
 	if c.wrong++; c.wrong <= maxCompared {

@@ -220,6 +220,20 @@ func quickHash(t testing.TB, password string) string {
 	return string(hash)
 }
 
+// What is remembered of a name and a password is not taken for another name with another password.
+func TestNamesAndPasswordsAreNotMixedUp(t *testing.T) {
+	t.Parallel()
+	p := parse(t, "[users.a]\nplain='"+quickHash(t, "p\x00q")+"'")
+	for range 2 {
+		if ok, err := p.Password(t.Context(), "a", "p\x00q"); !ok || err != nil {
+			t.Errorf("%v, %v", ok, err)
+		}
+		if ok, err := p.Password(t.Context(), "a\x00p", "q"); ok || err != nil {
+			t.Errorf("another name: %v, %v", ok, err)
+		}
+	}
+}
+
 // Of wrong passwords a bounded number is remembered, and right ones are not forgotten for them.
 func TestPasswordsAreRememberedWithinBounds(t *testing.T) {
 	t.Parallel()
