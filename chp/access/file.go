@@ -141,7 +141,7 @@ func (f *File) Authenticate(ctx context.Context, r sockets.AuthRequest) (sockets
 			return sockets.User{ID: name}, nil
 		}
 	case "PLAIN":
-		ok, err := p.Password(ctx, r.Username(), r.Password())
+		ok, err := p.passwordFrom(ctx, r.Address, r.Username(), r.Password())
 		if err != nil {
 			return sockets.User{}, err
 		}

@@ -15,6 +15,8 @@ const (
 	maxPassword = 72
 	// maxHashes bounds the passwords that are compared at a time: each takes a processor for a twentieth of a second.
 	maxHashes = 2
+	// maxWaiting bounds those of one address that are compared or wait for it.
+	maxWaiting = 16
 	// maxCompared bounds the wrong passwords that are remembered.
 	maxCompared = 1024
 	// DefaultInterval is how often [File.Watch] looks at the file.

@@ -11,12 +11,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
 
 	"clustermap/chp"
 	"clustermap/chp/internal/rights"
+	"clustermap/sockets"
 	"clustermap/zmtp"
 
 	"github.com/pelletier/go-toml/v2"
@@ -281,6 +283,12 @@ func (p *Policy) Certificate(cn string) (name string, ok bool) {
 // Password reports whether a user has a password. It takes a twentieth of a second the first time,
 // and waits while others are compared.
 func (p *Policy) Password(ctx context.Context, name, password string) (bool, error) {
+	return p.passwordFrom(ctx, "", name, password)
+}
+
+// passwordFrom is Password for a client with an address. It returns sockets.ErrTemporary if others with that address
+// wait already.
+func (p *Policy) passwordFrom(ctx context.Context, address, name, password string) (bool, error) {
 	sum := p.compared.sum(name, password)
 	if same, known := p.compared.get(sum); known {
 		return same, nil
@@ -293,19 +301,70 @@ func (p *Policy) Password(ctx context.Context, name, password string) (bool, err
 	if hash == "" || len(password) > maxPassword {
 		return false, nil
 	}
-	select {
-	case hashing <- struct{}{}:
-		defer func() { <-hashing }()
-	case <-ctx.Done():
-		return false, ctx.Err()
+	if !hashing.begin(ctx, address) {
+		return false, cmp.Or(ctx.Err(), sockets.ErrTemporary)
 	}
+	defer hashing.end(address)
 	same := bcrypt.CompareHashAndPassword([]byte(hash), []byte(password)) == nil && u != nil && u.plain != ""
 	p.compared.add(sum, same)
 	return same, nil
 }
 
-// hashing bounds the passwords that are compared at a time.
-var hashing = make(chan struct{}, maxHashes)
+// hashing bounds the passwords that are compared at a time, and of each address those that wait for it: whoever tries
+// passwords keeps out none but his neighbours.
+var hashing = queue{places: make(chan struct{}, maxHashes), of: map[netip.Addr]int{}}
+
+type queue struct {
+	places chan struct{}
+
+	mu sync.Mutex
+	of map[netip.Addr]int // those that wait or are compared
+}
+
+// from returns the address by which those who wait are counted: of IPv6 the network of 64 bits.
+func from(address string) netip.Addr {
+	a, _ := netip.ParseAddr(address) // the zero one for those without
+	a = a.Unmap().WithZone("")
+	if p, err := a.Prefix(64); err == nil && a.Is6() {
+		return p.Addr()
+	}
+	return a
+}
+
+// begin waits for a place. It returns false if too many wait with the address, or the context has ended.
+func (q *queue) begin(ctx context.Context, address string) bool {
+	a := from(address)
+	q.mu.Lock()
+	room := q.of[a] < maxWaiting
+	if room {
+		q.of[a]++
+	}
+	q.mu.Unlock()
+	if !room {
+		return false
+	}
+	select {
+	case q.places <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		q.leave(a)
+		return false
+	}
+}
+
+// end gives the place back.
+func (q *queue) end(address string) {
+	<-q.places
+	q.leave(from(address))
+}
+
+func (q *queue) leave(a netip.Addr) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.of[a]--; q.of[a] == 0 {
+		delete(q.of, a)
+	}
+}
 
 // compared remembers some of the passwords that were compared, so that each is hashed once: a client makes
 // three connections, all of them come back at once, and one that is refused tries again for ever. It keeps hashes with a key

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"clustermap/chp"
+	"clustermap/internal/testenv"
+	"clustermap/sockets"
 	"clustermap/zmtp"
 
 	"golang.org/x/crypto/bcrypt"
@@ -248,21 +251,67 @@ func TestPasswordsAreRememberedWithinBounds(t *testing.T) {
 	}
 }
 
+// full takes all places of those that are compared, until the function that it returns is called.
+func full() (release func()) {
+	for range maxHashes {
+		hashing.places <- struct{}{}
+	}
+	return sync.OnceFunc(func() {
+		for range maxHashes {
+			<-hashing.places
+		}
+	})
+}
+
 // A comparison that has to wait ends with its context.
 func TestPasswordWaitsWithItsContext(t *testing.T) {
 	p := parse(t, "[users.a]\nplain='"+quickHash(t, "y")+"'")
-	for range maxHashes {
-		hashing <- struct{}{}
-	}
-	defer func() {
-		for range maxHashes {
-			<-hashing
-		}
-	}()
+	defer full()()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if ok, err := p.Password(ctx, "a", "x"); ok || !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, %v", ok, err)
+	}
+}
+
+// Whoever tries passwords in great numbers waits for himself: those with another address have their turn, and so has a
+// user whose password is known.
+func TestPasswordsThatWaitAreBoundedByAddress(t *testing.T) {
+	p := parse(t, "[users.a]\nplain='"+quickHash(t, "right")+"'\n[users.b]\nplain='"+quickHash(t, "known")+"'")
+	if ok, err := p.passwordFrom(t.Context(), "10.0.0.1", "b", "known"); !ok || err != nil {
+		t.Errorf("%v, %v", ok, err)
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	release := full()
+	defer release()
+	for i := range maxWaiting {
+		running.Go(func() {
+			if ok, err := p.passwordFrom(t.Context(), fmt.Sprintf("2001:db8::%x", i+1), "a", fmt.Sprint(i)); ok || err != nil {
+				t.Errorf("try %d: %v, %v", i, ok, err)
+			}
+		})
+	}
+	testenv.Eventually(t, "all of them wait", func() bool {
+		hashing.mu.Lock()
+		defer hashing.mu.Unlock()
+		return hashing.of[from("2001:db8::")] == maxWaiting
+	})
+	if ok, err := p.passwordFrom(t.Context(), "2001:db8::ffff", "a", "right"); ok || !errors.Is(err, sockets.ErrTemporary) {
+		t.Errorf("one more: %v, %v", ok, err)
+	}
+	if ok, err := p.passwordFrom(t.Context(), "2001:db8::ffff", "b", "known"); !ok || err != nil {
+		t.Errorf("who is known: %v, %v", ok, err)
+	}
+	release()
+	if ok, err := p.passwordFrom(t.Context(), "2001:db8:0:1::1", "a", "right"); !ok || err != nil {
+		t.Errorf("another address: %v, %v", ok, err)
+	}
+	running.Wait()
+	hashing.mu.Lock()
+	defer hashing.mu.Unlock()
+	if len(hashing.of) != 0 {
+		t.Errorf("%v are left", hashing.of)
 	}
 }
 
