@@ -18,6 +18,7 @@ import (
 
 	"clustermap/chp"
 	"clustermap/chp/internal/rights"
+	"clustermap/internal/hosts"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 
@@ -321,19 +322,9 @@ type queue struct {
 	of map[netip.Addr]int // those that wait or are compared
 }
 
-// from returns the address by which those who wait are counted: of IPv6 the network of 64 bits.
-func from(address string) netip.Addr {
-	a, _ := netip.ParseAddr(address) // the zero one for those without
-	a = a.Unmap().WithZone("")
-	if p, err := a.Prefix(64); err == nil && a.Is6() {
-		return p.Addr()
-	}
-	return a
-}
-
 // begin waits for a place. It returns false if too many wait with the address, or the context has ended.
 func (q *queue) begin(ctx context.Context, address string) bool {
-	a := from(address)
+	a := hosts.Of(address)
 	q.mu.Lock()
 	room := q.of[a] < maxWaiting
 	if room {
@@ -355,7 +346,7 @@ func (q *queue) begin(ctx context.Context, address string) bool {
 // end gives the place back.
 func (q *queue) end(address string) {
 	<-q.places
-	q.leave(from(address))
+	q.leave(hosts.Of(address))
 }
 
 func (q *queue) leave(a netip.Addr) {

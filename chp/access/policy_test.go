@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"clustermap/chp"
+	"clustermap/internal/hosts"
 	"clustermap/internal/testenv"
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -295,7 +296,7 @@ func TestPasswordsThatWaitAreBoundedByAddress(t *testing.T) {
 	testenv.Eventually(t, "all of them wait", func() bool {
 		hashing.mu.Lock()
 		defer hashing.mu.Unlock()
-		return hashing.of[from("2001:db8::")] == maxWaiting
+		return hashing.of[hosts.Of("2001:db8::")] == maxWaiting
 	})
 	if ok, err := p.passwordFrom(t.Context(), "2001:db8::ffff", "a", "right"); ok || !errors.Is(err, sockets.ErrTemporary) {
 		t.Errorf("one more: %v, %v", ok, err)

@@ -208,7 +208,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *problem {
 	if p := h.origin(w, r); p != nil {
 		return p
 	}
-	from := addressOf(r.RemoteAddr)
+	from := hosts.Of(r.RemoteAddr)
 	if !h.rates.admit(from, time.Now()) {
 		p := trouble(http.StatusTooManyRequests, "too-many-requests", "the limit is %d a second", h.o.Rate)
 		p.header = retry

@@ -7,21 +7,6 @@ import (
 	"time"
 )
 
-// addressOf returns the address of a peer by which requests are counted: of IPv6 the network of 64 bits.
-func addressOf(remote string) netip.Addr {
-	at, err := netip.ParseAddrPort(remote)
-	if err != nil {
-		return netip.Addr{} // over a Unix socket, for example
-	}
-	a := at.Addr().Unmap().WithZone("")
-	if a.Is6() {
-		if p, err := a.Prefix(64); err == nil {
-			return p.Addr()
-		}
-	}
-	return a
-}
-
 // rates bounds the requests of each address: so many a second, and as many at once (GCRA).
 type rates struct {
 	each time.Duration // between two requests; 0 is no bound

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"clustermap/chp"
+	"clustermap/internal/hosts"
 	"clustermap/internal/testenv"
 )
 
@@ -258,7 +259,7 @@ func TestRates(t *testing.T) {
 	t.Parallel()
 	r := rates{each: time.Second / 10}
 	now := time.Now()
-	a, b := addressOf("10.0.0.1:1"), addressOf("10.0.0.2:1")
+	a, b := hosts.Of("10.0.0.1:1"), hosts.Of("10.0.0.2:1")
 	for i := range 10 {
 		if !r.admit(a, now) {
 			t.Errorf("request %d", i)
@@ -268,15 +269,15 @@ func TestRates(t *testing.T) {
 		t.Error("want ten at once, and ten a second")
 	}
 	for i := range 3 * maxRates {
-		r.admit(addressOf(fmt.Sprintf("10.1.%d.%d:1", i>>8, i&255)), now)
+		r.admit(hosts.Of(fmt.Sprintf("10.1.%d.%d:1", i>>8, i&255)), now)
 	}
 	if len(r.due) > maxRates+1 {
 		t.Errorf("%d addresses", len(r.due))
 	}
-	if r.admit(addressOf("10.200.0.1:1"), now) {
+	if r.admit(hosts.Of("10.200.0.1:1"), now) {
 		t.Error("the others share one")
 	}
-	if !r.admit(addressOf("10.200.0.1:1"), now.Add(time.Minute)) || len(r.due) > 2 {
+	if !r.admit(hosts.Of("10.200.0.1:1"), now.Add(time.Minute)) || len(r.due) > 2 {
 		t.Errorf("after a minute there are %d addresses", len(r.due))
 	}
 	d := open(t, Options{Rate: 1})

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"clustermap/chp"
+	"clustermap/internal/hosts"
 	"clustermap/internal/testenv"
 )
 
@@ -285,20 +286,20 @@ func TestStreamsAreLimited(t *testing.T) {
 	d.expect(404, "absent", "GET", "/v1/kv/k", "")
 	one.stop()
 	testenv.Eventually(t, "there is room", func() bool {
-		ok := d.streams.begin(addressOf("127.0.0.1:1"))
+		ok := d.streams.begin(hosts.Of("127.0.0.1:1"))
 		if ok {
-			d.streams.end(addressOf("127.0.0.1:1"))
+			d.streams.end(hosts.Of("127.0.0.1:1"))
 		}
 		return ok
 	})
 	d.watch("/").expect("reset", "synced")
 	var s = streams{most: 3, each: 2}
 	for i, want := range []bool{true, true, false} {
-		if s.begin(addressOf("[2001:db8::1]:1")) != want {
+		if s.begin(hosts.Of("[2001:db8::1]:1")) != want {
 			t.Error(i)
 		}
 	}
-	if s.begin(addressOf("[2001:db8::2]:1")) || !s.begin(addressOf("[2001:db8:0:1::1]:1")) || s.begin(addressOf("10.0.0.1:1")) {
+	if s.begin(hosts.Of("[2001:db8::2]:1")) || !s.begin(hosts.Of("[2001:db8:0:1::1]:1")) || s.begin(hosts.Of("10.0.0.1:1")) {
 		t.Error("the addresses of a network of IPv6 count as one, and there are three at most")
 	}
 }

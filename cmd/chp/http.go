@@ -15,10 +15,10 @@ import (
 	"clustermap/chp"
 	"clustermap/chp/admin"
 	"clustermap/chp/httpkv"
+	"clustermap/internal/httpside"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/net/netutil"
 )
 
 // The limits of --http. The clients of its pages are few: whoever collects metrics, and whoever starts
@@ -93,7 +93,7 @@ func (f *httpFlags) listen(ctx context.Context, cmd *cobra.Command, o *chp.Serve
 		ErrorLog:     log.New(io.Discard, "", 0), // what peers send is not worth a line each
 	}
 	a.http.Protocols.SetHTTP1(true) // its limits are of connections
-	accepting, scheme := netutil.LimitListener(l, connections), "http"
+	accepting, scheme := httpside.Limit(l, connections), "http"
 	if secure != nil {
 		accepting, scheme = tls.NewListener(accepting, secure), "https"
 	}

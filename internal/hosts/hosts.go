@@ -1,8 +1,10 @@
-// Package hosts says by which names a server over HTTP may be asked.
+// Package hosts says by which names a server over HTTP may be asked, and by which addresses its clients are
+// counted.
 package hosts
 
 import (
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -20,4 +22,19 @@ func Named(host string, names []string) bool {
 		return true
 	}
 	return slices.ContainsFunc(names, func(name string) bool { return name == "*" || strings.EqualFold(name, host) })
+}
+
+// Of returns the address by which a peer is counted, with a port or without: of IPv6 the network of 64 bits, which has one owner. It is the
+// zero Addr for one without an address, over a Unix socket for example.
+func Of(remote string) netip.Addr {
+	a, err := netip.ParseAddr(remote)
+	if err != nil {
+		at, _ := netip.ParseAddrPort(remote)
+		a = at.Addr()
+	}
+	a = a.Unmap().WithZone("")
+	if p, err := a.Prefix(64); err == nil && a.Is6() {
+		return p.Addr()
+	}
+	return a
 }

@@ -9,6 +9,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 
 	"clustermap/internal/hosts"
@@ -49,7 +50,7 @@ func Listen(ctx context.Context, address string, h http.Handler, failed func(err
 		ErrorLog: log.New(io.Discard, "", 0), // what peers send is not worth a line each
 	}
 	s.running.Go(func() {
-		if err := s.http.Serve(netutil.LimitListener(l, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.http.Serve(Limit(l, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
 			failed(err)
 		}
 	})
@@ -65,4 +66,63 @@ func (s *Side) Close() {
 		_ = s.http.Close() // its connections are given up
 		s.running.Wait()
 	}
+}
+
+// Limit returns a listener that has so many connections at a time. Others wait; but one address has half of them at most, and more of
+// it are closed at once: nobody alone keeps out those who check whether the program is alive.
+func Limit(l net.Listener, most int) net.Listener {
+	return &limited{Listener: netutil.LimitListener(l, most), each: most / 2, of: map[netip.Addr]int{}}
+}
+
+type limited struct {
+	net.Listener
+	each int
+
+	mu sync.Mutex
+	of map[netip.Addr]int // connections
+}
+
+// Accept implements net.Listener.
+func (l *limited) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		from := hosts.Of(c.RemoteAddr().String())
+		if l.begin(from) {
+			return &counted{c, sync.OnceFunc(func() { l.end(from) })}, nil
+		}
+		_ = c.Close()
+	}
+}
+
+func (l *limited) begin(from netip.Addr) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.of[from] >= l.each {
+		return false
+	}
+	l.of[from]++
+	return true
+}
+
+func (l *limited) end(from netip.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.of[from]--; l.of[from] == 0 {
+		delete(l.of, from)
+	}
+}
+
+type counted struct {
+	net.Conn
+	end func()
+}
+
+// Close implements net.Conn.
+func (c *counted) Close() error {
+	err := c.Conn.Close()
+	c.end()
+	return err
 }
