@@ -3,6 +3,8 @@ package chp
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -127,4 +129,28 @@ func TestPairWithAccessAndNoKeys(t *testing.T) {
 		cancel()
 		return isDenied(c.WaitActive(ended), VerbRead, "")
 	})
+}
+
+// The log names a key that a client may not have, and not each one that it asks for: it chooses them.
+func TestLogOfDeniedKeysIsBounded(t *testing.T) {
+	t.Parallel()
+	server, client := zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair()
+	var log lockedLog
+	s := startServer(t, ServerOptions{
+		Audit: log.logger(), Logger: quiet(), Access: newKeyAccess(t, map[zmtp.PublicKey]RoleOptions{client.Public: {Name: "c", Read: []string{"/a/"}}}),
+		Security: sockets.Security{CurveServer: true, CurveSecretKey: server.Secret},
+	})
+	sub, err := sockets.NewSub(sockets.Options{Security: sockets.Security{CurveSecretKey: client.Secret, CurveServerKey: server.Public}})
+	must(t, err)
+	defer sub.Close()
+	const keys = 500
+	for i := range keys {
+		must(t, sub.Subscribe(fmt.Sprintf("/b/%d", i)))
+	}
+	must(t, sub.Connect(s.Endpoints().Publisher))
+	eventually(t, "they are refused", func() bool { return s.Stats().Refused[ReasonAccess] == keys })
+	eventually(t, "it is logged", func() bool { return strings.Contains(log.String(), "/b/") })
+	if n := strings.Count(log.String(), "subscription refused"); n > keys/10 { // one, and some more on a very slow machine
+		t.Errorf("%d lines", n)
+	}
 }

@@ -135,12 +135,21 @@ func identity(key string, noKey bool, user string) (attrs []slog.Attr) {
 	return attrs
 }
 
-// Refused logs that something of a peer was refused, and why.
+// Refused logs that something of a peer was refused, and why. Errors with one root are one reason: what else they say, such as
+// the key of an update, the peer has chosen.
 func (l *Log) Refused(text string, peer *sockets.Peer, why error, attrs ...slog.Attr) {
 	host, _ := peer.Property("Peer-Address")
 	all := []slog.Attr{slog.String("remote", peer.RemoteAddr()), slog.Any("error", why)}
 	all = append(append(all, attrs...), Identity(peer)...)
-	l.Log(slog.LevelWarn, text, host+" "+peer.UserID()+" "+why.Error(), all...)
+	l.Log(slog.LevelWarn, text, host+" "+peer.UserID()+" "+root(why).Error(), all...)
+}
+
+// root returns the innermost of the errors that err wraps.
+func root(err error) error {
+	for next := err; next != nil; next = errors.Unwrap(err) {
+		err = next
+	}
+	return err
 }
 
 // Log logs an event about a peer, if it is due. Texts are few, and who is short.
