@@ -3,11 +3,14 @@ package httpkv
 import (
 	"bufio"
 	"crypto/sha256"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
+	"time"
 )
 
 // Verb is what somebody may do with a key, or not.
@@ -43,6 +46,21 @@ func Bearer(r *http.Request) string {
 		return ""
 	}
 	return strings.TrimSpace(token)
+}
+
+// Certified returns the common name of the certificate of who makes a request, if the server has verified it
+// (tls.Config.ClientCAs) and it is valid still: a connection, and a stream, may last longer than it is.
+func Certified(r *http.Request) (name string, ok bool) {
+	if r.TLS == nil {
+		return "", false
+	}
+	now := time.Now()
+	for _, chain := range r.TLS.VerifiedChains {
+		if !slices.ContainsFunc(chain, func(c *x509.Certificate) bool { return now.Before(c.NotBefore) || now.After(c.NotAfter) }) {
+			return chain[0].Subject.CommonName, true
+		}
+	}
+	return "", false
 }
 
 // everybody may do everything.
@@ -93,10 +111,11 @@ func (p *Proven) Who(r *http.Request) (string, error) {
 		}
 		return "", nil
 	}
-	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+	name, ok := Certified(r)
+	if !ok {
 		return "", ErrNoProof
 	}
-	return r.TLS.VerifiedChains[0][0].Subject.CommonName, nil
+	return name, nil
 }
 
 // Allow implements [Access].

@@ -1,6 +1,9 @@
 package httpkv
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -165,6 +168,36 @@ func TestTokens(t *testing.T) {
 		if _, err := NewProven(strings.NewReader(file)); err == nil || strings.Contains(err.Error(), "spaces\n") {
 			t.Errorf("%q: %v", file, err)
 		}
+	}
+}
+
+// A certificate proves something for as long as it, and those of whoever certifies it, are valid.
+func TestCertificatesExpire(t *testing.T) {
+	t.Parallel()
+	certificate := func(name string, from, until time.Duration) *x509.Certificate {
+		return &x509.Certificate{Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(until)}
+	}
+	valid, over, early := certificate("anna", -time.Hour, time.Hour), certificate("anna", -2*time.Hour, -time.Hour), certificate("anna", time.Hour, 2*time.Hour)
+	for i, test := range []struct {
+		chains [][]*x509.Certificate
+		want   bool
+	}{
+		{nil, false}, {[][]*x509.Certificate{{valid}}, true}, {[][]*x509.Certificate{{valid, valid}}, true}, {[][]*x509.Certificate{{over, valid}}, false},
+		{[][]*x509.Certificate{{valid, over}}, false}, {[][]*x509.Certificate{{early}}, false}, {[][]*x509.Certificate{{valid, over}, {valid, valid}}, true},
+	} {
+		r := httptest.NewRequest("GET", "/v1/kv/k", nil)
+		r.TLS = &tls.ConnectionState{VerifiedChains: test.chains, PeerCertificates: []*x509.Certificate{valid}}
+		if name, ok := Certified(r); ok != test.want || ok != (name == "anna") {
+			t.Errorf("%d: %q, %v", i, name, ok)
+		}
+		proven, err := NewProven(nil)
+		testenv.Must(t, err)
+		if _, err := proven.Who(r); (err == nil) != test.want {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	if _, ok := Certified(httptest.NewRequest("GET", "/v1/kv/k", nil)); ok {
+		t.Error("a request without TLS is certified")
 	}
 }
 

@@ -117,8 +117,8 @@ func (d doorRights) Who(r *http.Request) (string, error) {
 		}
 		return "", httpkv.ErrToken
 	}
-	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		if name, ok := policy.Certificate(r.TLS.VerifiedChains[0][0].Subject.CommonName); ok {
+	if cn, ok := httpkv.Certified(r); ok {
+		if name, ok := policy.Certificate(cn); ok {
 			return name, nil
 		}
 	}
