@@ -180,6 +180,7 @@ func TestServeAccessOverHTTP(t *testing.T) {
 	rewrite(hash)
 	s := serve(t, "--access", file, "--http", "127.0.0.1:0", "--http-write")
 	must(t, "set", "--server", s.endpoint, "/ab/1", "secret")
+	must(t, "set", "--server", s.endpoint, "/a/1", "x") // what follows is in any order
 	status := func(args ...string) string {
 		return curl(t, append([]string{"--output", os.DevNull, "--write-out", "%{http_code}", "--path-as-is", "-H", "Authorization: Bearer " + token}, args...)...)
 	}
