@@ -13,6 +13,9 @@ const (
 	tokenBytes = 32
 	// maxPassword is the number of bytes that bcrypt looks at.
 	maxPassword = 72
+	// mostCost bounds the cost of a hash: each step doubles the time, and 10 takes a twentieth of a second. Nothing ends a
+	// comparison that has begun.
+	mostCost = 14
 	// maxHashes bounds the passwords that are compared at a time: each takes a processor for a twentieth of a second.
 	maxHashes = 2
 	// maxWaiting bounds those of one address that are compared or wait for it.

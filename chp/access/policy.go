@@ -90,6 +90,13 @@ func Parse(text []byte) (*Policy, error) {
 	if err := d.Decode(&f); err != nil {
 		return nil, syntaxError(err)
 	}
+	var tables map[string]any
+	if err := toml.Unmarshal(text, &tables); err != nil {
+		return nil, syntaxError(err)
+	}
+	if err := checkNames(tables); err != nil {
+		return nil, err
+	}
 	p := &Policy{users: map[string]*user{}, curve: map[zmtp.PublicKey]string{}, tokens: map[string]string{}, certificates: map[string]string{}}
 	rand.Read(p.compared.key[:]) // never fails
 	groups := map[string]bool{}
@@ -142,6 +149,32 @@ func syntaxError(err error) error {
 	return &Error{Reason: strings.TrimPrefix(err.Error(), "toml: ")}
 }
 
+// checkNames returns an error if a field has capital letters. To package toml Rules is rules, of which only one would count.
+func checkNames(tables map[string]any) error {
+	for name, value := range tables {
+		if name != strings.ToLower(name) {
+			return &Error{Reason: fmt.Sprintf("there is no %s", name)}
+		}
+		var within []any
+		switch of := value.(type) {
+		case []any: // rules, limits
+			within = of
+		case map[string]any:
+			if name == "users" {
+				within = slices.Collect(maps.Values(of))
+			}
+		}
+		for _, one := range within {
+			if fields, ok := one.(map[string]any); ok {
+				if err := checkNames(fields); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
 // add adds a user of a file, without its role, and its groups to groups.
 func (p *Policy) add(name string, f *file, groups map[string]bool) error {
 	u := f.Users[name]
@@ -187,8 +220,12 @@ func (p *Policy) add(name string, f *file, groups map[string]bool) error {
 		p.certificates[cn] = name
 	}
 	if u.Plain != "" {
-		if _, err := bcrypt.Cost([]byte(u.Plain)); err != nil {
+		cost, err := bcrypt.Cost([]byte(u.Plain))
+		if err != nil {
 			return bad("plain: not a hash from chp access hash")
+		}
+		if cost > mostCost {
+			return bad("plain: the hash has a cost of %d, with which it would take too long; the most is %d", cost, mostCost)
 		}
 		p.anyHash = u.Plain
 	}

@@ -107,6 +107,9 @@ func TestPolicyOfEverybody(t *testing.T) {
 	if p := parse(t, "[users.a]\n[[rules]]\nwho = [\"a\"]\nread = [\"/a/\"]\n"); p.Role(Anonymous) != nil {
 		t.Error("anonymous clients have a role without a rule")
 	}
+	if p := parse(t, "[users.Anna]\nplain = '$2a$14$"+strings.Repeat("a", 53)+"'"); p.Role("Anna") == nil || p.Role("anna") != nil {
+		t.Error("the case of a name does not count")
+	}
 	if p := parse(t, ""); p.Role(Anonymous) != nil || len(p.Users()) > 0 {
 		t.Error("an empty file allows something")
 	}
@@ -135,25 +138,30 @@ func TestPolicyMistakes(t *testing.T) {
 		"[users.a]\ngroups = [\"\"]":              "group",
 		"[users.a]\ncurve = [\"short\"]":          "not a public key",
 		"[users.a]\nplain = \"secret\"":           "not a hash",
-		"[users.a]\ntoken = [\"secret\"]":         "not a hash",
-		"[users.a]\ncertificate = [\"\"]":         "certificate",
-		"[users.a]\ncurve = ['" + key + "']\n[users.b]\ncurve = ['" + key + "']":     `has the key of "a"`,
-		"[users.a]\ntoken = ['" + token + "']\n[users.b]\ntoken = ['" + token + "']": `has the token of "a"`,
-		"[users.a]\ncertificate = ['x']\n[users.b]\ncertificate = ['x']":             `has the certificate of "a"`,
-		"[[rules]]\nread = [\"/a/\"]":                                                "who is empty",
-		"[[rules]]\nwho = [\"b\"]\nread = [\"/a/\"]":                                 `no user "b"`,
-		"[[rules]]\nwho = [\"@b\"]\nread = [\"/a/\"]":                                `group "b"`,
-		"[users.a]\n" + rule:                            "allows nothing",
-		"[users.a]\n" + rule + "read = [\"/\"]":         "the whole map",
-		"[users.a]\n" + rule + "write = [\"/\"]":        "the whole map",
-		"[users.a]\n" + rule + "read = [\"/a\"]":        "does not end with a slash",
-		"[users.a]\n" + rule + "read = [\"a/\"]":        "does not begin with a slash",
-		"[users.a]\n" + rule + "read = [\"/\\u0000/\"]": "NUL",
-		"[users.a]\n" + rule + "write = [\"HUGZ\"]":     "not a valid key",
-		"[[limits]]\nwho = [\"*\"]":                     "want updates",
-		"[[limits]]\nwho = [\"*\"]\nupdates = 999":      "want updates",
-		"[[limits]]\nwho = [\"c\"]\nupdates = 1":        `no user "c"`,
-		strings.Repeat("#", maxFile+1):                  "bytes",
+		"[users.a]\nplain = '$2a$15$" + strings.Repeat("a", 53) + "'": "a cost of 15",
+		"[Users.a]":             "there is no Users",
+		"[users.a]\nToken = []": "there is no Token",
+		"[users.a]\n" + rule + "read = ['/a/']\nREAD = ['']":                               "there is no READ",
+		"[[limits]]\nwho = ['*']\nupdates = 1000\n[[Limits]]\nwho = ['*']\nupdates = 9000": "there is no Limits",
+		"[users.a]\ntoken = [\"secret\"]":                                                  "not a hash",
+		"[users.a]\ncertificate = [\"\"]":                                                  "certificate",
+		"[users.a]\ncurve = ['" + key + "']\n[users.b]\ncurve = ['" + key + "']":           `has the key of "a"`,
+		"[users.a]\ntoken = ['" + token + "']\n[users.b]\ntoken = ['" + token + "']":       `has the token of "a"`,
+		"[users.a]\ncertificate = ['x']\n[users.b]\ncertificate = ['x']":                   `has the certificate of "a"`,
+		"[[rules]]\nread = [\"/a/\"]":                                                      "who is empty",
+		"[[rules]]\nwho = [\"b\"]\nread = [\"/a/\"]":                                       `no user "b"`,
+		"[[rules]]\nwho = [\"@b\"]\nread = [\"/a/\"]":                                      `group "b"`,
+		"[users.a]\n" + rule:                                                               "allows nothing",
+		"[users.a]\n" + rule + "read = [\"/\"]":                                            "the whole map",
+		"[users.a]\n" + rule + "write = [\"/\"]":                                           "the whole map",
+		"[users.a]\n" + rule + "read = [\"/a\"]":                                           "does not end with a slash",
+		"[users.a]\n" + rule + "read = [\"a/\"]":                                           "does not begin with a slash",
+		"[users.a]\n" + rule + "read = [\"/\\u0000/\"]":                                    "NUL",
+		"[users.a]\n" + rule + "write = [\"HUGZ\"]":                                        "not a valid key",
+		"[[limits]]\nwho = [\"*\"]":                                                        "want updates",
+		"[[limits]]\nwho = [\"*\"]\nupdates = 999":                                         "want updates",
+		"[[limits]]\nwho = [\"c\"]\nupdates = 1":                                           `no user "c"`,
+		strings.Repeat("#", maxFile+1):                                                     "bytes",
 	} {
 		_, err := Parse([]byte(text))
 		var e *Error
