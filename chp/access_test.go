@@ -154,3 +154,38 @@ func TestLogOfDeniedKeysIsBounded(t *testing.T) {
 		t.Errorf("%d lines", n)
 	}
 }
+
+// Whoever tries one name after the other does not fill the log with them.
+func TestLogOfDeniedNamesIsBounded(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	var log lockedLog
+	s := startServer(t, ServerOptions{
+		Audit: log.logger(), Logger: quiet(),
+		Security: sockets.Security{PlainServer: true, Authenticate: sockets.AllowUsers(nil)},
+	})
+	const names = 200
+	for i := range names {
+		denied := make(chan struct{}, 1)
+		d, err := sockets.NewDealer(sockets.Options{
+			ReconnectInterval: sockets.ReconnectNever, Linger: sockets.LingerNone, Security: sockets.Security{PlainUsername: fmt.Sprint("name", i)},
+			Monitor: func(e sockets.Event) {
+				if e.Kind == sockets.EventHandshakeFailed {
+					denied <- struct{}{}
+				}
+			},
+		})
+		must(t, err)
+		must(t, d.Connect(s.Endpoints().Snapshot))
+		select {
+		case <-denied:
+		case <-ctx.Done():
+			t.Fatal("the client is not denied")
+		}
+		must(t, d.Close())
+	}
+	eventually(t, "it is logged", func() bool { return strings.Contains(log.String(), "user=name0") })
+	if n := strings.Count(log.String(), "client denied"); n > names/2 { // 33, and more on a very slow machine
+		t.Errorf("%d lines", n)
+	}
+}

@@ -163,7 +163,7 @@ var rules = []struct {
 	},
 	{
 		path: "internal/command",
-		own:  []string{"internal/buf", "internal/closed", "internal/fifo", "internal/invariants", "internal/ipcpath", "internal/list", "internal/lograte", "internal/option", "internal/peerlog", "internal/version", "internal/visible", "internal/text", "internal/wake", "zmtp", "sockets"},
+		own:  []string{"internal/buf", "internal/closed", "internal/fifo", "internal/hosts", "internal/invariants", "internal/ipcpath", "internal/list", "internal/lograte", "internal/option", "internal/peerlog", "internal/version", "internal/visible", "internal/text", "internal/wake", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out: []string{
 			"golang.org/x/sys", "golang.org/x/term", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid",
@@ -214,7 +214,7 @@ var rules = []struct {
 	},
 	{
 		path: "internal/peerlog",
-		own:  []string{"internal/buf", "internal/closed", "internal/fifo", "internal/invariants", "internal/ipcpath", "internal/list", "internal/lograte", "internal/option", "internal/text", "internal/wake", "zmtp", "sockets"},
+		own:  []string{"internal/buf", "internal/closed", "internal/fifo", "internal/hosts", "internal/invariants", "internal/ipcpath", "internal/list", "internal/lograte", "internal/option", "internal/text", "internal/wake", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
 	},

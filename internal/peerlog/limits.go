@@ -8,4 +8,6 @@ const (
 	first = 10 * time.Second
 	most  = 10 * time.Minute
 	size  = 4096 // peers and kinds
+
+	maxDenied = 32 // names of one address that are told apart within first
 )

@@ -8,12 +8,15 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"clustermap/internal/hosts"
 	"clustermap/internal/lograte"
 	"clustermap/sockets"
 )
@@ -32,6 +35,10 @@ type Log struct {
 	limit lograte.Limiter
 
 	unaccepted atomic.Bool // connections could not be accepted, and none has been since
+
+	mu     sync.Mutex
+	denied map[netip.Addr]map[string]struct{} // names that were denied since the time below, by address
+	since  time.Time
 }
 
 // New returns a log that writes to a logger.
@@ -116,7 +123,34 @@ func (l *Log) Connection(e sockets.Event, port string, comings bool) {
 			who = append(who, a.Value.String())
 		}
 	}
+	if denied != nil && !l.tellsApart(host, strings.Join(who[1:], " "), time.Now()) {
+		who = who[:1]
+	}
 	l.Log(level, text, strings.Join(who, " "), attrs...)
+}
+
+// tellsApart reports whether a name that was denied counts for itself in the log. Whoever is denied chooses it, so of one address
+// some do.
+func (l *Log) tellsApart(host, name string, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.denied == nil || now.Sub(l.since) > first {
+		l.denied, l.since = map[netip.Addr]map[string]struct{}{}, now
+	}
+	from := hosts.Of(host)
+	names := l.denied[from]
+	if _, known := names[name]; known {
+		return true
+	}
+	if len(names) >= maxDenied || len(l.denied) >= size {
+		return false
+	}
+	if names == nil {
+		names = map[string]struct{}{}
+		l.denied[from] = names
+	}
+	names[name] = struct{}{}
+	return true
 }
 
 // Identity returns the attributes that say who a peer is: its public key, and its user ID
