@@ -231,9 +231,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *problem {
 	q := &request{Request: r, h: h, from: from}
 	var err error
 	if q.who, err = h.o.Access.Who(r); err != nil {
-		p := trouble(http.StatusUnauthorized, "unauthorized", "%s", strings.TrimPrefix(err.Error(), "httpkv: "))
-		p.header = [2]string{"WWW-Authenticate", "Bearer"}
-		return p
+		return unauthorized(err)
 	}
 	if q.key, err = url.PathUnescape(rest); err != nil {
 		return trouble(http.StatusBadRequest, "invalid-key", "it is not percent-encoded")
@@ -259,6 +257,13 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *problem {
 		return h.notActive()
 	}
 	return do(q, w)
+}
+
+// unauthorized is the answer to a request with the error of Access.Who.
+func unauthorized(err error) *problem {
+	p := trouble(http.StatusUnauthorized, "unauthorized", "%s", strings.TrimPrefix(err.Error(), "httpkv: "))
+	p.header = [2]string{"WWW-Authenticate", "Bearer"}
+	return p
 }
 
 // parse parses the query. A parameter that is misspelled or repeated must not have an effect that

@@ -246,8 +246,11 @@ func (q *request) put(w http.ResponseWriter) *problem {
 	if q.Header.Get("Content-Range") != "" {
 		return trouble(http.StatusBadRequest, "bad-body", "a value is set as a whole")
 	}
-	value, done, p := q.h.body(w, q.Request, q.h.o.MaxBody)
+	value, done, p := q.body(w, q.h.o.MaxBody)
 	defer done()
+	if p == nil {
+		p = q.may(VerbWrite, q.key) // still
+	}
 	switch {
 	case p != nil:
 		return p

@@ -24,7 +24,7 @@ func (q *request) grant(w http.ResponseWriter) *problem {
 	if p := q.json(); p != nil {
 		return p
 	}
-	body, done, p := q.h.body(w, q.Request, maxLease)
+	body, done, p := q.body(w, maxLease)
 	defer done()
 	if p != nil {
 		return p

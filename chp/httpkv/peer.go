@@ -1,6 +1,7 @@
 package httpkv
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net/http"
@@ -98,6 +99,16 @@ func (h *Handler) body(w http.ResponseWriter, r *http.Request, most int64) (body
 			_ = c.SetReadDeadline(began.Add(h.patience + time.Duration(len(body))*time.Second/leastRate))
 		}
 	}
+}
+
+// body is Handler.body. It asks once more who makes the request: a large body may take minutes, and who has lost the right to
+// change something meanwhile must not.
+func (q *request) body(w http.ResponseWriter, most int64) (body []byte, done func(), p *problem) {
+	body, done, p = q.h.body(w, q.Request, most)
+	if who, err := q.h.o.Access.Who(q.Request); p == nil && (err != nil || who != q.who) {
+		p = unauthorized(cmp.Or(err, ErrNoProof))
+	}
+	return body, done, p
 }
 
 func tooLarge(most int64) *problem {

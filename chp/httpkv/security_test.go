@@ -4,10 +4,14 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -260,6 +264,55 @@ func TestMethodsAreThoseOfWhoAsks(t *testing.T) {
 	closed := open(t, Options{Access: proven})
 	closed.expect(401, "unauthorized", "OPTIONS", "/v1/kv/a/1", "")
 	closed.expect(204, "", "OPTIONS", "/v1/kv/a/1", "", "Authorization: Bearer a-token-of-sixteen-or-more")
+}
+
+// Who loses a right while a body arrives changes nothing with it.
+func TestBodiesDoNotOutliveRights(t *testing.T) {
+	t.Parallel()
+	for _, ends := range []string{"proof", "right"} {
+		for request, body := range map[string]string{"PUT /v1/kv/a/k": "v", "POST /v1/txn": `{"op":"set","key":"/a/k","value":"v"}`} {
+			var may fading
+			d := open(t, Options{Access: &may})
+			c, err := net.Dial("tcp", d.address)
+			testenv.Must(t, err)
+			defer c.Close()
+			_, err = fmt.Fprintf(c, "%s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n", request, len(body))
+			testenv.Must(t, err)
+			testenv.Eventually(t, "the request is there", may.asked.Load)
+			may.lost.Store(&ends)
+			_, err = io.WriteString(c, body)
+			testenv.Must(t, err)
+			back, err := io.ReadAll(c)
+			testenv.Must(t, err)
+			if text := string(back); !strings.HasPrefix(text, "HTTP/1.1 401 ") && !strings.HasPrefix(text, "HTTP/1.1 403 ") {
+				t.Errorf("%s, and the %s has ended: %.80q", request, ends, text)
+			}
+			d.want("/a/k", "")
+		}
+	}
+}
+
+// fading is an Access of one who has a proof and rights until one of them is lost.
+type fading struct {
+	asked atomic.Bool
+	lost  atomic.Pointer[string]
+}
+
+func (f *fading) has(what string) bool { lost := f.lost.Load(); return lost == nil || *lost != what }
+
+func (f *fading) Who(*http.Request) (string, error) {
+	defer f.asked.Store(true)
+	if !f.has("proof") {
+		return "", ErrToken
+	}
+	return "anna", nil
+}
+
+func (f *fading) Allow(string, Verb, string) error {
+	if !f.has("right") {
+		return errors.New("no right")
+	}
+	return nil
 }
 
 // prefixes is an Access to what begins with some.

@@ -30,7 +30,7 @@ func (q *request) transact(w http.ResponseWriter) *problem {
 	if p := q.json(); p != nil {
 		return p
 	}
-	body, done, p := q.h.body(w, q.Request, q.h.o.MaxBody)
+	body, done, p := q.body(w, q.h.o.MaxBody)
 	defer done()
 	if p != nil {
 		return p
