@@ -49,8 +49,9 @@ type RoleOptions struct {
 	// on it holds. Writing is to set and to delete.
 	Read, Write []string
 
-	// Admin makes the client an administrator: it may ask for the status, and make the server hand
-	// over, be promoted and read its files again.
+	// Admin makes the client an administrator: it may ask for the status, make the server hand
+	// over, be promoted and read its files again, list and disconnect clients, and see which keys
+	// are updated most, whatever it may read.
 	Admin bool
 
 	// Limits bound what the client may send.
