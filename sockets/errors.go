@@ -57,7 +57,8 @@ var (
 
 	// ErrServerKey is reported with EventHandshakeFailed by a CURVE client whose
 	// server closes the connection in answer to HELLO, as servers do that cannot
-	// read it: Security.CurveServerKey is most likely not the key of this server.
+	// read it: Security.CurveServerKey is most likely not the key of this server. A client that
+	// knows other keys tries these first, and reports it with EventConnectRetried until then.
 	ErrServerKey = engine.ErrServerKey
 
 	// ErrSlowPeer is the reason for which a publisher with

@@ -77,7 +77,7 @@ type Event struct {
 	Endpoint string        // the endpoint: as bound, or as given to Connect
 	Remote   string        // network address of the peer, if known
 	Peer     *Peer         // the peer, from EventHandshakeSucceeded to EventDisconnected
-	Err      error         `json:",omitempty"` // the cause of a failure, of EventDisconnected or of EventAbandoned; for EventConnectRetried, the refusal that caused the long wait
+	Err      error         `json:",omitempty"` // the cause of a failure, of EventDisconnected or of EventAbandoned; for EventConnectRetried, the refusal that caused the long wait, or ErrServerKey if another key is tried at once
 	Retry    time.Duration // for EventConnectRetried, the time until the next attempt
 }
 

@@ -81,7 +81,7 @@ func (s *socket) config(kind zmtp.SocketType, o *Options) *engine.Config {
 				return s.authenticate(sec, c, address)
 			},
 			Authenticates: func() bool { return s.authenticator(sec) != nil },
-			CurveServer:   sec.role() == roleCurveServer, CurveClient: sec.role() == roleCurveClient,
+			CurveServer:   sec.role() == roleCurveServer, CurveClient: sec.role() == roleCurveClient, ServerKeys: 1 + len(sec.CurveMoreServerKeys),
 		},
 		Inproc: (*engine.Names)(o.Inproc), Link: o.link(),
 

@@ -55,6 +55,13 @@ type Security struct {
 	// CurveServerKey makes the socket a CURVE client. It is the public key of
 	// the server; the socket refuses servers with another key.
 	CurveServerKey zmtp.PublicKey
+	// CurveMoreServerKeys are other public keys that the server of a CURVE client may have, such
+	// as the one that it will have. A client has to know the key before the server says
+	// anything, so it tries one after the other: first the one that was right last, in the
+	// beginning CurveServerKey, and if the server cannot read that, at once the next one, over
+	// another connection. Only when all were wrong, the handshake has failed, with ErrServerKey,
+	// and the socket waits as usual before it tries again.
+	CurveMoreServerKeys []zmtp.PublicKey
 
 	// ZAPDomain, of at most 255 bytes, is passed to Authenticate and to ZAP
 	// handlers. With NULL, a ZAP handler is used only if ZAPDomain is set.
@@ -123,6 +130,9 @@ func (s Security) String() string {
 	switch s.role() {
 	case roleCurveClient:
 		text += " " + s.publicKey().String() + " of " + s.CurveServerKey.String()
+		for _, key := range s.CurveMoreServerKeys {
+			text += " or " + key.String()
+		}
 	case roleCurveServer:
 		text += " " + s.publicKey().String()
 	}
@@ -169,6 +179,15 @@ func (o *Options) checkSecurity(bad func(field, format string, args ...any)) {
 			bad("Security.CurveMoreKeys", "has a key that is zero")
 		}
 	}
+	if len(s.CurveMoreServerKeys) > 0 && s.CurveServerKey.IsZero() {
+		bad("Security.CurveMoreServerKeys", "is for a CURVE client; a client sets CurveServerKey")
+	}
+	s.CurveMoreServerKeys = slices.Clone(s.CurveMoreServerKeys)
+	for _, key := range s.CurveMoreServerKeys {
+		if key.IsZero() {
+			bad("Security.CurveMoreServerKeys", "has a key that is zero")
+		}
+	}
 	if !s.usesCurve() {
 		return
 	}
@@ -197,8 +216,9 @@ func (sec *Security) moreKeys() (all []zmtp.KeyPair) {
 }
 
 // mechanism returns the security mechanism of a connection, or nil for NULL
-// without an authenticator.
-func (sec *Security) mechanism(c *zmtp.HandshakeConfig, cookies time.Duration) zmtp.Mechanism {
+// without an authenticator. A CURVE client takes the server to have CurveServerKey if key is 0, else that of
+// CurveMoreServerKeys.
+func (sec *Security) mechanism(c *zmtp.HandshakeConfig, cookies time.Duration, key int) zmtp.Mechanism {
 	keys := zmtp.KeyPair{Public: sec.CurvePublicKey, Secret: sec.CurveSecretKey}
 	limits := zmtp.Limits{MaxMessage: c.Limits.MaxMessage}
 	switch sec.role() {
@@ -207,8 +227,12 @@ func (sec *Security) mechanism(c *zmtp.HandshakeConfig, cookies time.Duration) z
 	case rolePlainServer:
 		return zmtp.NewPlainServer(c.AppendProperties(nil))
 	case roleCurveClient:
+		server := sec.CurveServerKey
+		if key > 0 {
+			server = sec.CurveMoreServerKeys[key-1]
+		}
 		return zmtp.NewCurveClient(zmtp.CurveClientConfig{
-			Properties: c.AppendProperties(nil), Keys: keys, Server: sec.CurveServerKey, Limits: limits,
+			Properties: c.AppendProperties(nil), Keys: keys, Server: server, Limits: limits,
 		})
 	case roleCurveServer:
 		return zmtp.NewCurveServer(zmtp.CurveServerConfig{

@@ -61,8 +61,10 @@ const (
 type Security struct {
 	// Mechanism returns the mechanism of a connection, or nil for NULL without an
 	// authenticator. The cookies of a CURVE server live for the given time, or for the
-	// usual one if it is 0.
-	Mechanism func(c *zmtp.HandshakeConfig, cookies time.Duration) zmtp.Mechanism
+	// usual one if it is 0. A CURVE client takes the server to have a key, of which it knows
+	// ServerKeys.
+	Mechanism  func(c *zmtp.HandshakeConfig, cookies time.Duration, key int) zmtp.Mechanism
+	ServerKeys int
 	// Authenticate returns what decides about a client with the given credentials, which it
 	// copies, and network address. It returns nil if all are accepted now, and an error if
 	// none is. The function may wait until its context is done.

@@ -23,6 +23,9 @@ type conn struct {
 	config *Config // the one in effect when the connection began
 	place  uint64  // pipe.Place, if the connection was accepted
 	guest  bounds.Guest
+
+	key  int  // that the server is taken to have; see Security.ServerKeys
+	more bool // if it has another one, the next connection tries that
 }
 
 // newConn returns a connection; nc is nil over inproc.
@@ -70,7 +73,7 @@ func (s *Socket) handshake(c *conn) (session, error) {
 		Limits:     zmtp.Limits{MaxCommand: MaxHandshakeCommand, MaxMessage: s.maxMessage(c.config)},
 		MinVersion: uint8(c.config.MinVersion),
 	}
-	config.Mechanism = c.config.Security.Mechanism(&config, s.Tuning.CookieLifetime)
+	config.Mechanism = c.config.Security.Mechanism(&config, s.Tuning.CookieLifetime, c.key)
 	h := zmtp.NewHandshake(config)
 	defer h.Abandon() // erases the keys if the connection is lost
 	w := connection.HandshakeWriter{Conn: &c.Conn}
@@ -217,7 +220,7 @@ func (s *Socket) establish(c *conn, p *Pipe, endpoint string, established func()
 }
 
 // notEstablished reports a connection that has ended before it was established,
-// unless Close has ended it, and returns the error with the peer's address.
+// unless Close has ended it or another key of the server is tried next, and returns the error with the peer's address.
 func (s *Socket) notEstablished(c *conn, endpoint, remote string, err error) error {
 	err = c.Cause(err)
 	if errors.Is(err, io.EOF) {
@@ -228,11 +231,15 @@ func (s *Socket) notEstablished(c *conn, endpoint, remote string, err error) err
 		err = fmt.Errorf("closed during the handshake%s: %w", hint, err)
 	}
 	err = &PeerError{remote, err}
-	if !s.closes(c, err) {
+	if !s.closes(c, err) && !c.nextKey(err) {
 		s.report(Event{Kind: HandshakeFailed, Endpoint: endpoint, Remote: remote, Err: err})
 	}
 	return err
 }
+
+// nextKey reports whether a connection has ended because the server has another key than it was taken
+// to have, and there is one that was not tried.
+func (c *conn) nextKey(err error) bool { return c.more && errors.Is(err, ErrServerKey) }
 
 // run reads and writes until the connection ends, and returns the reason.
 func (x *dialogue) run() error {

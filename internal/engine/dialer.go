@@ -28,6 +28,7 @@ type dialer struct {
 	attempts attempts             // how they go
 	joined   chan *half           // inproc: receives our half of the connection, or nil; capacity 1
 	near     atomic.Pointer[half] // inproc: our half, once connected
+	tried    int                  // keys of the server that were wrong, since an attempt failed for another reason
 
 	conn atomic.Pointer[conn] // the current connection, also during its handshake; nil over inproc
 }
@@ -156,12 +157,16 @@ func (d *dialer) run() {
 		switch {
 		case err == link.ErrSelf: // the next attempt will get another port
 		case err != nil:
+			d.tried = 0
 			d.attempts.failed(err, false)
 			s.report(Event{Kind: ConnectFailed, Endpoint: d.endpoint.Text, Err: err})
 			final = s.Config().ReconnectStop&StopOnRefused != 0 && refused(err)
 		default:
 			attempt = 0
-			final, refusal = d.serve(nc)
+			if final, refusal = d.serve(nc); d.tried > 0 && d.ctx.Err() == nil && !d.done.Load() {
+				s.report(Event{Kind: ConnectRetried, Endpoint: d.endpoint.Text, Err: ErrServerKey})
+				continue
+			}
 		}
 		if final || s.Config().ReconnectInterval < 0 || d.ctx.Err() != nil || d.done.Load() {
 			return
@@ -200,7 +205,8 @@ func (d *dialer) end() bool {
 // serve runs a new connection until it ends. It reports whether to stop
 // dialling. If not, and the peer has violated the protocol, refused this socket
 // or has an incompatible type, serve returns that error: another attempt will
-// fail until one of the two sides is corrected.
+// fail until one of the two sides is corrected. If the server has another key than this connection took it
+// to have, tried is above 0 and the next key is to be tried now.
 func (d *dialer) serve(nc net.Conn) (final bool, refusal error) {
 	s := d.socket
 	c, err := newConn(nc, s.Config())
@@ -212,13 +218,22 @@ func (d *dialer) serve(nc net.Conn) (final bool, refusal error) {
 	defer stop()
 	d.conn.Store(c)
 	defer d.conn.Store(nil)
+	if keys := c.config.Security.ServerKeys; keys > 1 {
+		c.key, c.more = (int(s.serverKey.Load())+d.tried)%keys, d.tried+1 < keys
+	}
 	s.report(Event{Kind: Connected, Endpoint: d.endpoint.Text, Remote: link.RemoteText(nc)})
 	up := false
 	err = s.serve(c, d.pipe, d.endpoint.Text, func() {
 		up = true
+		s.serverKey.Store(int32(c.key))
 		link.Worked(nc)
 		d.attempts.succeeded()
 	})
+	if !up && c.nextKey(err) {
+		d.tried++
+		return false, nil
+	}
+	d.tried = 0
 	d.attempts.failed(err, up)
 	// After a break the same server may be back soon; not after silence.
 	var silence net.Error

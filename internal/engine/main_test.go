@@ -40,7 +40,7 @@ func filled(c Config) *Config {
 }
 
 // plain is NULL without an authenticator.
-var plain = Security{Mechanism: func(*zmtp.HandshakeConfig, time.Duration) zmtp.Mechanism { return nil }}
+var plain = Security{Mechanism: func(*zmtp.HandshakeConfig, time.Duration, int) zmtp.Mechanism { return nil }}
 
 // wire is the bytes of one message.
 func wire(frames ...string) []byte {

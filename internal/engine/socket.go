@@ -46,7 +46,8 @@ type Socket struct {
 	total      total
 	totals     totals
 
-	places atomic.Uint64 // the last Pipe.Place assigned
+	places    atomic.Uint64 // the last Pipe.Place assigned
+	serverKey atomic.Int32  // that a server had last; see Security.ServerKeys
 
 	In    queue.Inbox // what was received
 	gives atomic.Bool // the application takes large messages one by one; see reader.givesAway
