@@ -3,8 +3,8 @@ package chp
 import (
 	"errors"
 	"log/slog"
-	"maps"
 	"strings"
+	"sync/atomic"
 
 	"clustermap/chp/internal/ports"
 	"clustermap/sockets"
@@ -12,17 +12,23 @@ import (
 )
 
 // admins decides which clients are administrators: those that may make a server hand
-// over. Reading and writing the map needs no such right. It is immutable.
+// over. Reading and writing the map needs no such right.
 type admins struct {
 	curve    bool                      // clients prove their keys
-	keys     map[zmtp.PublicKey]bool   // of administrators, and servers
-	servers  map[zmtp.PublicKey]bool   // of both servers of a pair
 	anywhere bool                      // every client is one
 	local    func(remote string) bool  // whether a network address is this machine's; replaced by tests
-	own      zmtp.PublicKey            // of this server
-	peer     zmtp.PublicKey            // of the other server of a pair
 	roles    func(*sockets.Peer) *Role // with Access, which decides; else nil
+	of       atomic.Pointer[map[zmtp.PublicKey]keyOwner]
 }
+
+// keyOwner is who has a key that may administer.
+type keyOwner uint8
+
+const (
+	ownerAdmin keyOwner = iota + 1
+	ownerPeer           // the other server of a pair
+	ownerSelf           // this server
+)
 
 var (
 	errNotAdmin = errors.New("this client is not an administrator: it needs the server's own key or one of --curve-admin")
@@ -30,24 +36,35 @@ var (
 )
 
 func newAdmins(o *ServerOptions) *admins {
-	a := &admins{curve: o.Security.CurveServer, servers: map[zmtp.PublicKey]bool{}, anywhere: o.AdminAnywhere, local: ports.Local}
+	a := &admins{curve: o.Security.CurveServer, anywhere: o.AdminAnywhere, local: ports.Local}
+	k := ServerKeys{Admins: o.Admins}
 	if a.curve {
-		a.own = o.Security.CurveSecretKey.Public()
-		a.servers[a.own] = true
-		for _, key := range o.Security.CurveMoreKeys {
-			a.servers[key.Public()] = true
-		}
+		k.Own = append([]zmtp.SecretKey{o.Security.CurveSecretKey}, o.Security.CurveMoreKeys...)
 	}
 	if o.Pair != nil && !o.Pair.PeerSecurity.CurveServerKey.IsZero() {
-		a.peer = o.Pair.PeerSecurity.CurveServerKey
-		a.servers[a.peer] = true
+		k.Peer = append([]zmtp.PublicKey{o.Pair.PeerSecurity.CurveServerKey}, o.Pair.PeerSecurity.CurveMoreServerKeys...)
 	}
-	a.keys = maps.Clone(a.servers)
-	for _, key := range o.Admins {
-		a.keys[key] = true
-	}
+	a.set(k)
 	return a
 }
+
+// set replaces the keys.
+func (a *admins) set(k ServerKeys) {
+	of := map[zmtp.PublicKey]keyOwner{}
+	for _, key := range k.Admins {
+		of[key] = ownerAdmin
+	}
+	for _, key := range k.Peer {
+		of[key] = ownerPeer
+	}
+	for _, key := range k.Own { // last: the servers of a pair may have the same
+		of[key.Public()] = ownerSelf
+	}
+	a.of.Store(&of)
+}
+
+// owner returns who has a key, or 0.
+func (a *admins) owner(key zmtp.PublicKey) keyOwner { return (*a.of.Load())[key] }
 
 // check returns nil if a peer is an administrator: it has proved one of the keys or,
 // without CURVE, connects from this machine. Peers by inproc, which need no credentials
@@ -58,7 +75,7 @@ func (a *admins) check(peer *sockets.Peer) error {
 		return a.roles(peer).Allow(VerbAdmin, "")
 	case a.anywhere, strings.HasPrefix(peer.Stats().Endpoint, "inproc://"):
 		return nil
-	case a.curve && !a.keys[peer.PublicKey()]:
+	case a.curve && a.owner(peer.PublicKey()) == 0:
 		return errNotAdmin
 	case !a.curve && !a.here(peer):
 		return errNotLocal

@@ -1,6 +1,8 @@
 package chp
 
 import (
+	"sync"
+
 	"clustermap/chp/internal/partner"
 	"clustermap/internal/kvmsg"
 	"clustermap/patterns/binarystar"
@@ -13,16 +15,31 @@ func newPair(s *Server, o ServerOptions) *partner.Pair {
 	if o.Pair.Backup {
 		role = binarystar.RoleBackup
 	}
-	state := o.Security
+	state, peer := o.Security, o.Pair.PeerSecurity
 	if s.rights != nil {
 		state.Authenticate = s.authenticatePeer
+	}
+	var mu sync.Mutex // guards state and peer
+	of := func(security *sockets.Security) func() sockets.Security {
+		return func() sockets.Security {
+			mu.Lock()
+			defer mu.Unlock()
+			return *security
+		}
+	}
+	s.pairKeys = func(k ServerKeys) {
+		mu.Lock()
+		defer mu.Unlock()
+		setOwnKeys(&state, k.Own)
+		peer.CurveSecretKey, peer.CurvePublicKey = state.CurveSecretKey, state.CurvePublicKey
+		peer.CurveServerKey, peer.CurveMoreServerKeys = k.Peer[0], k.Peer[1:]
 	}
 	return partner.New(partner.Options{
 		Role: role, Peer: o.Pair.Peer, State: o.Pair.State, PeerState: o.Pair.PeerState,
 		Interval: o.Pair.Interval, Timeout: o.Pair.Timeout, Acks: o.Pair.Acks,
 		SnapshotTimeout: o.SnapshotTimeout, ExpiryGrace: o.ExpiryGrace,
-		Security:     func() sockets.Security { return state },
-		PeerSecurity: func() sockets.Security { return o.Pair.PeerSecurity },
+		Security:     of(&state),
+		PeerSecurity: of(&peer),
 		Secret:       func() []byte { return o.Pair.Secret },
 		Restored:     s.restored > 0, Epochs: o.Log,
 		Order: &s.sequencer, Router: s.router, Sockets: []partner.Socket{s.router, s.collector, s.publisher},

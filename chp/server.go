@@ -60,6 +60,9 @@ type Server struct {
 	handovers handovers
 	admins    *admins
 	rights    *rights.Peers // nil without Access
+	accepted  *rights.Peers // nil without ServerOptions.Accepted
+	keys      sync.Mutex    // held while keys are replaced
+	pairKeys  func(ServerKeys)
 	pair      *partner.Pair // nil if the server is alone
 
 	local order.Local // updates of this process
@@ -132,6 +135,9 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	s.admins = newAdmins(&o)
 	if o.Access != nil {
 		s.restrict(&o)
+	}
+	if o.Accepted != nil {
+		s.accepted = rights.NewPeers(s.stillAccepted)
 	}
 	begin, err := fill(&o, s.sequencer.Committed)
 	if err != nil {
@@ -484,7 +490,7 @@ func (s *Server) runCheckpoints(ctx context.Context) {
 // operator, and records the client of each connection.
 func (s *Server) watchConnections(port string) func(sockets.Event) {
 	return func(e sockets.Event) {
-		if !s.rights.Watch(e) {
+		if !s.rights.Watch(e) || !s.accepted.Watch(e) {
 			e.Peer.Disconnect(errNoRights)
 		}
 		s.members.Watch(e, port)

@@ -48,7 +48,7 @@ func (s *Server) authenticate(ctx context.Context, r sockets.AuthRequest) (socke
 // authenticatePeer is the Authenticator of the state endpoint: no client's key opens it, nor an administrator's.
 func (s *Server) authenticatePeer(ctx context.Context, r sockets.AuthRequest) (sockets.User, error) {
 	switch {
-	case r.Mechanism == "NULL", r.Mechanism == "CURVE" && s.admins.servers[r.PublicKey()]:
+	case r.Mechanism == "NULL", r.Mechanism == "CURVE" && s.admins.owner(r.PublicKey()) >= ownerPeer:
 		return sockets.User{}, nil
 	case r.Mechanism == "CURVE":
 		return sockets.User{}, sockets.ErrDenied
@@ -58,7 +58,7 @@ func (s *Server) authenticatePeer(ctx context.Context, r sockets.AuthRequest) (s
 
 // proves reports whether somebody has proved one of the keys of administrators and servers.
 func (a *admins) proves(r sockets.AuthRequest) bool {
-	return r.Mechanism == "CURVE" && a.keys[r.PublicKey()]
+	return r.Mechanism == "CURVE" && a.owner(r.PublicKey()) != 0
 }
 
 // role returns the role of a connection, or nil if it may not be.
@@ -67,9 +67,9 @@ func (s *Server) role(peer *sockets.Peer) *Role {
 	switch {
 	case strings.HasPrefix(peer.Stats().Endpoint, "inproc://"): // this process
 		return rights.Root("")
-	case s.admins.curve && key == s.admins.peer && key != s.admins.own:
+	case s.admins.curve && s.admins.owner(key) == ownerPeer:
 		return rights.Peer(key.String())
-	case s.admins.curve && s.admins.keys[key]:
+	case s.admins.curve && s.admins.owner(key) != 0:
 		return rights.Root(key.String())
 	}
 	role := s.opts.Access.Role(peer)
@@ -83,13 +83,9 @@ func (s *Server) role(peer *sockets.Peer) *Role {
 func (s *Server) runAccess(ctx context.Context) {
 	for first := true; ; first = false {
 		changed := s.opts.Access.Changed()
-		peers := s.rights.Refresh()
+		n := s.Recheck()
 		if !first {
-			s.events.Info("rights changed", "connections", len(peers))
-		}
-		for _, peer := range peers {
-			s.events.Info("disconnects a client whose rights have changed", who(peer), "user", peer.UserID())
-			peer.Disconnect(errRights)
+			s.events.Info("rights changed", "connections", n)
 		}
 		select {
 		case <-changed:
@@ -98,6 +94,30 @@ func (s *Server) runAccess(ctx context.Context) {
 		}
 	}
 }
+
+// Recheck disconnects the connections that began under rights which are no longer those of their clients, and returns
+// how many that are: what Access says of them has changed (the server calls it then by itself), or
+// ServerOptions.Accepted no longer accepts them.
+func (s *Server) Recheck() (connections int) {
+	for _, all := range []*rights.Peers{s.rights, s.accepted} {
+		for _, peer := range all.Refresh() {
+			s.events.Info("disconnects a client whose rights have changed", who(peer), "user", peer.UserID())
+			peer.Disconnect(errRights)
+			connections++
+		}
+	}
+	return connections
+}
+
+// stillAccepted returns the role of a connection for ServerOptions.Accepted, which knows only all and nothing.
+func (s *Server) stillAccepted(peer *sockets.Peer) *Role {
+	if strings.HasPrefix(peer.Stats().Endpoint, "inproc://") || s.opts.Accepted(peer) {
+		return acceptedRole
+	}
+	return nil
+}
+
+var acceptedRole = rights.Root("")
 
 // maySubscribe reports whether a peer of the publisher may have what a subscription stands for.
 func (s *Server) maySubscribe(peer any, topic []byte) bool {

@@ -200,6 +200,10 @@ type ServerOptions struct {
 	// everything.
 	Access Access
 
+	// Accepted, if set, says whether the server accepts a client still that Security.Authenticate has accepted: now, when it
+	// connects, and when [Server.Recheck] is called. It must not block, and be safe for concurrent use.
+	Accepted func(client *sockets.Peer) bool
+
 	// Reload, if set, is called when an administrator asks for it (see the function [Reload]), to read again what the
 	// program has in files. It may take as long as its context.
 	Reload func(ctx context.Context) error

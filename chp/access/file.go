@@ -21,7 +21,6 @@ type File struct {
 
 	mu      sync.RWMutex
 	policy  *Policy
-	text    [sha256.Size]byte // of the policy, or of what was refused after it
 	changed chan struct{}
 }
 
@@ -51,37 +50,41 @@ func (f *File) read() ([]byte, error) {
 	return text, nil
 }
 
-// Reload reads the file again, and reports whether its text has changed. After an error all stays as it was.
-func (f *File) Reload() (changed bool, err error) { return f.reload(false) }
-
-// reload is Reload; quiet leaves out what was refused before.
-func (f *File) reload(quiet bool) (changed bool, err error) {
+// Load reads the file again, and returns what it says, without an effect: see Set.
+func (f *File) Load() (*Policy, error) {
 	text, err := f.read()
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	sum := sha256.Sum256(text)
-	f.mu.RLock()
-	same := f.policy != nil && sum == f.text
-	f.mu.RUnlock()
-	if same && quiet {
-		return false, nil
-	}
+	return f.parse(text)
+}
+
+// parse parses a text of the file.
+func (f *File) parse(text []byte) (*Policy, error) {
 	p, err := Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.name, err)
+	}
+	return p, nil
+}
+
+// Set puts a policy into effect, and reports whether its text is another one than that of the policy before.
+func (f *File) Set(p *Policy) (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	changed = f.policy == nil || sum != f.text
-	f.text = sum
-	if err != nil {
-		return false, fmt.Errorf("%s: %w", f.name, err)
-	}
-	if !changed {
-		return false, nil
+	if f.policy != nil && p.text == f.policy.text {
+		return false
 	}
 	f.policy = p
 	close(f.changed)
 	f.changed = make(chan struct{})
-	return true, nil
+	return true
+}
+
+// Reload reads the file again, and reports whether its text has changed. After an error all stays as it was.
+func (f *File) Reload() (changed bool, err error) {
+	p, err := f.Load()
+	return err == nil && f.Set(p), err
 }
 
 // Watch looks at the file each interval, until the context ends, and reads it again when its text has changed.
@@ -89,21 +92,32 @@ func (f *File) reload(quiet bool) (changed bool, err error) {
 func (f *File) Watch(ctx context.Context, interval time.Duration, report func(error)) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	last := ""
+	last := ""                // error that was reported
+	looked := f.Policy().text // the last text that was read
 	for {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return
 		}
-		changed, err := f.reload(true)
+		text, err := f.read()
+		var p *Policy
+		if err == nil {
+			sum := sha256.Sum256(text)
+			if sum == looked {
+				continue
+			}
+			looked = sum
+			p, err = f.parse(text)
+		}
 		switch {
-		case err != nil && err.Error() != last:
+		case err == nil:
+			if last = ""; f.Set(p) {
+				report(nil)
+			}
+		case err.Error() != last:
 			last = err.Error()
 			report(err)
-		case changed:
-			last = ""
-			report(nil)
 		}
 	}
 }

@@ -31,6 +31,7 @@ const Anonymous = "anonymous"
 
 // Policy is who the clients are and what each may do. It is immutable, and safe for concurrent use.
 type Policy struct {
+	text         [sha256.Size]byte // a sum of what it was parsed from
 	users        map[string]*user
 	curve        map[zmtp.PublicKey]string // names by what proves them
 	tokens       map[string]string
@@ -97,7 +98,7 @@ func Parse(text []byte) (*Policy, error) {
 	if err := checkNames(tables); err != nil {
 		return nil, err
 	}
-	p := &Policy{users: map[string]*user{}, curve: map[zmtp.PublicKey]string{}, tokens: map[string]string{}, certificates: map[string]string{}}
+	p := &Policy{text: sha256.Sum256(text), users: map[string]*user{}, curve: map[zmtp.PublicKey]string{}, tokens: map[string]string{}, certificates: map[string]string{}}
 	rand.Read(p.compared.key[:]) // never fails
 	groups := map[string]bool{}
 	names := slices.Sorted(maps.Keys(f.Users))

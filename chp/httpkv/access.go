@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"clustermap/chp"
 )
 
 // Verb is what somebody may do with a key, or not.
@@ -31,6 +33,14 @@ type Access interface {
 	// Allow returns an error if somebody may not do something with a key or, if it ends with a
 	// slash, with all keys that begin with it; "" stands for all. A lease is its key, $lease/ and the ID.
 	Allow(name string, verb Verb, key string) error
+}
+
+// Roles is what an [Access] may be, too: then a lease belongs to who was granted it, and updates have their authors
+// (chp.ServerOptions.Stamp). Whoever may write some key may be granted leases, renew and revoke these, look at them and attach keys to
+// them, which for others is only allowed to those who may write the leases' keys.
+type Roles interface {
+	// Role returns what somebody may do, by that one's name, or nil.
+	Role(name string) *chp.Role
 }
 
 // ErrNoProof is the error of an Access for a request that does not say who makes it.
@@ -101,6 +111,9 @@ func NewProven(file io.Reader) (*Proven, error) {
 	}
 	return p, nil
 }
+
+// Tokens returns the number of tokens.
+func (p *Proven) Tokens() int { return len(p.tokens) }
 
 // Who implements [Access].
 func (p *Proven) Who(r *http.Request) (string, error) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 
 	"clustermap/chp"
 	"clustermap/internal/hosts"
+	"clustermap/internal/kvmsg"
 )
 
 // Options are the settings of a Handler.
@@ -155,6 +157,7 @@ type request struct {
 	h      *Handler
 	server *chp.Server
 	who    string
+	role   *chp.Role // of who, if Access has roles
 	from   netip.Addr
 	key    string // or a prefix, or the ID of a lease
 	query  url.Values
@@ -232,6 +235,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *problem {
 	var err error
 	if q.who, err = h.o.Access.Who(r); err != nil {
 		return unauthorized(err)
+	}
+	if roles, ok := h.o.Access.(Roles); ok {
+		q.role = roles.Role(q.who)
 	}
 	if q.key, err = url.PathUnescape(rest); err != nil {
 		return trouble(http.StatusBadRequest, "invalid-key", "it is not percent-encoded")
@@ -383,10 +389,24 @@ func (q *request) may(v Verb, key string) *problem {
 	if v == VerbWrite && !q.h.o.Write {
 		return trouble(http.StatusForbidden, "read-only", "")
 	}
-	if q.h.o.Access.Allow(q.who, v, key) != nil {
-		return trouble(http.StatusForbidden, "forbidden", "no right to %s that", v)
+	err := q.h.o.Access.Allow(q.who, v, key)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if denied := (*chp.AccessError)(nil); errors.As(err, &denied) {
+		q.server.Denied(q.RemoteAddr, denied)
+	}
+	return trouble(http.StatusForbidden, "forbidden", "no right to %s that", v)
+}
+
+// mayLease is may for a lease: whoever was granted it may. An ID that nobody has is told to all who could have it.
+func (q *request) mayLease(v Verb, id string) *problem {
+	if q.role != nil && q.role.WritesSome() && (q.h.o.Write || v == VerbRead) {
+		if name, ok := q.server.LeaseOwner(id); !ok || name == q.role.Name() {
+			return nil
+		}
+	}
+	return q.may(v, kvmsg.LeasePrefix+id)
 }
 
 // mayRead returns a function that reports whether an answer with keys of a subtree may go on: what proves who asks must be
@@ -402,5 +422,5 @@ func (q *request) mayRead(tree string) func() bool {
 func (q *request) limited(w http.ResponseWriter) (context.Context, context.CancelFunc) {
 	lasts(w)
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(2 * q.h.patience))
-	return context.WithTimeout(q.Context(), q.h.patience)
+	return context.WithTimeout(chp.OnBehalf(q.Context(), q.role), q.h.patience)
 }

@@ -297,6 +297,9 @@ func (q *request) options() (o []chp.IfOption, p *problem) {
 		if _, ok := kvmsg.ParseLeaseID([]byte(id)); !ok {
 			return nil, trouble(http.StatusBadRequest, "bad-parameter", "lease: an ID has 32 hexadecimal digits in lower case")
 		}
+		if p := q.mayLease(VerbWrite, id); p != nil {
+			return nil, p
+		}
 		o = append(o, chp.WithLeaseID(id))
 	}
 	for _, line := range q.Header[headerProperty] {

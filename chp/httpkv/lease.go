@@ -18,8 +18,10 @@ type leaseRequest struct {
 
 // grant grants a lease.
 func (q *request) grant(w http.ResponseWriter) *problem {
-	if p := q.may(VerbWrite, kvmsg.LeasePrefix); p != nil {
-		return p
+	if q.role == nil || !q.role.WritesSome() || !q.h.o.Write {
+		if p := q.may(VerbWrite, kvmsg.LeasePrefix); p != nil {
+			return p
+		}
 	}
 	if p := q.json(); p != nil {
 		return p
@@ -97,7 +99,7 @@ func (q *request) id(v Verb) *problem {
 	if _, ok := kvmsg.ParseLeaseID([]byte(q.key)); !ok {
 		return trouble(http.StatusNotFound, "no-such-lease", "an ID has 32 hexadecimal digits in lower case")
 	}
-	return q.may(v, kvmsg.LeasePrefix+q.key)
+	return q.mayLease(v, q.key)
 }
 
 func noLease() *problem { return trouble(http.StatusNotFound, "no-such-lease", "") }

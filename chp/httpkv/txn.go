@@ -47,7 +47,11 @@ func (q *request) transact(w http.ResponseWriter) *problem {
 		if k.Update {
 			verb = VerbWrite
 		}
-		if p := q.may(verb, k.Key); p != nil {
+		p := q.may(verb, k.Key)
+		if p == nil && k.Lease != "" {
+			p = q.mayLease(VerbWrite, k.Lease)
+		}
+		if p != nil {
 			return p
 		}
 	}

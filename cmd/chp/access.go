@@ -32,9 +32,9 @@ type accessFlags struct {
 }
 
 func (a *accessFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&a.name, "access", "", "`file` with the clients to accept, and what each may do (see chp access); it is read again at SIGHUP and by chp reload")
+	flags.StringVar(&a.name, "access", "", "`file` with the clients to accept, and what each may do (see chp access); it is read again at SIGHUP and by chp reload, as the files of --curve-key, --curve-allow, --curve-admin, --http-tls-cert, --http-tls-key, --http-client-ca, --http-token-file and --log-level are")
 	flags.BoolVar(&a.plain, "plain", false, "clients prove who they are by a name and a password of --access, in clear text")
-	flags.BoolVar(&a.watch, "watch-config", false, "read --access again when its content has changed")
+	flags.BoolVar(&a.watch, "watch-config", false, "read what is read again at SIGHUP also when its content has changed")
 	flags.StringVar(&a.audit, "audit", "", "`file` to append a line of JSON to when somebody connects, is denied, refused or disconnected, changes rights or administers; it is opened again at SIGHUP and by chp reload")
 	flags.BoolVar(&a.every, "audit-writes", false, "also for each update: its key, sequence and author, and the sizes of the value before and after; it needs --stamp, and a copy of the values in memory")
 }
@@ -46,62 +46,31 @@ func (a *accessFlags) security(s sockets.Security) (sockets.Security, error) {
 		return s, fail(exitUsage, "--plain needs --access: a file with names and passwords")
 	case a.plain && s.CurveServer:
 		return s, fail(exitUsage, "--plain and --curve-key exclude each other")
-	case a.watch && a.name == "":
-		return s, fail(exitUsage, "--watch-config needs --access")
 	case a.name == "":
 		return s, nil
 	}
 	s.PlainServer = a.plain
+	command.AddSource(command.Source{Flag: "access", Files: []string{a.name}, Stays: "the rights stay as they were", Load: a.load})
 	var err error
 	if a.file, err = access.Open(a.name); err != nil {
 		return s, fail(exitUsage, "--access: %s", accessText(err))
 	}
-	command.AddReread(accessFile{a.file, a.name})
 	return s, nil
+}
+
+// load is command.Source.Load.
+func (a *accessFlags) load() (apply func() error, now string, err error) {
+	policy, err := a.file.Load()
+	if err != nil {
+		return nil, "", errors.New(accessText(err))
+	}
+	return func() error { a.file.Set(policy); return nil }, command.Count(len(policy.Users()), "user"), nil
 }
 
 // accessText returns the text of an error of package access.
 func accessText(err error) string {
 	return visible.String(strings.ReplaceAll(err.Error(), "access: ", ""))
 }
-
-// follow reads the file when it has changed, until the context ends.
-func (a *accessFlags) follow(ctx context.Context, stderr io.Writer) {
-	if !a.watch {
-		return
-	}
-	f := accessFile{a.file, a.name}
-	a.file.Watch(ctx, access.DefaultInterval, func(err error) {
-		name, flag, stays := f.What()
-		if err != nil {
-			command.Say(stderr, fmt.Sprintf("chp: warning: %s: --%s: %s\n", stays, flag, accessText(err)))
-			return
-		}
-		command.Say(stderr, fmt.Sprintf("chp: read %s again: %s\n", visible.String(name), f.now()))
-	})
-}
-
-// accessFile is a file of rights as a command.Rereader.
-type accessFile struct {
-	*access.File
-	name string
-}
-
-// What implements command.Rereader.
-func (f accessFile) What() (name, flag, stays string) {
-	return f.name, "access", "the rights stay as they were"
-}
-
-// Reread implements command.Rereader.
-func (f accessFile) Reread() (string, error) {
-	_, err := f.Reload()
-	if err != nil {
-		err = errors.New(accessText(err))
-	}
-	return f.now(), err
-}
-
-func (f accessFile) now() string { return command.Count(len(f.Policy().Users()), "user") }
 
 func newAccess() *cobra.Command {
 	cmd := &cobra.Command{

@@ -129,7 +129,7 @@ func TestAccessUsage(t *testing.T) {
 		args []string
 	}{
 		{"--plain needs --access", []string{"serve", "--port", "0", "--plain"}},
-		{"--watch-config needs --access", []string{"serve", "--port", "0", "--watch-config"}},
+		{"--watch-config needs a file to watch", []string{"serve", "--port", "0", "--watch-config"}},
 		{"exclude each other", []string{"serve", "--port", "0", "--plain", "--access", file, "--curve-key", serverFile}},
 		{"does not go with --access", []string{"serve", "--port", "0", "--access", file, "--curve-key", serverFile, "--curve-allow", "any"}},
 		{"line 2, column 1: there is no users.a.nothing", []string{"serve", "--port", "0", "--access", broken}},
@@ -188,7 +188,7 @@ func TestServeAccessOverHTTP(t *testing.T) {
 	for args, want := range map[string]string{
 		"--request PUT --data-binary x " + url + "/kv/a/1": "204", url + "/kv/a/1": "200", url + "/kv/a/?prefix": "200",
 		"--request PUT --data-binary x " + url + "/kv/ab/1": "403", url + "/kv/ab/1": "403", url + "/kv/a/../ab/1": "404", url + "/kv?prefix": "403", url + "/watch": "403", url + "/watch/ab/": "403",
-		"--request DELETE " + url + "/kv/ab/1": "403", "--request POST -H Content-Type:application/json --data {} " + url + "/lease": "403",
+		"--request DELETE " + url + "/kv/ab/1": "403", "--request POST -H Content-Type:application/json --data {} " + url + "/lease": "400", url + "/lease": "403",
 	} {
 		if got := status(strings.Fields(args)...); got != want {
 			t.Errorf("%s: %s, want %s", args, got, want)
@@ -238,6 +238,63 @@ func TestDoorOfKeysWantsProofs(t *testing.T) {
 	}
 	if got := curl(t, append(put, "-H", "Authorization: Bearer "+token)...); got != "204" {
 		t.Errorf("with a token: %s", got)
+	}
+}
+
+// A lease over HTTP belongs to who was granted it: others neither renew nor end it, nor attach keys, and it deletes only what its user may
+// write. What is refused is counted.
+func TestLeasesOverHTTPBelongToUsers(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "access.toml")
+	var tokens [3]string
+	rules := ""
+	for i, name := range []string{"anna", "bert", "carl"} {
+		var hash string
+		tokens[i], hash = access.NewToken()
+		rules += "[users." + name + "]\ntoken = ['" + hash + "']\n"
+	}
+	rules += "[[rules]]\nwho = ['anna']\nwrite = ['/a/']\n[[rules]]\nwho = ['bert']\nread = ['']\nwrite = ['/b/']\n[[rules]]\nwho = ['carl']\nread = ['']\n[[rules]]\nwho=['anonymous']\nread=['']\nadmin=true\n"
+	testenv.Must(t, os.WriteFile(file, []byte(rules), 0o600))
+	s := serve(t, "--access", file, "--http", "127.0.0.1:0", "--http-write", "--stamp")
+	url := s.web() + "/v1"
+	as := func(who int, args ...string) []string {
+		return append([]string{"-H", "Authorization: Bearer " + tokens[who], "-H", "Content-Type: application/json"}, args...)
+	}
+	code := func(want string, who int, args ...string) {
+		t.Helper()
+		if got := curl(t, append([]string{"--output", os.DevNull, "--write-out", "%{http_code}"}, as(who, args...)...)...); got != want {
+			t.Errorf("%d: %s: %s, want %s", who, args, got, want)
+		}
+	}
+	grant := func(who int) string {
+		t.Helper()
+		id, _ := object(t, curl(t, as(who, "--data", `{"ttl":60}`, url+"/lease")...))["id"].(string)
+		return id
+	}
+	one, two := grant(0), grant(1)
+	code("403", 2, "--data", `{"ttl":60}`, url+"/lease") // he may write nothing
+	code("204", 0, "-X", "PUT", "--data-binary", "v", url+"/kv/a/1?lease="+one)
+	code("403", 0, "-X", "PUT", "--data-binary", "v", url+"/kv/b/1?lease="+one)
+	code("403", 0, "-X", "PUT", "--data-binary", "v", url+"/kv/a/2?lease="+two)
+	code("403", 1, "-X", "PUT", "--data-binary", "v", url+"/kv/b/1?lease="+one)
+	code("403", 1, "--data", `{"op":"set","key":"/b/1","value":"v","lease":"`+one+`"}`, url+"/txn")
+	code("200", 1, "--data", `{"op":"set","key":"/b/1","value":"v","lease":"`+two+`"}`, url+"/txn")
+	for _, method := range []string{"PUT", "DELETE"} {
+		code("403", 1, "-X", method, url+"/lease/"+one)
+		code("403", 2, "-X", method, url+"/lease/"+one)
+	}
+	code("200", 0, url+"/lease/"+one)
+	code("200", 0, "-X", "PUT", url+"/lease/"+one)
+	code("404", 0, "-X", "PUT", url+"/lease/"+strings.Repeat("0", 32))
+	if by := object(t, must(t, "get", "--json", "--server", s.endpoint, "/a/1"))["by"]; by != "anna" {
+		t.Errorf("/a/1 is by %v", by)
+	}
+	try(t, "lease", "revoke", one, "--server", s.endpoint).expect(t, exitRefused, "access denied")
+	code("204", 0, "-X", "DELETE", url+"/lease/"+one)
+	code("404", 1, url+"/kv/a/1")
+	code("200", 1, url+"/kv/b/1")
+	if text := curl(t, s.web()+"/metrics"); !strings.Contains(text, `chp_refused_total{reason="access_denied"} 1`) {
+		t.Errorf("the refusals are not counted: %s", text)
 	}
 }
 

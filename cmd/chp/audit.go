@@ -27,26 +27,33 @@ func (a *accessFlags) openAudit(stamp bool) (*auditFile, error) {
 		return nil, nil
 	}
 	f := &auditFile{name: a.audit}
-	if err := f.open(); err != nil {
+	apply, _, err := f.load()
+	if err == nil {
+		err = apply()
+	}
+	if err != nil {
 		return nil, fail(exitUsage, "--audit: %w", err)
 	}
-	command.AddReread(f)
+	command.AddSource(command.Source{Flag: "audit", Files: []string{f.name}, Written: true, Stays: "the former file is written on", Load: f.load})
 	return f, nil
 }
 
-// open opens the file anew.
-func (f *auditFile) open() error {
+// load opens the file anew, which apply makes the one that is written to.
+func (f *auditFile) load() (apply func() error, now string, err error) {
 	file, err := os.OpenFile(f.name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
-		return err
+		return nil, "", err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.file != nil {
-		f.file.Close()
-	}
-	f.file = file
-	return nil
+	return func() error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		former := f.file
+		f.file = file
+		if former != nil {
+			former.Close()
+		}
+		return nil
+	}, "it is written to", nil
 }
 
 // Write appends a line.
@@ -65,11 +72,3 @@ func (f *auditFile) Close() error {
 
 // logger returns a logger of lines of JSON.
 func (f *auditFile) logger() *slog.Logger { return slog.New(slog.NewJSONHandler(f, nil)) }
-
-// What implements command.Rereader.
-func (f *auditFile) What() (name, flag, stays string) {
-	return f.name, "audit", "the former file is written on"
-}
-
-// Reread implements command.Rereader.
-func (f *auditFile) Reread() (string, error) { return "it is written to", f.open() }

@@ -126,14 +126,18 @@ func TestKeyFaults(t *testing.T) {
 	t.Parallel()
 	key, public := keygen(t, "key")
 	foreign := zmtp.GenerateKeyPair()
-	two := filepath.Join(t.TempDir(), "two")
-	if err := os.WriteFile(two, []byte(foreign.Public.String()+"\n"+public+"\n"), 0o600); err != nil {
+	many := filepath.Join(t.TempDir(), "many")
+	lines := public + "\n"
+	for range 16 {
+		lines += zmtp.GenerateKeyPair().Public.String() + "\n"
+	}
+	if err := os.WriteFile(many, []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	o := try(t, "serve", "--curve-key", key, "--curve-allow", foreign.Public.String()+",x")
 	o.expect(t, exitUsage, "40 characters")
 	try(t, "get", "k", "--curve-server-key", foreign.Public.String(), "--curve-key", foreign.Secret.Z85()).expect(t, exitUsage, "--curve-key takes the name of a file")
-	try(t, "get", "k", "--curve-key", key, "--curve-server-key", two).expect(t, exitUsage, "2 keys")
+	try(t, "get", "k", "--curve-key", key, "--curve-server-key", many).expect(t, exitUsage, "17 keys; the most is 16")
 }
 
 // A key that may read and write may not make a server hand over; one of --curve-admin,

@@ -2,17 +2,23 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"clustermap/chp"
 	"clustermap/chp/access"
 	"clustermap/chp/httpkv"
 	"clustermap/chp/page"
+	"clustermap/internal/command"
 
 	"github.com/spf13/pflag"
 )
@@ -24,6 +30,8 @@ type doorFlags struct {
 	rate               int
 	tokens             string
 	cert, key, clients string
+
+	secure atomic.Pointer[tls.Config] // of cert, key and clients, as they last were
 }
 
 func (f *doorFlags) register(flags *pflag.FlagSet) {
@@ -51,23 +59,105 @@ func (f *doorFlags) tls() (*tls.Config, error) {
 	case f.cert == "":
 		return nil, nil
 	}
+	source := command.Source{Flag: "http-tls-cert", Files: []string{f.cert, f.key}, Stays: "the certificates stay as they were", Load: f.loadTLS}
+	if f.clients != "" {
+		source.Files = append(source.Files, f.clients)
+	}
+	if err := begin(source); err != nil {
+		return nil, err
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		return f.secure.Load(), nil
+	}}, nil
+}
+
+// begin adds a source, and reads it for the first time.
+func begin(source command.Source) error {
+	command.AddSource(source)
+	apply, _, err := source.Load()
+	if err == nil {
+		err = apply()
+	}
+	var failed *command.Error
+	if err != nil && !errors.As(err, &failed) {
+		err = fail(exitUsage, "--%s: %v", source.Flag, err)
+	}
+	return err
+}
+
+// loadTLS is command.Source.Load.
+func (f *doorFlags) loadTLS() (apply func() error, now string, err error) {
 	pair, err := tls.LoadX509KeyPair(f.cert, f.key)
 	if err != nil {
-		return nil, fail(exitUsage, "--http-tls-cert: %v", err)
+		return nil, "", err
 	}
-	c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 	if f.clients != "" {
 		text, err := os.ReadFile(f.clients)
 		if err != nil {
-			return nil, fail(exitUsage, "--http-client-ca: %v", err)
+			return nil, "", fail(exitUsage, "--http-client-ca: %v", err)
 		}
 		c.ClientCAs = x509.NewCertPool()
 		if !c.ClientCAs.AppendCertsFromPEM(text) {
-			return nil, fail(exitUsage, "--http-client-ca: %s has no certificate", f.clients)
+			return nil, "", fail(exitUsage, "--http-client-ca: %s has no certificate", f.clients)
 		}
 		c.ClientAuth = tls.VerifyClientCertIfGiven // who collects metrics has none
+		c.SessionTicketsDisabled = true            // one would outlive those who certify
 	}
-	return c, nil
+	return func() error { f.secure.Store(c); return nil }, "the certificate is valid until " + pair.Leaf.NotAfter.UTC().Format(time.RFC3339), nil
+}
+
+// certificates is an Access by another one. Requests have a certificate only as long as --http-client-ca has who certifies it: a
+// connection may be older than what the file has now.
+type certificates struct {
+	httpkv.Access
+	door *doorFlags
+}
+
+// whenBegun is the key of the configuration that was in effect when a connection began.
+type whenBegun struct{}
+
+// connected is http.Server.ConnContext.
+func (f *doorFlags) connected(ctx context.Context, _ net.Conn) context.Context {
+	return context.WithValue(ctx, whenBegun{}, f.secure.Load())
+}
+
+// Who implements httpkv.Access.
+func (c certificates) Who(r *http.Request) (string, error) {
+	now := c.door.secure.Load()
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || r.Context().Value(whenBegun{}) == now {
+		return c.Access.Who(r)
+	}
+	all := x509.VerifyOptions{Roots: now.ClientCAs, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	for _, one := range r.TLS.PeerCertificates[1:] {
+		all.Intermediates.AddCert(one)
+	}
+	if _, err := r.TLS.PeerCertificates[0].Verify(all); err != nil {
+		without, state := *r, *r.TLS
+		state.VerifiedChains = nil
+		without.TLS = &state
+		r = &without
+	}
+	return c.Access.Who(r)
+}
+
+// Role implements httpkv.Roles.
+func (c certificates) Role(name string) *chp.Role {
+	if roles, ok := c.Access.(httpkv.Roles); ok {
+		return roles.Role(name)
+	}
+	return nil
+}
+
+// tokenFile is the Access of those who have a token of a file, as that last was.
+type tokenFile struct{ atomic.Pointer[httpkv.Proven] }
+
+// Who implements httpkv.Access.
+func (t *tokenFile) Who(r *http.Request) (string, error) { return t.Load().Who(r) }
+
+// Allow implements httpkv.Access.
+func (t *tokenFile) Allow(name string, verb httpkv.Verb, key string) error {
+	return t.Load().Allow(name, verb, key)
 }
 
 // handler returns the map over HTTP, or nil if it would let in others than the server's ports do.
@@ -81,15 +171,21 @@ func (f *doorFlags) handler(address string, names []string, o *chp.ServerOptions
 	case o.Access != nil:
 		options.Access = doorRights{o.Access.(*access.File), asOpen(address, o)}
 	case f.tokens != "":
-		text, err := os.ReadFile(f.tokens)
-		if err != nil {
-			return nil, fail(exitUsage, "--http-token-file: %v", err)
+		tokens := new(tokenFile)
+		if err := begin(command.Source{Flag: "http-token-file", Files: []string{f.tokens}, Stays: "the tokens stay as they were", Load: func() (func() error, string, error) {
+			text, err := os.ReadFile(f.tokens)
+			if err != nil {
+				return nil, "", err
+			}
+			proven, err := httpkv.NewProven(bytes.NewReader(text))
+			if err != nil {
+				return nil, "", fmt.Errorf("%s: %w", f.tokens, err)
+			}
+			return func() error { tokens.Store(proven); return nil }, command.Count(proven.Tokens(), "token"), nil
+		}}); err != nil {
+			return nil, err
 		}
-		proven, err := httpkv.NewProven(bytes.NewReader(text))
-		if err != nil {
-			return nil, fail(exitUsage, "--http-token-file: %s: %v", f.tokens, err)
-		}
-		options.Access = proven
+		options.Access = tokens
 	case f.clients != "":
 		options.Access, _ = httpkv.NewProven(nil)
 	case !asOpen(address, o):
@@ -98,11 +194,13 @@ func (f *doorFlags) handler(address string, names []string, o *chp.ServerOptions
 		}
 		return nil, nil
 	}
+	if f.clients != "" {
+		options.Access = certificates{options.Access, f}
+	}
 	return httpkv.New(options), nil
 }
 
-// doorRights are the rights of a file for requests over HTTP: by a token or a certificate, or of nobody. Leases, which belong to
-// whoever has granted them, are for those who may write the whole map.
+// doorRights are the rights of a file for requests over HTTP: by a token or a certificate, or of nobody.
 type doorRights struct {
 	file *access.File
 	open bool // the ports accept, as widely, those who prove nothing; else a rule for "*" means the others
@@ -136,6 +234,9 @@ func (d doorRights) Allow(name string, verb httpkv.Verb, key string) error {
 	}
 	return d.file.Policy().Allow(name, v, key)
 }
+
+// Role implements httpkv.Roles.
+func (d doorRights) Role(name string) *chp.Role { return d.file.Policy().Role(name) }
 
 // asOpen reports whether who reaches an address may use the map all the same: clients prove nothing, and
 // the server listens for them as widely.

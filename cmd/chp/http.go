@@ -93,6 +93,7 @@ func (f *httpFlags) listen(ctx context.Context, cmd *cobra.Command, o *chp.Serve
 		ErrorLog:     log.New(io.Discard, "", 0), // what peers send is not worth a line each
 	}
 	a.http.Protocols.SetHTTP1(true) // its limits are of connections
+	a.http.ConnContext = f.door.connected
 	accepting, scheme := httpside.Limit(l, connections), "http"
 	if secure != nil {
 		accepting, scheme = tls.NewListener(accepting, secure), "https"

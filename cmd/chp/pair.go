@@ -138,6 +138,9 @@ func (p *pairFlags) options(cmd *cobra.Command, f *serveFlags, security sockets.
 	if security.CurveServer {
 		public := security.CurveSecretKey.Public()
 		o.PeerSecurity = sockets.Security{CurveServerKey: public, CurvePublicKey: public, CurveSecretKey: security.CurveSecretKey}
+		for _, key := range security.CurveMoreKeys {
+			o.PeerSecurity.CurveMoreServerKeys = append(o.PeerSecurity.CurveMoreServerKeys, key.Public())
+		}
 	}
 	return o, nil
 }

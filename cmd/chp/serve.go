@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"clustermap/chp/commit"
 	"clustermap/internal/command"
 	"clustermap/sockets"
+	"clustermap/zmtp"
 
 	"github.com/spf13/cobra"
 )
@@ -162,7 +165,7 @@ of this command then need --server-model N.`,
 	f.pair.register(flags)
 	flags.StringVar(&f.ready, "ready-file", "", "`file` that exists while the server is ready, with what clients name as --server")
 	f.http.register(flags)
-	flags.StringVar(&f.logLevel, "log-level", "warn", "lowest level to log: debug, info, warn, error")
+	flags.StringVar(&f.logLevel, "log-level", "warn", "lowest level to log: debug, info, warn, error; or a `file` with one of these")
 	flags.StringVar(&f.format, command.LogFormat, "text", "format of the log on standard error: text, json")
 	if err := cmd.MarkFlagDirname("data"); err != nil {
 		panic(err) // the flag does not exist
@@ -208,6 +211,9 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	if err != nil {
 		return err
 	}
+	if f.access.watch && !command.Watches() {
+		return fail(exitUsage, "--watch-config needs a file to watch, such as those of --access and --curve-key")
+	}
 	defer admin.close()
 	server, err := f.start(ctx, cmd, o, admin)
 	if server == nil || err != nil {
@@ -215,7 +221,24 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	}
 	defer server.Close()
 	admin.attach(server)
+	if err := f.curve.Follow(f.keys(server)); err != nil {
+		return err
+	}
 	return f.serve(ctx, cmd, server, o.Security, &ready)
+}
+
+// keys returns a function that gives a server the keys that were read, and disconnects the clients that are no longer
+// accepted. Both servers of a pair have the same ones.
+func (f *serveFlags) keys(server *chp.Server) func(own []zmtp.SecretKey, admins []zmtp.PublicKey) error {
+	return func(own []zmtp.SecretKey, admins []zmtp.PublicKey) error {
+		k := chp.ServerKeys{Own: own, Admins: admins}
+		if f.pair.primary || f.pair.backup {
+			for _, key := range own {
+				k.Peer = append(k.Peer, key.Public())
+			}
+		}
+		return server.SetKeys(k)
+	}
 }
 
 // check returns an error if a flag's value is out of range. It removes the brackets of an
@@ -260,7 +283,7 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 
 // options returns the options of the server, without its logs and the entries to load.
 func (f *serveFlags) options(cmd *cobra.Command) (chp.ServerOptions, error) {
-	f.curve.Others = f.access.name != ""
+	f.curve.Others, f.curve.Again = f.access.name != "", true
 	security, err := f.curve.Security()
 	if err == nil {
 		security, err = f.access.security(security)
@@ -281,6 +304,9 @@ func (f *serveFlags) options(cmd *cobra.Command) (chp.ServerOptions, error) {
 	o.HistoryBytes = int64(f.historyBytes)
 	if f.access.file != nil {
 		o.Access = f.access.file
+	}
+	if security.CurveServer && f.access.file == nil {
+		o.Accepted = func(client *sockets.Peer) bool { return f.curve.Accepts(client.PublicKey()) }
 	}
 	o.Reload = func(context.Context) error { return command.Reread("chp", cmd.ErrOrStderr()) }
 	if len(f.Endpoints) > 0 {
@@ -375,7 +401,9 @@ func (f *serveFlags) serve(ctx context.Context, cmd *cobra.Command, server *chp.
 			}
 		})
 	}
-	telling.Go(func() { f.access.follow(serving, cmd.ErrOrStderr()) })
+	if f.access.watch {
+		telling.Go(func() { command.WatchSources(serving, "chp", cmd.ErrOrStderr()) })
+	}
 	// Not awaited, because standard error may be a pipe without a reader.
 	go f.announce(serving, cmd.ErrOrStderr(), server, security, written)
 	err := server.Serve(serving)
@@ -409,11 +437,30 @@ func (f *serveFlags) announce(serving context.Context, out io.Writer, server *ch
 }
 
 func (f *serveFlags) logger(cmd *cobra.Command) (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
-		return nil, fail(exitUsage, "--log-level %q: must be debug, info, warn or error", f.logLevel)
+	var level slog.LevelVar
+	l, err := parseLevel(f.logLevel)
+	if err != nil {
+		load := func() (apply func() error, now string, err error) {
+			text, err := readLine(f.logLevel)
+			var l slog.Level
+			if err == nil {
+				l, err = parseLevel(text)
+			}
+			return func() error { level.Set(l); return nil }, text, err
+		}
+		if _, missing := os.Stat(f.logLevel); missing != nil {
+			return nil, fail(exitUsage, "--log-level %q: must be debug, info, warn or error, or a file with one of these", f.logLevel)
+		}
+		command.AddSource(command.Source{Flag: "log-level", Files: []string{f.logLevel}, Stays: "the level stays as it was", Load: load})
+		apply, _, err := load()
+		if err != nil {
+			return nil, fail(exitUsage, "--log-level: %v", err)
+		}
+		_ = apply() // it does not fail
+	} else {
+		level.Set(l)
 	}
-	o := &slog.HandlerOptions{Level: level}
+	o := &slog.HandlerOptions{Level: &level}
 	switch f.format {
 	case "text":
 		return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), o)), nil
@@ -421,4 +468,23 @@ func (f *serveFlags) logger(cmd *cobra.Command) (*slog.Logger, error) {
 		return slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), o)), nil
 	}
 	return nil, fail(exitUsage, "--log-format %q: must be text or json", f.format)
+}
+
+// parseLevel parses the name of a level.
+func parseLevel(text string) (level slog.Level, err error) {
+	if level.UnmarshalText([]byte(text)) != nil {
+		return level, fmt.Errorf("%q is none of debug, info, warn and error", text)
+	}
+	return level, nil
+}
+
+// readLine returns the text of a short file, without spaces around it.
+func readLine(name string) (string, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, 64))
+	return strings.TrimSpace(string(text)), err
 }

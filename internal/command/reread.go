@@ -2,127 +2,153 @@ package command
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
+	"time"
 
 	"clustermap/internal/visible"
-	"clustermap/sockets"
-	"clustermap/zmtp"
 )
 
-// hangups has the files that the program reads again at SIGHUP, instead of ending.
-var hangups rereads
+// Source is something that a program has from files, and reads again while it runs: at SIGHUP, when it is asked to (Reread),
+// and when they have changed (WatchSources).
+type Source struct {
+	Flag  string   // that names the files
+	Files []string // at least one
+	Stays string   // what stays as it was after an error, such as "the rights stay as they were"
 
-// rereads is a list of files.
-type rereads struct {
-	mu    sync.Mutex
-	files []Rereader
+	// Load reads the files, and changes nothing: apply puts into effect what is in them, of which now is a word, such as
+	// "3 keys".
+	Load func() (apply func() error, now string, err error)
+
+	// Written says that the program writes the file, which it only opens again: it is not watched.
+	Written bool
 }
 
-// Rereader is a file that a program can read again while it runs.
-type Rereader interface {
-	// Reread reads the file again, and returns what is in it now, such as "3 keys". After an error all stays
-	// as it was.
-	Reread() (now string, err error)
+// sources has what the program reads again at SIGHUP, instead of ending.
+var sources sourceList
 
-	// What returns the name of the file, the flag that names it, and what stays as it was after an error.
-	What() (name, flag, stays string)
+type sourceList struct {
+	mu  sync.Mutex // held while one is read
+	all []*watched
 }
 
-// AddReread makes the program read a file again at SIGHUP, instead of ending, and in Reread.
-func AddReread(f Rereader) { hangups.add(f) }
+// watched is a source and what its files had when they were last looked at.
+type watched struct {
+	Source
+	sum [sha256.Size]byte
+}
 
-// Reread reads again all files that are read again at SIGHUP, and tells the results. It returns the errors.
+// AddSource adds a source whose files are about to be read for the first time.
+func AddSource(s Source) {
+	w := &watched{Source: s}
+	w.sum = w.content()
+	sources.mu.Lock()
+	defer sources.mu.Unlock()
+	sources.all = append(sources.all, w)
+}
+
+func (l *sourceList) some() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.all) > 0
+}
+
+// Watches reports whether WatchSources has something to look at.
+func Watches() bool {
+	sources.mu.Lock()
+	defer sources.mu.Unlock()
+	return slices.ContainsFunc(sources.all, func(s *watched) bool { return !s.Written })
+}
+
+// Reread reads again everything that is read again at SIGHUP, and tells the results. It returns the errors.
 func Reread(program string, w io.Writer) error {
+	sources.mu.Lock()
+	defer sources.mu.Unlock()
 	var errs []error
-	for _, f := range hangups.all() {
-		name, flag, stays := f.What()
-		now, err := f.Reread()
-		if err != nil {
-			errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
-			Say(w, fmt.Sprintf("%s: warning: %s: --%s: %s\n", program, stays, flag, visible.String(err.Error())))
-			continue
-		}
-		Say(w, fmt.Sprintf("%s: read %s again: %s\n", program, visible.String(name), now))
+	for _, s := range sources.all {
+		s.sum = s.content()
+		errs = append(errs, s.read(program, w))
 	}
 	return errors.Join(errs...)
 }
 
-func (r *rereads) add(f Rereader) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.files = append(r.files, f)
-}
+// lookInterval is how often WatchSources looks at the files.
+const lookInterval = time.Second
 
-func (r *rereads) all() []Rereader {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.files
-}
-
-// allowedFile accepts the keys in the file that --curve-allow names, as they were when it was
-// last read without an error, and some more.
-type allowedFile struct {
-	Keys
-	name    string
-	more    []zmtp.PublicKey
-	current atomic.Pointer[allowed]
-}
-
-// allowed is the keys of a file at one time.
-type allowed struct {
-	accept sockets.Authenticator
-	names  map[string]string // of those with a name, by their text
-}
-
-// named returns the names of keys by the text of each.
-func named(names map[zmtp.PublicKey]string) map[string]string {
-	all := map[string]string{}
-	for key, name := range names {
-		all[key.String()] = name
+// WatchSources looks at the files until the context ends, and reads those again whose content has changed. It tells the results,
+// of each content once.
+func WatchSources(ctx context.Context, program string, w io.Writer) {
+	ticker := time.NewTicker(lookInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		sources.look(program, w)
 	}
-	return all
 }
 
-// read reads the file. After an error the keys stay as they were.
-func (f *allowedFile) read() (n int, err error) {
-	names := map[zmtp.PublicKey]string{}
-	keys, err := f.namedKeys(f.name, names)
+// look reads the sources again whose content has changed.
+func (l *sourceList) look(program string, w io.Writer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.all {
+		if sum := s.content(); !s.Written && sum != s.sum {
+			s.sum = sum
+			_ = s.read(program, w) // it has told
+		}
+	}
+}
+
+// read reads the files, puts into effect what they have, and tells.
+func (s *Source) read(program string, w io.Writer) error {
+	apply, now, err := s.Load()
+	if err == nil {
+		err = apply()
+	}
 	if err != nil {
-		return 0, err
+		text := strings.TrimPrefix(err.Error(), "--"+s.Flag+": ")
+		Say(w, fmt.Sprintf("%s: warning: %s: --%s: %s\n", program, s.Stays, s.Flag, visible.String(text)))
+		return fmt.Errorf("--%s: %s", s.Flag, text)
 	}
-	n = len(keys)
-	f.current.Store(&allowed{sockets.AllowKeys(append(keys, f.more...)...), named(names)})
-	return n, nil
+	Say(w, fmt.Sprintf("%s: read %s again: %s\n", program, visible.String(strings.Join(s.Files, ", ")), now))
+	return nil
 }
 
-// authenticate implements [sockets.Authenticator]. The user ID is the name behind the key in the
-// file, or the key.
-func (f *allowedFile) authenticate(ctx context.Context, r sockets.AuthRequest) (sockets.User, error) {
-	now := f.current.Load()
-	user, err := now.accept(ctx, r)
-	if name := now.names[user.ID]; err == nil && name != "" {
-		user.ID = name
+// content returns a sum of the content of the files, and of the errors to read them.
+func (s *Source) content() (sum [sha256.Size]byte) {
+	h := sha256.New()
+	for _, name := range s.Files {
+		if s.Written {
+			continue
+		}
+		f, err := os.Open(name)
+		if err == nil {
+			_, err = io.Copy(h, io.LimitReader(f, maxLooked))
+			f.Close()
+		}
+		if failed := (*fs.PathError)(nil); errors.As(err, &failed) {
+			err = failed.Err
+		}
+		fmt.Fprintf(h, "\x00%v\x00", err)
 	}
-	return user, err
+	h.Sum(sum[:0])
+	return sum
 }
 
-// What implements Rereader.
-func (f *allowedFile) What() (name, flag, stays string) {
-	return f.name, "curve-allow", "the accepted keys stay as they were"
-}
-
-// Reread implements Rereader.
-func (f *allowedFile) Reread() (now string, err error) {
-	n, err := f.read()
-	return Count(n, "key"), err
-}
+// maxLooked bounds what is looked at of a file; what reads it has limits of its own.
+const maxLooked = 16 << 20
 
 // untilHangup returns a context that ends with SIGHUP, if that comes because the terminal of
 // the program was closed, or if there is nothing that it can read again. The signal never has
@@ -134,7 +160,7 @@ func untilHangup(ctx context.Context, program string, w io.Writer) (context.Cont
 	terminal := hasTerminal()
 	go func() { // lasts as long as the process
 		for range signals {
-			if len(hangups.all()) == 0 || terminal && !hasTerminal() {
+			if !sources.some() || terminal && !hasTerminal() {
 				cancel(errors.New("hangup signal received"))
 				continue
 			}

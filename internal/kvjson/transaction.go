@@ -25,7 +25,8 @@ type Transaction struct {
 // A TransactionKey is the key of a line.
 type TransactionKey struct {
 	Key    string
-	Update bool // it is not only checked
+	Update bool   // it is not only checked
+	Lease  string // to which it is attached, or ""
 }
 
 // A LineError says which line is wrong.
@@ -113,7 +114,11 @@ func (t *Transaction) add(line []byte) error {
 	if err := valid(string(key)); err != nil {
 		return err
 	}
-	t.Keys = append(t.Keys, TransactionKey{string(key), l.Op != "check"})
+	one := TransactionKey{Key: string(key), Update: l.Op != "check"}
+	if l.Lease != nil {
+		one.Lease = *l.Lease
+	}
+	t.Keys = append(t.Keys, one)
 	if l.Op == "check" {
 		return t.check(string(key), &l)
 	}

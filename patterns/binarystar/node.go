@@ -54,8 +54,9 @@ type Node struct {
 	heard    chan message  // from listen
 	joined   chan struct{} // a peer has subscribed; capacity 1
 	refused  atomic.Uint64
-	down     atomic.Bool             // the peer's machine says so since the peer was last heard
-	current  atomic.Pointer[reading] // stored by run
+	down     atomic.Bool                      // the peer's machine says so since the peer was last heard
+	secures  atomic.Pointer[sockets.Security] // Options.PeerSecurity, or what has replaced it
+	current  atomic.Pointer[reading]          // stored by run
 
 	// Used by run.
 	buffer []byte
@@ -118,7 +119,8 @@ func New(ctx context.Context, o Options) (*Node, error) {
 		ReconnectIntervalMax: o.Interval,
 		RecvHWM:              64,
 	}
-	var n *Node
+	n := new(Node)
+	n.secures.Store(&o.PeerSecurity)
 	out, in := common, common
 	out.Monitor = o.Monitor
 	in.Monitor = func(e sockets.Event) {
@@ -132,25 +134,21 @@ func New(ctx context.Context, o Options) (*Node, error) {
 	}
 	out.Security, out.XPubManual = o.BindSecurity, true
 	out.SendHWM, out.MaxSubscriptions = 64, 64
-	in.Security, in.Conflate = o.PeerSecurity, true // only the last state counts
+	in.Conflate = true // only the last state counts
 	pub, err := sockets.NewXPub(out)
 	if err != nil {
 		return nil, err
 	}
-	dial := func() (*sockets.Sub, error) { return subscribe.To([]string{""}, []string{o.Peer}, in) }
-	n = &Node{
-		opts:          o,
-		pub:           pub,
-		dial:          dial,
-		began:         time.Now(),
-		done:          make(chan struct{}),
-		requests:      make(chan request),
-		heard:         make(chan message),
-		joined:        make(chan struct{}, 1),
-		subscriptions: make(map[*Subscription]bool),
+	n.opts, n.pub, n.began = o, pub, time.Now()
+	n.dial = func() (*sockets.Sub, error) {
+		in := in
+		in.Security = *n.secures.Load()
+		return subscribe.To([]string{""}, []string{o.Peer}, in)
 	}
+	n.done, n.requests, n.heard, n.joined = make(chan struct{}), make(chan request), make(chan message), make(chan struct{}, 1)
+	n.subscriptions = make(map[*Subscription]bool)
 	if err = pub.Bind(ctx, o.Bind); err == nil {
-		n.sub, err = dial()
+		n.sub, err = n.dial()
 	}
 	if err != nil {
 		return nil, errors.Join(err, pub.Close())
@@ -177,6 +175,18 @@ func New(ctx context.Context, o Options) (*Node, error) {
 		n.subscriptions = nil
 	}()
 	return n, nil
+}
+
+// SetSecurity replaces [Options.BindSecurity] and [Options.PeerSecurity], for connections that begin later.
+func (n *Node) SetSecurity(bind, peer sockets.Security) error {
+	if err := errors.Join(bind.Validate(), peer.Validate()); err != nil {
+		return err
+	}
+	n.secures.Store(&peer)
+	return errors.Join(
+		n.pub.SetOptions(func(o *sockets.Options) { o.Security = bind }),
+		n.sub.SetOptions(func(o *sockets.Options) { o.Security = peer }),
+	)
 }
 
 // now is the time since the node began, on the monotonic clock.

@@ -160,7 +160,7 @@ func (m *leaseModel) set(key, value string, props []byte, conditions []byte) boo
 	uuid := txn.Mark(1).UUID(m.number)
 	a, _, ok, err := m.q.transactLocal(&txn.Request{
 		Number: m.number, Conditions: conditions, Updates: kvmsg.AppendRecord(nil, []byte(key), 0, uuid[:], props, []byte(value)),
-	})
+	}, From{})
 	if err != nil || !ok {
 		m.t.Fatalf("%v, %v\n%s", ok, err, &m.script)
 	}

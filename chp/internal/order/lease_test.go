@@ -75,7 +75,7 @@ func TestKeyIsAttachedToALeaseThatIsThere(t *testing.T) {
 		props := []byte(kvmsg.PropertyLease + "=" + lease + "\n")
 		a, _, ok, err := m.q.transactLocal(&txn.Request{
 			Number: m.number, Updates: kvmsg.AppendRecord(nil, []byte("/k"), 0, uuid[:], props, []byte("v")),
-		})
+		}, From{})
 		if !ok || err != nil {
 			t.Fatal(ok, err)
 		}
@@ -118,7 +118,7 @@ func TestKeyIsAttachedToALeaseThatEnds(t *testing.T) {
 			updates = kvmsg.AppendRecord(updates, []byte("/k"), 0, uuid[:], txn.AppendMore(attach, 1), []byte("v"))
 			updates = kvmsg.AppendRecord(updates, own, 0, uuid[:], nil, nil)
 		}
-		a, _, ok, err := m.q.transactLocal(&txn.Request{Number: m.number, Updates: updates})
+		a, _, ok, err := m.q.transactLocal(&txn.Request{Number: m.number, Updates: updates}, From{})
 		if !ok || err != nil || (a.Status == txn.StatusRefused) != deletedFirst {
 			t.Errorf("the lease is deleted first: %v; %+v, %v, %v", deletedFirst, a, ok, err)
 		}

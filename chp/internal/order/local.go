@@ -164,14 +164,14 @@ func (q *Sequencer) accepts(spans []buf.Span) (ok bool, err error) {
 	return q.halted == (halted{}) && q.held.bytes < MaxHeld && q.fits(spans, ""), nil
 }
 
-// Transact judges a request that was checked as soon as there is room. The answer holds when w is
-// published.
-func (l *Local) Transact(ctx context.Context, r *txn.Request) (a txn.Answer, w Written, err error) {
+// Transact judges a request that was checked as soon as there is room, of this process or of somebody for whom it acts. The
+// answer holds when w is published.
+func (l *Local) Transact(ctx context.Context, r *txn.Request, from From) (a txn.Answer, w Written, err error) {
 	if err := l.wait(ctx, len(r.Updates)); err != nil {
 		return a, w, err
 	}
 	for {
-		a, w, ok, err := l.q.transactLocal(r)
+		a, w, ok, err := l.q.transactLocal(r, from)
 		if ok || err != nil {
 			return a, w, err
 		}

@@ -154,7 +154,7 @@ func (q *Sequencer) transact(wire []byte, spans []buf.Span, from From, values in
 }
 
 // transactLocal is Transact for a request of this process, which was checked.
-func (q *Sequencer) transactLocal(r *txn.Request) (a txn.Answer, w Written, ok bool, err error) {
+func (q *Sequencer) transactLocal(r *txn.Request, from From) (a txn.Answer, w Written, ok bool, err error) {
 	if ok, err := q.roomNow(); !ok || err != nil {
 		return a, w, false, err
 	}
@@ -167,10 +167,10 @@ func (q *Sequencer) transactLocal(r *txn.Request) (a txn.Answer, w Written, ok b
 	j := &q.scratch.judge
 	q.begin(j, r.Updates)
 	j.request, j.values = *r, txn.MaxAnswerValue
-	q.judge(j, From{}, span.End)
+	q.judge(j, from, span.End)
 	a = j.answer
 	a.Value = append([]byte(nil), a.Value...)
-	q.make(j, From{})
+	q.make(j, from)
 	return a, q.written(), true, nil
 }
 

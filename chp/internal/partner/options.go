@@ -23,7 +23,7 @@ type Options struct {
 	Acks                         int
 	SnapshotTimeout, ExpiryGrace time.Duration
 
-	// Functions, because printing one shows no secrets.
+	// Functions, because printing one shows no secrets. See [Pair.Secure].
 	Security     func() sockets.Security // of the state endpoint
 	PeerSecurity func() sockets.Security // of connections to the other server
 	Secret       func() []byte

@@ -90,10 +90,19 @@ func New(o Options) *Pair {
 		p.leader.journal = pairjournal.New(local, o.Acks, LooksPerTimeout)
 		return p.leader.journal
 	})
-	p.proofs = proofs{Options: &p.o, private: newKey(), peerKey: o.PeerSecurity().CurveServerKey, send: p.send, linked: p.look, applicants: map[*sockets.Peer]*applicant{}}
+	p.proofs = proofs{Options: &p.o, private: newKey(), send: p.send, linked: p.look, applicants: map[*sockets.Peer]*applicant{}}
 	p.presence = presence{Options: &p.o, failures: lograte.Failures(), faults: map[string]string{}}
 	p.copier = copier{Options: &p.o, prove: p.proofs.prove, heard: p.heard, restored: o.Restored}
 	return p
+}
+
+// Secure makes what Options.Security and PeerSecurity return now hold for connections of the node that begin later. It
+// is not called during Listen.
+func (p *Pair) Secure() error {
+	if p.node == nil {
+		return nil // Listen asks
+	}
+	return p.node.SetSecurity(p.o.Security(), p.o.PeerSecurity())
 }
 
 // Listen starts the node: from here on the other server receives this one's state.

@@ -8,11 +8,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 
 	"clustermap/chp/internal/ports"
 	"clustermap/sockets"
-	"clustermap/zmtp"
 )
 
 // Who follows an active server is sent the whole map and the identities of all clients.
@@ -47,7 +47,6 @@ var (
 type proofs struct {
 	*Options
 	private ed25519.PrivateKey
-	peerKey zmtp.PublicKey // the other server's key with CURVE, else zero
 	send    func(peer *sockets.Peer, wire []byte)
 	linked  func() // is called when there is a link: examineAll has something to do
 
@@ -131,8 +130,8 @@ func (p *proofs) watch(e sockets.Event) {
 // apply calls accept once a peer has proved who it is, which with CURVE it has; or refuses
 // the peer.
 func (p *proofs) apply(peer *sockets.Peer, accept func()) {
-	if !p.peerKey.IsZero() {
-		if peer.PublicKey() != p.peerKey {
+	if security := p.PeerSecurity(); !security.CurveServerKey.IsZero() {
+		if key := peer.PublicKey(); key != security.CurveServerKey && !slices.Contains(security.CurveMoreServerKeys, key) {
 			p.refuse(peer, errStranger)
 			return
 		}

@@ -77,6 +77,9 @@ func (p *Peers) Settled(peer *sockets.Peer) bool {
 
 // Refresh returns the connections whose roles are no longer what they were, and which have to end.
 func (p *Peers) Refresh() (changed []*sockets.Peer) {
+	if p == nil {
+		return nil
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for peer, role := range p.roles {

@@ -85,6 +85,7 @@ type Collector interface {
 	RecvBatch(ctx context.Context, b *sockets.Batch) error
 	Events() sockets.PollEvents
 	Peers() []sockets.PeerStats
+	SetOptions(change func(*sockets.Options)) error
 	Reads() uint64
 	Ping()
 	Close() error
