@@ -13,6 +13,9 @@ import (
 
 // Access says who the clients of a server are, and what each may do: see ServerOptions.Access. Package
 // clustermap/chp/access has one that reads a file. All methods must be safe for concurrent use.
+//
+// An Access may also have a method Roles() []*Role, which returns all roles that Role can return now. Then the server counts once, and not for
+// each of them, what is in the parts of the map that have limits.
 type Access interface {
 	// Authenticate decides whether a client is accepted, as a [sockets.Authenticator]. With NULL, where
 	// clients prove nothing, it may accept anonymous ones. What Role has to know of a client it returns
@@ -60,6 +63,10 @@ type RoleOptions struct {
 
 // Limits bound what a client sends over all of its connections: Updates, an int, is the number of updates a second, and Bytes, an
 // int64, their bytes a second; 0 means no limit, and the least others are 1,000 and 64 KiB. A client that sends more is not read from for as long, and waits. Others do not.
+//
+// Keys and Map, both int64, bound what there is in the parts of the map that the client may write, whoever has set it: so many keys, and so many
+// bytes, counted as for ServerOptions.MaxMapBytes. As long as there is as much, an update of the client that would add to it is refused with
+// ReasonLimit; deletions are not, nor what makes no key larger. Others are not concerned.
 type Limits = rights.Limits
 
 // NewRole returns a role, or a [*RoleError].

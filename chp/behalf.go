@@ -11,7 +11,7 @@ import (
 
 // OnBehalf returns a context for conditional updates, transactions and leases that a [Server] makes for somebody else, as another
 // door to the map does, such as one for HTTP: they have that one's name, as those of a client
-// (ServerOptions.Stamp and Server.LeaseOwner). What that one may do the door has to check: see Role.Allow.
+// (ServerOptions.Stamp and Server.LeaseOwner), and its Limits of keys and bytes hold. What that one may do the door has to check: see Role.Allow.
 func OnBehalf(ctx context.Context, role *Role) context.Context {
 	return context.WithValue(ctx, behalf{}, role)
 }
@@ -19,12 +19,12 @@ func OnBehalf(ctx context.Context, role *Role) context.Context {
 type behalf struct{}
 
 // authorIn returns whose the updates are that are made with a context.
-func authorIn(ctx context.Context) order.From {
+func (s *Server) authorIn(ctx context.Context) order.From {
 	role, _ := ctx.Value(behalf{}).(*Role)
 	if role == nil {
 		return order.From{}
 	}
-	return order.From{By: role.Name()}
+	return order.From{By: role.Name(), Share: s.share(role)}
 }
 
 // LeaseOwner returns the name of whoever was granted a lease, "" if nobody knows, and false if there is no such lease. Without

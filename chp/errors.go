@@ -19,6 +19,7 @@ const (
 	ReasonMapFull          Reason = kvmsg.ReasonMapFull          // the map would exceed ServerOptions.MaxMapBytes
 	ReasonFormerConnection Reason = kvmsg.ReasonFormerConnection // it arrived on a connection that its client had replaced by another
 	ReasonAccess           Reason = kvmsg.ReasonAccess           // its client may not do that: see AccessError
+	ReasonLimit            Reason = kvmsg.ReasonLimit            // its client has as many keys or bytes as it may: see Limits
 )
 
 // MessageError reports that a key-value message was refused, and why. Sending the same

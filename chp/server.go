@@ -61,6 +61,7 @@ type Server struct {
 	admins    *admins
 	rights    *rights.Peers // nil without Access
 	accepted  *rights.Peers // nil without ServerOptions.Accepted
+	shares    sync.Map      // *order.Share by *Role, of those with limits
 	keys      sync.Mutex    // held while keys are replaced
 	pairKeys  func(ServerKeys)
 	pair      *partner.Pair // nil if the server is alone
@@ -164,7 +165,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	}
 	s.members = collect.New(collect.Options{
 		Order: &s.sequencer, Full: s.dialect.Full, MaxValue: o.MaxValueSize, Refused: s.counts.refused.add, Log: s.peerLog,
-		Rights: s.rights, Owner: s.leaseOwner,
+		Rights: s.rights, Share: s.share, Owner: s.leaseOwner,
 		Router: s.router, Timeout: o.SnapshotTimeout, Instance: instance,
 		Alone: func() {
 			hooks.Alone(s.publisher)

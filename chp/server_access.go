@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/rights"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/hooks"
@@ -83,6 +84,7 @@ func (s *Server) role(peer *sockets.Peer) *Role {
 func (s *Server) runAccess(ctx context.Context) {
 	for first := true; ; first = false {
 		changed := s.opts.Access.Changed()
+		s.countShares()
 		n := s.Recheck()
 		if !first {
 			s.events.Info("rights changed", "connections", n)
@@ -93,6 +95,33 @@ func (s *Server) runAccess(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// countShares counts what is in the parts of the map that have limits.
+func (s *Server) countShares() {
+	s.shares.Clear() // those of former roles
+	var specs []string
+	if all, ok := s.opts.Access.(interface{ Roles() []*Role }); ok {
+		for _, role := range all.Roles() {
+			if role.Limits().Shares() {
+				specs = append(specs, role.Writes()...)
+			}
+		}
+	}
+	s.sequencer.Count(specs)
+}
+
+// share returns what a client with a role may add, or nil if that is not bounded.
+func (s *Server) share(role *Role) *order.Share {
+	limits := role.Limits()
+	if !limits.Shares() {
+		return nil
+	}
+	known, ok := s.shares.Load(role)
+	if !ok {
+		known, _ = s.shares.LoadOrStore(role, order.NewShare(role.Writes(), limits.Keys, limits.Map))
+	}
+	return known.(*order.Share)
 }
 
 // Recheck disconnects the connections that began under rights which are no longer those of their clients, and returns
@@ -230,6 +259,8 @@ type Identity struct {
 	Admin      bool     `json:"admin"`
 	Updates    int      `json:"updates"` // most updates a second, or 0
 	Bytes      int64    `json:"bytes"`   // most bytes of updates a second, or 0
+	Keys       int64    `json:"keys"`    // most keys in the parts that it may write, or 0
+	Map        int64    `json:"map"`     // most bytes that these may have, or 0
 }
 
 // identify returns the JSON of a peer's Identity.
@@ -242,6 +273,7 @@ func (s *Server) identify(peer *sockets.Peer) []byte {
 	}
 	limits := role.Limits()
 	i.Read, i.Write, i.Updates, i.Bytes = role.Reads(), role.Writes(), limits.Updates, limits.Bytes
+	i.Keys, i.Map = limits.Keys, limits.Map
 	text, err := json.Marshal(&i)
 	if err != nil {
 		panic(err) // it has numbers and strings only

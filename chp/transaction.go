@@ -437,7 +437,7 @@ func (s *Server) propose(ctx context.Context, p *proposal) (int64, error) {
 	}
 	r := txn.Request{Flags: p.flags}
 	r.Conditions, r.Updates = p.appendConditions(nil), p.appendUpdates(nil, nil)
-	a, w, err := s.local.Transact(ctx, &r, authorIn(ctx))
+	a, w, err := s.local.Transact(ctx, &r, s.authorIn(ctx))
 	if err == nil {
 		err = s.sequencer.Published(ctx, w)
 	}

@@ -23,6 +23,11 @@
 //	updates = 10000                 # a second
 //	bytes = 10485760
 //
+//	[[limits]]
+//	who = ["sensors"]
+//	keys = 100000                   # of those that it may write
+//	map = 67108864                  # bytes of these
+//
 // Rules add up, and what no rule allows is denied. Who is the name of a user, @ and a group, anonymous for those who
 // come by NULL and prove nothing, or * for everybody. A limit is the largest of those that apply.
 //

@@ -129,6 +129,9 @@ func (f *File) Policy() *Policy {
 	return f.policy
 }
 
+// Roles returns the roles of all users: see chp.Access.
+func (f *File) Roles() []*chp.Role { return f.Policy().Roles() }
+
 // Changed implements chp.Access: it returns a channel that is closed when there is another Policy.
 func (f *File) Changed() <-chan struct{} {
 	f.mu.RLock()

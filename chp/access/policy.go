@@ -78,6 +78,8 @@ type file struct {
 		Who     []string `toml:"who"`
 		Updates int      `toml:"updates"`
 		Bytes   int64    `toml:"bytes"`
+		Keys    int64    `toml:"keys"`
+		Map     int64    `toml:"map"`
 	} `toml:"limits"`
 }
 
@@ -122,8 +124,8 @@ func Parse(text []byte) (*Policy, error) {
 		if err := checkWho(l.Who, f.Users, groups); err != "" {
 			return nil, &Error{Reason: fmt.Sprintf("limit %d: %s", i+1, err)}
 		}
-		if l.Updates == 0 && l.Bytes == 0 || l.Updates != 0 && l.Updates < rights.LeastUpdates || l.Bytes != 0 && l.Bytes < rights.LeastBytes {
-			return nil, &Error{Reason: fmt.Sprintf("limit %d: want updates, at least %d a second, or bytes, at least %d", i+1, rights.LeastUpdates, rights.LeastBytes)}
+		if l.Updates == 0 && l.Bytes == 0 && l.Keys == 0 && l.Map == 0 || l.Updates != 0 && l.Updates < rights.LeastUpdates || l.Bytes != 0 && l.Bytes < rights.LeastBytes || l.Keys < 0 || l.Map < 0 {
+			return nil, &Error{Reason: fmt.Sprintf("limit %d: want updates, at least %d a second, bytes, at least %d, or keys or map, above 0", i+1, rights.LeastUpdates, rights.LeastBytes)}
 		}
 	}
 	for _, name := range names {
@@ -288,6 +290,7 @@ func (f *file) role(name string, groups []string) (_ *chp.Role, some bool) {
 	for _, l := range f.Limits {
 		if concerns(l.Who, name, groups) {
 			o.Limits.Updates, o.Limits.Bytes = max(o.Limits.Updates, l.Updates), max(o.Limits.Bytes, l.Bytes)
+			o.Limits.Keys, o.Limits.Map = max(o.Limits.Keys, l.Keys), max(o.Limits.Map, l.Map)
 		}
 	}
 	role, err := chp.NewRole(o)
@@ -453,6 +456,17 @@ func (p *Policy) Role(name string) *chp.Role {
 		return u.role
 	}
 	return nil
+}
+
+// Roles returns the roles of all users, and of Anonymous.
+func (p *Policy) Roles() (all []*chp.Role) {
+	for _, name := range p.Users() {
+		all = append(all, p.users[name].role)
+	}
+	if p.anonymous != nil {
+		all = append(all, p.anonymous)
+	}
+	return all
 }
 
 // Allow returns nil if a user, or Anonymous, may do something with a key or, to read it, a subtree, and a

@@ -123,6 +123,8 @@ func refused(e *chp.MessageError) *problem {
 		return trouble(http.StatusBadRequest, "invalid-key", "%s", e.Detail)
 	case chp.ReasonValueTooLarge:
 		return trouble(http.StatusRequestEntityTooLarge, "body-too-large", "the value exceeds the limit of the server")
+	case chp.ReasonLimit:
+		return trouble(http.StatusInsufficientStorage, "map-full", "who asks may add no more keys or bytes")
 	case chp.ReasonMapFull:
 		return trouble(http.StatusInsufficientStorage, "map-full", "the map has no room, or there are too many leases")
 	}

@@ -119,7 +119,7 @@ Exits with 0 if the file is valid, and the user may; with 1 if not.`,
 				return fail(exitRefused, "anonymous clients are not accepted")
 			}
 			limits := role.Limits()
-			return printIdentity(cmd.OutOrStdout(), chp.Identity{Name: who, Restricted: true, Read: role.Reads(), Write: role.Writes(), Admin: role.Admin(), Updates: limits.Updates, Bytes: limits.Bytes})
+			return printIdentity(cmd.OutOrStdout(), chp.Identity{Name: who, Restricted: true, Read: role.Reads(), Write: role.Writes(), Admin: role.Admin(), Updates: limits.Updates, Bytes: limits.Bytes, Keys: limits.Keys, Map: limits.Map})
 		}
 		verbs := map[string]chp.Verb{"read": chp.VerbRead, "write": chp.VerbWrite, "admin": chp.VerbAdmin}
 		verb, key := verbs[args[1]], ""

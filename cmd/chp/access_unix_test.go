@@ -298,6 +298,50 @@ func TestLeasesOverHTTPBelongToUsers(t *testing.T) {
 	}
 }
 
+// A user may add so many keys, and so many bytes, over whichever port: more is refused, and counted, also after a restart. Others may add to the same
+// subtree, and a deletion makes room.
+func TestUsersHaveShares(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, data := filepath.Join(dir, "access.toml"), filepath.Join(dir, "data")
+	hash := strings.TrimSpace(mustInput(t, "secret\n", "access", "hash"))
+	token, tokenHash := access.NewToken()
+	rules := "[users.anna]\nplain='" + hash + "'\ntoken=['" + tokenHash + "']\n[users.bert]\nplain='" + hash + "'\n" +
+		"[[rules]]\nwho=['anna','bert']\nread=['']\nwrite=['/a/']\n[[limits]]\nwho=['anna']\nkeys=2\nmap=2000\n"
+	testenv.Must(t, os.WriteFile(file, []byte(rules), 0o600))
+	args := []string{"--plain", "--access", file, "--data", data, "--sync", "always", "--http", "127.0.0.1:0", "--http-write"}
+	s := serveApart(t, args...)
+	as := func(name string, args ...string) outcome {
+		cmd := program(t, append(args, "--server", s.endpoint, "--user", name, "--timeout", "1m")...)
+		cmd.Env = append(cmd.Env, passwordVariable+"=secret")
+		return runCommand(t, cmd)
+	}
+	put := func(want, key string) {
+		t.Helper()
+		if got := curl(t, "--output", os.DevNull, "--write-out", "%{http_code}", "-H", "Authorization: Bearer "+token, "-X", "PUT", "--data-binary", "v", s.web()+"/v1/kv"+key); got != want {
+			t.Errorf("%s: %s, want %s", key, got, want)
+		}
+	}
+	as("anna", "set", "/a/1", "v").expect(t, 0, "")
+	put("204", "/a/2")
+	put("507", "/a/3")
+	for range 2 {
+		as("anna", "set", "/a/3", "v").expect(t, exitRefused, "client limit")
+		as("anna", "set", "/a/2", strings.Repeat("v", 3000)).expect(t, exitRefused, "client limit")
+		as("anna", "set", "/a/2", "w").expect(t, 0, "")
+		s.terminate()
+		s = serveApart(t, args...)
+	}
+	as("bert", "set", "/a/3", "v").expect(t, 0, "")
+	as("anna", "del", "/a/2").expect(t, 0, "")
+	put("507", "/a/2")
+	as("anna", "del", "/a/3").expect(t, 0, "")
+	put("204", "/a/2")
+	if o := as("anna", "whoami"); !strings.Contains(o.out, "limits 2 keys, 2000B of the map\n") && !strings.Contains(o.out, "limits 2 keys, 2000 of the map\n") {
+		t.Errorf("%q", o.out)
+	}
+}
+
 // A server gets another key: it accepts clients that know either, shows the first, and in the end has the new one
 // alone.
 func TestServerKeyIsReplaced(t *testing.T) {

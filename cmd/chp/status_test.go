@@ -187,7 +187,7 @@ func TestRefusalsText(t *testing.T) {
 	for want, c := range map[string]chp.RefusalCounts{
 		"0":              {},
 		"7 (map full 7)": {chp.ReasonMapFull: 7},
-		"66 (access denied 11, former connection 10, map full 9, others 36)": every,
+		"78 (client limit 12, access denied 11, others 55)": every,
 	} {
 		if got := refusals(c); got != want || len(got) > refusalsWidth {
 			t.Errorf("%q, want %q", got, want)

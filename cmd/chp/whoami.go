@@ -125,6 +125,13 @@ func printIdentity(out io.Writer, who chp.Identity) error {
 		size := command.Bytes(who.Bytes)
 		limits = append(limits, size.String()+"/s")
 	}
+	if who.Keys > 0 {
+		limits = append(limits, command.Count(int(who.Keys), "key"))
+	}
+	if who.Map > 0 {
+		size := command.Bytes(who.Map)
+		limits = append(limits, size.String()+" of the map")
+	}
 	text = row(text, "limits", strings.Join(limits, ", "))
 	_, err := out.Write(text)
 	return err
@@ -135,8 +142,10 @@ func newReload() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reload",
 		Short: "Make servers read their files again",
-		Long: `Makes each server of --server read again what it reads at SIGHUP: the keys of
---curve-allow, and the rights of --access. Clients whose rights have changed are disconnected.
+		Long: `Makes each server of --server read again what it reads at SIGHUP: the rights of --access,
+the keys of --curve-key, --curve-allow and --curve-admin, the certificates and tokens of
+--http, and the level of the log, if --log-level names a file. Clients whose rights have
+changed are disconnected.
 A file with a mistake changes nothing, and the command prints why. Only an administrator
 may ask.
 

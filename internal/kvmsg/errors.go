@@ -19,14 +19,15 @@ const (
 	ReasonMapFull                        // the map would exceed ServerOptions.MaxMapBytes
 	ReasonFormerConnection               // it arrived on a connection that its client had replaced by another
 	ReasonAccess                         // its client may not do that: see AccessError
+	ReasonLimit                          // its client has as many keys or bytes as it may: see Limits
 
 	// ReasonCount is the number of reasons.
-	ReasonCount = int(ReasonAccess) + 1
+	ReasonCount = int(ReasonLimit) + 1
 )
 
 var reasonNames = [ReasonCount]string{
 	"frame count", "key", "reserved key", "sequence", "UUID", "properties", "ttl", "value too large", "map full",
-	"former connection", "access denied",
+	"former connection", "access denied", "client limit",
 }
 
 // String returns the reason in words, as in errors and statistics.
@@ -85,4 +86,5 @@ var (
 	ErrLease            = &MessageError{ReasonProperties, "the lease of the key is not there"}
 	ErrMapFull          = &MessageError{ReasonMapFull, "delete something first"}
 	ErrAccess           = &MessageError{ReasonAccess, ""}
+	ErrLimit            = &MessageError{ReasonLimit, "the client may add no more; delete something first"}
 )

@@ -27,6 +27,9 @@ type Options struct {
 	Log      *peerlog.Log
 	Rights   *rights.Peers // nil if every client may write everything
 
+	// Share returns what a client with a role may add, or nil if that is not bounded. It is used with Rights.
+	Share func(*rights.Role) *order.Share
+
 	// Owner returns who has granted a lease, and false if there is none.
 	Owner func(id kvmsg.LeaseID) (name string, ok bool)
 
@@ -204,6 +207,9 @@ func (c *Clients) collect(ctx context.Context, b *hooks.Batch, pace *order.Pacer
 		return true
 	}
 	asks = asks || from.unasked
+	if c.o.Rights != nil {
+		from.Share = c.o.Share(c.o.Rights.Of(peer))
+	}
 	if !c.o.Rights.Settled(peer) {
 		c.recheck(b, peer)
 	}
@@ -260,17 +266,21 @@ func (c *Clients) order(b *hooks.Batch, from sender, asks bool) bool {
 	return true
 }
 
-// refuse reports updates for which the map has no room.
+// refuse reports updates for which the map, or the client's share of it, has no room. Their tags are the reasons.
 func (c *Clients) refuse(b *hooks.Batch, peer *sockets.Peer, unfit []buf.Span) {
 	if len(unfit) == 0 {
 		return
 	}
 	var told refusalNotice
+	var last *kvmsg.MessageError
 	for _, span := range unfit {
-		told.add(c, peer, b.Wire()[span.Start:span.End], kvmsg.ErrMapFull)
+		if last = kvmsg.ErrMapFull; kvmsg.Reason(span.Tag) == kvmsg.ReasonLimit {
+			last = kvmsg.ErrLimit
+		}
+		told.add(c, peer, b.Wire()[span.Start:span.End], last)
 	}
 	told.send(c)
-	c.o.Log.Refused("updates refused", peer, kvmsg.ErrMapFull, slog.Int("updates", len(unfit)))
+	c.o.Log.Refused("updates refused", peer, last, slog.Int("updates", len(unfit)))
 }
 
 // notifyProgress reports the progress of its updates to a client: now, because it asks

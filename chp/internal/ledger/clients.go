@@ -265,12 +265,12 @@ func (o *Clients) Once(id ID, wire []byte, spans []buf.Span) []buf.Span {
 	return spans
 }
 
-// Refuse records that updates that Once returned are not applied, for a reason.
-func (o *Clients) Refuse(id ID, wire []byte, spans []buf.Span, reason kvmsg.Reason) {
+// Refuse records that updates that Once returned are not applied, for the reasons that are their tags.
+func (o *Clients) Refuse(id ID, wire []byte, spans []buf.Span) {
 	p := o.use(id)
 	for _, span := range spans {
 		if n := uint64(kvmsg.Record(wire[span.Start:span.End]).Seq()); n > 0 {
-			p.skip(n, n, reason)
+			p.skip(n, n, kvmsg.Reason(span.Tag))
 		}
 	}
 	p.settle()

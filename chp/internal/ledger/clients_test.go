@@ -209,7 +209,10 @@ func TestNumbersAreEnough(t *testing.T) {
 					}
 				}
 				if len(unfit) > 0 {
-					o.Refuse(id, wire, unfit, kvmsg.ReasonMapFull)
+					for i := range unfit {
+						unfit[i].Tag = uint64(kvmsg.ReasonMapFull)
+					}
+					o.Refuse(id, wire, unfit)
 				}
 				if len(fit) > 0 {
 					ordered = append(ordered, numbersOf(wire, fit))

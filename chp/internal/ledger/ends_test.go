@@ -208,7 +208,10 @@ func (w *world) deliver(c *connection) {
 		}
 	}
 	if len(unfit) > 0 {
-		w.server.Refuse(ID{}, wire, unfit, kvmsg.ReasonMapFull)
+		for i := range unfit {
+			unfit[i].Tag = uint64(kvmsg.ReasonMapFull)
+		}
+		w.server.Refuse(ID{}, wire, unfit)
 		for _, n := range numbersOf(wire, unfit) {
 			refuse(byNumber[n])
 		}

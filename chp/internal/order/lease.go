@@ -69,7 +69,7 @@ func (q *Sequencer) endOrphans() {
 
 // admits returns why the updates of a request may not be made: the map has no room, or too many leases, or a
 // lease to which one attaches a key is not there, or its identity is malformed. It takes the room. mu must be held.
-func (q *Sequencer) admits(j *judge, by string) *kvmsg.MessageError {
+func (q *Sequencer) admits(j *judge, from From) *kvmsg.MessageError {
 	leases := 0
 	var ended map[string]bool // keys of leases that the request itself deletes
 	for _, r := range j.request.Records() {
@@ -93,9 +93,14 @@ func (q *Sequencer) admits(j *judge, by string) *kvmsg.MessageError {
 			return kvmsg.ErrMapFull
 		}
 	}
-	if !q.grows(j, by) {
+	used := j.use
+	if from.Share != nil && !q.shared(j, from, &used) {
+		return kvmsg.ErrLimit
+	}
+	if !q.grows(j, from.By) {
 		return kvmsg.ErrMapFull
 	}
+	j.use = used
 	j.grants = j.grants || leases > 0
 	return nil
 }

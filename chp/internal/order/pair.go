@@ -70,6 +70,7 @@ func (q *Sequencer) Lead(took uint64, isolated bool, first int64, grace time.Dur
 			q.state.SkipTo(state.Unused(q.state.Last(), first))
 			q.order.last = q.state.Last()
 		}
+		q.recount()
 		q.state.Deadlines.Spare(q.order.last, grace)
 		q.endOrphans()
 	}

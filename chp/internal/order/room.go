@@ -23,13 +23,12 @@ func (q *Sequencer) fits(spans []buf.Span, by string) bool {
 }
 
 // fitting returns the updates of an author that the map has room for, in the memory of spans. It
-// counts the others as refused and stores them in unfit. Deletions always fit, and so
+// counts the others as refused and adds them to unfit. Deletions always fit, and so
 // do updates that are no larger than the record that they replace. Space that a batch
 // frees counts only for the next batch. mu must be held.
 func (q *Sequencer) fitting(wire []byte, spans []buf.Span, by string) []buf.Span {
 	room := q.mapRoom()
 	kept := spans[:0]
-	q.scratch.unfit = q.scratch.unfit[:0]
 	for _, span := range spans {
 		if span.Tag&kvmsg.TagDelete == 0 {
 			grows := int64(span.End-span.Start) + q.grown(1, by)
@@ -37,8 +36,7 @@ func (q *Sequencer) fitting(wire []byte, spans []buf.Span, by string) []buf.Span
 			grows -= int64(q.state.Store.SizeOf(span.Tag&^kvmsg.TagFlags, key))
 			if grows > 0 {
 				if grows > room {
-					q.o.Refused(kvmsg.ErrMapFull)
-					q.scratch.unfit = append(q.scratch.unfit, span)
+					q.refuse(span, kvmsg.ErrMapFull)
 					continue
 				}
 				room -= grows
@@ -47,4 +45,11 @@ func (q *Sequencer) fitting(wire []byte, spans []buf.Span, by string) []buf.Span
 		kept = append(kept, span)
 	}
 	return kept
+}
+
+// refuse counts an update as refused, and adds it to unfit with the reason as its tag. mu must be held.
+func (q *Sequencer) refuse(span buf.Span, err *kvmsg.MessageError) {
+	q.o.Refused(err)
+	span.Tag = uint64(err.Reason)
+	q.scratch.unfit = append(q.scratch.unfit, span)
 }

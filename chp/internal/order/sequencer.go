@@ -75,6 +75,7 @@ type Sequencer struct {
 	progress chan struct{} // closed when some were published; nil if no goroutine waits
 	ends     ends          // of the terms of this server
 
+	shares  shares
 	alarm   alarm
 	hot     *hot.Sketch // nil unless somebody asks
 	scratch scratch
@@ -149,6 +150,7 @@ func (q *Sequencer) setState(s *state.State) {
 	q.held.clear() // of the map before
 	q.state = s
 	q.live.Replace(s)
+	q.recount()
 	if q.window.Of() != &s.Store { // otherwise it was filled with the state
 		q.window.Begin(&s.Store, s.Last(), timer.Now())
 	}
@@ -173,6 +175,7 @@ type From struct {
 	ID       ledger.ID
 	Numbered bool   // the sequence fields hold order numbers, or 0
 	By       string // the authenticated author, if updates are stamped; or ""
+	Share    *Share // what it may add, or nil if that is not bounded
 
 	// Term is Sequencer.Term when the connection began.
 	Term uint64
@@ -189,8 +192,8 @@ var (
 var ErrNotActive = errors.New("chp: this server is not the active one")
 
 // Accept orders and, if nothing has to be waited for, publishes a batch of updates that were
-// checked. It returns the updates that the map has no room for, in a slice that is valid until
-// the next call, and the number of updates that it skipped because they had been accepted
+// checked. It returns the updates that the map or their client's share has no room for, with the reasons as tags, in a slice that is
+// valid until the next call, and the number of updates that it skipped because they had been accepted
 // before. If ok is false, it did nothing: the caller must call Room, and Accept again. One
 // goroutine at a time may call it.
 func (q *Sequencer) Accept(b *hooks.Batch, from From) (unfit []buf.Span, repeated int, ok bool) {
@@ -227,15 +230,18 @@ func (q *Sequencer) acceptNow(wire []byte, spans []buf.Span, from From) (unfit [
 	if len(spans) == 0 {
 		return nil, repeated
 	}
-	if int64(buf.Extent(spans))+q.grown(len(spans), from.By) > q.mapRoom() {
+	q.scratch.unfit = q.scratch.unfit[:0]
+	if from.Share != nil {
+		spans = q.within(from.Share, wire, spans, from.By)
+	}
+	if len(spans) > 0 && int64(buf.Extent(spans))+q.grown(len(spans), from.By) > q.mapRoom() {
 		spans = q.fitting(wire, spans, from.By)
-		unfit = q.scratch.unfit
-		if from.Numbered {
-			q.state.Clients.Refuse(from.ID, wire, unfit, kvmsg.ReasonMapFull)
-		}
-		if len(spans) == 0 {
-			return unfit, repeated
-		}
+	}
+	if unfit = q.scratch.unfit; from.Numbered && len(unfit) > 0 {
+		q.state.Clients.Refuse(from.ID, wire, unfit)
+	}
+	if len(spans) == 0 {
+		return unfit, repeated
 	}
 	q.order.reigns.Count()
 	e := state.Entry{Head: state.Head{At: timer.Now()}, Wire: wire, Spans: spans}
@@ -257,8 +263,13 @@ func (q *Sequencer) apply(e *state.Entry, by string) {
 	}
 	e.Reign, e.First, e.Count = q.order.reigns.Present, q.order.last+1, uint32(len(e.Spans))
 	q.order.follow(&e.Head)
-	if q.journal.AtOnce() && q.held.empty() {
+	atOnce := q.journal.AtOnce() && q.held.empty()
+	if len(q.shares.parts) > 0 {
+		q.noteEntry(e, !atOnce)
+	}
+	if atOnce {
 		out := q.state.Apply(e)
+		clear(q.shares.ahead)
 		q.linked = q.journal.Append(e.Head, out.Pieces, 0)
 		q.arm(out, e.At)
 		q.send(out.Pieces, e.Spans, e.Grouped)
@@ -277,6 +288,7 @@ func (q *Sequencer) apply(e *state.Entry, by string) {
 // link puts a batch that was appended into the map. mu must be held.
 func (q *Sequencer) link(b *heldBatch) {
 	q.arm(q.state.Link(&b.Head, b.pieces, b.spans), timer.Now())
+	q.noteLinked(b)
 	q.linked = b.index
 }
 

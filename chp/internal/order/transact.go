@@ -22,6 +22,7 @@ type judge struct {
 	grants  bool   // some grant leases
 	clash   bool   // two keys have one hash: what follows is judged when these are ordered
 	room    int64  // by which the map may grow
+	use     use    // of the client's share, with the requests
 	values  int    // bytes of values that may still be in answers
 	request txn.Request
 	answer  txn.Answer
@@ -135,7 +136,7 @@ func (q *Sequencer) transact(wire []byte, spans []buf.Span, from From, values in
 		return answers, 0
 	}
 	j := &q.scratch.judge
-	q.begin(j, wire)
+	q.begin(j, wire, from.Share)
 	j.values = values
 	for _, span := range spans {
 		if len(answers) > mostAnswers {
@@ -165,7 +166,7 @@ func (q *Sequencer) transactLocal(r *txn.Request, from From) (a txn.Answer, w Wr
 		return a, w, false, err
 	}
 	j := &q.scratch.judge
-	q.begin(j, r.Updates)
+	q.begin(j, r.Updates, from.Share)
 	j.request, j.values = *r, txn.MaxAnswerValue
 	q.judge(j, from, span.End)
 	a = j.answer
@@ -175,10 +176,13 @@ func (q *Sequencer) transactLocal(r *txn.Request, from From) (a txn.Answer, w Wr
 }
 
 // begin clears j for new requests, which are in wire.
-func (q *Sequencer) begin(j *judge, wire []byte) {
+func (q *Sequencer) begin(j *judge, wire []byte, share *Share) {
 	j.newest.clear()
 	j.wire, j.spans, j.grouped, j.clash, j.room = wire, j.spans[:0], false, false, q.mapRoom()
-	j.grants = false
+	j.grants, j.use = false, use{}
+	if share != nil {
+		j.use = q.used(share)
+	}
 }
 
 // make orders the updates in j. mu must be held.
@@ -244,7 +248,7 @@ func (q *Sequencer) judge(j *judge, from From, end uint32) {
 		}
 	}
 	a.Condition = 0
-	if err := q.admits(j, from.By); err != nil {
+	if err := q.admits(j, from); err != nil {
 		q.o.Refused(err)
 		a.Status, a.Sequence = txn.StatusRefused, int64(err.Reason)
 		return

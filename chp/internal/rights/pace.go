@@ -54,7 +54,7 @@ func holder(peer *sockets.Peer, role *Role) string {
 
 // join adds a connection to the account of its client, if that has limits. mu must be held.
 func (p *Peers) join(peer *sockets.Peer, role *Role) {
-	if role.limits == (Limits{}) {
+	if role.limits.Rates() == (Limits{}) {
 		return
 	}
 	name := holder(peer, role)

@@ -9,11 +9,20 @@ import (
 	"clustermap/internal/kvmsg"
 )
 
-// Limits bound what a client sends. 0 means no limit.
+// Limits bound what a client sends and adds. 0 means no limit.
 type Limits struct {
 	Updates int   // a second
 	Bytes   int64 // of updates, a second
+
+	Keys int64 // that there may be of those that it may write
+	Map  int64 // bytes that these may have in the map
 }
+
+// Rates returns the limits of what is sent a second.
+func (l Limits) Rates() Limits { return Limits{Updates: l.Updates, Bytes: l.Bytes} }
+
+// Shares reports whether there are limits of what is in the map.
+func (l Limits) Shares() bool { return l.Keys > 0 || l.Map > 0 }
 
 // Role is what a client may do. It is immutable, and safe for concurrent use. The zero Role may
 // do nothing.
