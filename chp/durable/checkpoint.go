@@ -2,11 +2,9 @@ package durable
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"clustermap/chp/commit"
@@ -31,6 +29,7 @@ type checkpointWriter struct {
 	f        *os.File
 	content  *format.ArchiveWriter
 	finished bool
+	install  bool // it replaces the log
 }
 
 // Checkpoint begins a checkpoint; see [commit.Log]. While one is being written, it
@@ -41,25 +40,14 @@ func (l *Log) Checkpoint(index, sequence uint64) (commit.Checkpoint, error) {
 	if err := l.ready(); err != nil {
 		return nil, err
 	}
-	if l.checkpointing {
-		return nil, errors.New("log: a checkpoint is being written")
-	}
 	if index == 0 || index < l.checkpoint.Index || index > l.last {
 		return nil, fmt.Errorf("%w: checkpoint at %d, entries %d to %d", commit.ErrOrder, index, l.checkpoint.Index+1, l.last)
 	}
-	if err := l.owned(); err != nil {
+	c, err := l.newCheckpoint(index, sequence)
+	if err != nil {
 		return nil, err
 	}
-	info := CheckpointInfo{
-		File: filepath.Join(l.dir, format.CheckpointName(index)), Index: index, Epoch: l.meta.Epoch, Sequence: sequence,
-		Time: time.Unix(0, time.Now().UnixNano()),
-	}
-	f, err := os.OpenFile(info.File+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("log: %w", file.Classify(err))
-	}
-	l.checkpointing = true
-	return &checkpointWriter{log: l, info: info, f: f, content: format.Checkpoint.Write(f, l.meta.Identity, format.Info(info))}, nil
+	return c, nil
 }
 
 func (c *checkpointWriter) Append(e commit.Entry) error {
@@ -90,6 +78,9 @@ func (c *checkpointWriter) Commit() error {
 	if err != nil {
 		return fmt.Errorf("log: checkpoint: %w", file.Classify(err))
 	}
+	if c.install {
+		return c.log.replace(c)
+	}
 	// The entries up to the checkpoint must be on disk before it becomes current.
 	if err := c.log.Sync(); err != nil {
 		return err
@@ -117,6 +108,9 @@ func (l *Log) adopt(c *checkpointWriter) error {
 	defer l.mu.Unlock()
 	if err := cmp.Or(l.ready(), l.owned()); err != nil {
 		return err
+	}
+	if c.info.Index < l.checkpoint.Index {
+		return fmt.Errorf("%w: a checkpoint at %d was installed under one at %d", commit.ErrOrder, l.checkpoint.Index, c.info.Index)
 	}
 	if c.info.Index > l.last {
 		return fmt.Errorf("%w: the log was cut back to %d under a checkpoint at %d", commit.ErrOrder, l.last, c.info.Index)

@@ -3,6 +3,7 @@ package durable
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,6 +70,12 @@ func (l *Log) replay(fn func(commit.Entry) error) (r commit.Replayed, err error)
 		return r, err
 	}
 	l.first, l.last, l.committed = w.Segments[0].First(), w.Last, r.Committed
+	if s.anew {
+		if err := l.segments.Restart(&l.meta, s.start); err != nil {
+			return r, err
+		}
+		l.first, l.last, r.Last, renewed = s.start+1, s.start, s.start, math.MaxUint64
+	}
 	if err := l.resume(renewed); err != nil {
 		return r, l.fail(err)
 	}

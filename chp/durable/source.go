@@ -26,6 +26,7 @@ type source struct {
 	needless   []segment.Segment // all their entries are in the checkpoint
 	walk       segment.Walk      // of the others
 	held       map[string]*os.File
+	anew       bool // the log ends before the checkpoint, and is to begin anew behind it: see Log.restart
 }
 
 // look reads the metadata and the mark of a log. It takes no lock.
@@ -66,7 +67,7 @@ func (s *source) list() error {
 	if err != nil {
 		return err
 	}
-	needed := segment.From(all, s.start)
+	needed := segment.Behind(all, s.start)
 	s.needless, s.walk = all[:len(all)-len(needed)], segment.Walk{Segments: needed, Meta: &s.meta}
 	if first := needed[0].First(); first > s.start+1 {
 		return &commit.CorruptError{File: needed[0].Path, LastGood: s.start, Reason: fmt.Errorf("the log begins with entry %d", first)}
@@ -102,7 +103,13 @@ func (s *source) entries(fn func(commit.Entry) error) error {
 }
 
 // check tells a torn end from damage, once the entries are read.
-func (s *source) check() (*commit.Torn, error) { return s.walk.Check(s.start, s.end) }
+func (s *source) check() (*commit.Torn, error) {
+	s.anew = s.walk.Last < s.start && max(s.walk.Vouched, s.end.Last) <= s.walk.Last
+	if s.anew {
+		return s.walk.Check(s.walk.Last, s.end)
+	}
+	return s.walk.Check(s.start, s.end)
+}
 
 // openSource opens the files of the whole log.
 func openSource(dir string) (*source, error) {

@@ -38,6 +38,7 @@
 //	                      chp ◀── chp/admin, chp/httpkv ◀── cmd
 //	                            chp/page ◀── cmd
 //	                        sockets ◀── sockets/metrics ◀── cmd
+//	     sockets, chp/durable ◀── chp/cluster ◀── cmd
 //	                      chp ◀── chp/recipes ◀── cmd
 //	                      chp ◀── chp/access ◀── cmd
 //	chp/internal/subtree, sockets ◀── chp/internal/rights ◀── chp
@@ -47,7 +48,7 @@
 //
 // The message, the store and the timing wheel do not use the network: a map is the same
 // in a server, in a client and alone. Package chp/commit uses no other modules. Only
-// chp/durable, patterns/titanic and the commands may use libraries for storage on disk.
+// chp/durable, chp/cluster, patterns/titanic and the commands may use libraries for storage on disk.
 package deps
 
 import (
@@ -360,6 +361,12 @@ var rules = []struct {
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},
 	{
+		path: "chp/cluster",
+		// Nothing of the server: the door is package chp/commit.
+		own: []string{"chp/commit", "chp/durable", "zmtp", "sockets"},
+		out: []string{"go.etcd.io", "go.uber.org", "go.yaml.in", "github.com", "golang.org/x", "google.golang.org"}, // what chp/durable depends on
+	},
+	{
 		path: "chp/commit",
 		std:  []string{"net"},
 	},
@@ -572,7 +579,7 @@ var onDisk = []string{module + "/chp/durable", "go.etcd.io", "go.uber.org/zap", 
 func TestDiskApart(t *testing.T) {
 	t.Parallel()
 	watch(t)
-	allowed := []string{module + "/chp/durable", module + "/chp/admin", module + "/sockets/metrics", module + "/patterns/titanic", module + "/cmd", module + "/internal/bench"}
+	allowed := []string{module + "/chp/durable", module + "/chp/admin", module + "/chp/cluster", module + "/sockets/metrics", module + "/patterns/titanic", module + "/cmd", module + "/internal/bench"}
 	cmd := exec.Command("go", "list", "-json=ImportPath,Deps", "./...")
 	cmd.Dir = root
 	out, err := cmd.Output()

@@ -87,7 +87,7 @@ func tests(t *testing.T) map[string]bool {
 func TestFileMap(t *testing.T) {
 	t.Parallel()
 	text := section(t, page(t, "DESIGN.md"), "## File map")
-	folders := []string{"zmtp", "sockets", "internal/link", "internal/queue", "internal/topic", "chp", "chp/internal/ledger", "chp/internal/state", "chp/commit", "chp/recipes", "chp/durable", "internal/kvmsg", "internal/store", "internal/timer"}
+	folders := []string{"zmtp", "sockets", "internal/link", "internal/queue", "internal/topic", "chp", "chp/internal/ledger", "chp/internal/state", "chp/commit", "chp/recipes", "chp/cluster", "chp/durable", "internal/kvmsg", "internal/store", "internal/timer"}
 	patterns, err := filepath.Glob(filepath.Join(root, "patterns", "*"))
 	if err != nil || len(patterns) == 0 {
 		t.Fatalf("%d patterns, %v", len(patterns), err)

@@ -25,6 +25,13 @@ const (
 	CountStarts  = false // the number of starts decides which map continues
 	CountExpiry  = false // an expired key counts as an update of a client
 	CopyAnyMap   = false // a server that follows replaces its map by any that it is sent
+
+	ClusterAckEarly      = false // a node of a cluster acknowledges what is not on its disk yet
+	ClusterForgetVote    = false // a node of a cluster does not store its vote
+	ClusterForgetCommit  = false // a node of a cluster does not store that a change of the members is committed
+	ClusterApplyEarly    = false // a node of a cluster applies what is not committed yet
+	ClusterReadLocal     = false // a node of a cluster answers reads without asking a majority
+	ClusterSnapshotIndex = false // a snapshot of a cluster has a later index than its state
 )
 
 // SlowDisk waits as long as a slow disk takes to write, if PublishEarly is set. With a

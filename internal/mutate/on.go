@@ -33,6 +33,13 @@ var (
 	CountStarts  = off("count-starts")
 	CountExpiry  = off("count-expiry")
 	CopyAnyMap   = off("copy-any-map")
+
+	ClusterAckEarly      = off("cluster-ack-early")
+	ClusterForgetVote    = off("cluster-forget-vote")
+	ClusterForgetCommit  = off("cluster-forget-commit")
+	ClusterApplyEarly    = off("cluster-apply-early")
+	ClusterReadLocal     = off("cluster-read-local")
+	ClusterSnapshotIndex = off("cluster-snapshot-index")
 )
 
 // SlowDisk is described in off.go.

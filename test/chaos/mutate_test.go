@@ -46,7 +46,19 @@ var mutations = []struct {
 	{name: "count-expiry", run: "^TestReturn$/^alone,_key_expires$", checks: discards},
 	// A server with less steps down as soon as it hears the other one, so it seldom offers its map.
 	{name: "copy-any-map", of: "clustermap/chp/internal/partner", run: "^TestPairKeepsNewerMap$"},
+
+	{name: "cluster-ack-early", of: engine, run: simulation, checks: []string{"stored"}, args: []string{"-sim.profile", "all"}},
+	{name: "cluster-forget-vote", of: engine, run: simulation, checks: []string{"leader", "stored"}, args: []string{"-sim.profile", "votes", "-sim.runs", "3000"}},
+	{name: "cluster-forget-commit", of: engine, run: "^TestCommittedChangeIsKept$"}, // it takes thousands of seeds
+	{name: "cluster-apply-early", of: engine, run: simulation, checks: []string{"stored"}, args: []string{"-sim.profile", "all"}},
+	{name: "cluster-read-local", of: engine, run: simulation, checks: []string{"read"}, args: []string{"-sim.profile", "all"}},
+	{name: "cluster-snapshot-index", of: engine, run: simulation, checks: []string{"snapshot"}, args: []string{"-sim.profile", "all"}},
 }
+
+const (
+	engine     = "clustermap/chp/cluster"
+	simulation = "^TestSimulation$"
+)
 
 // discards are the checks that notice a pair that prefers the wrong map.
 var discards = []string{"acknowledged", "continues", "reported"}
@@ -62,10 +74,21 @@ func TestMutations(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			if m.of != "" {
-				cmd := exec.Command("go", "test", "-tags", "mutate", "-run", m.run, "-v", m.of)
+				args := []string{"test", "-tags", "mutate", "-run", m.run, "-v", m.of}
+				if len(m.args) > 0 {
+					args = append(append(args, "-args"), m.args...)
+				}
+				cmd := exec.Command("go", args...)
 				cmd.Env = append(os.Environ(), mutate.Variable+"="+m.name)
-				if out, err := cmd.CombinedOutput(); err == nil || !bytes.Contains(out, []byte("--- FAIL: Test")) {
+				out, err := cmd.CombinedOutput()
+				if err == nil || !bytes.Contains(out, []byte("--- FAIL: Test")) {
 					t.Errorf("%v\n%s", err, out)
+				}
+				if noticed := failure.FindSubmatch(out); noticed != nil {
+					t.Logf("noticed by %q", noticed[1])
+					if !slices.Contains(m.checks, string(noticed[1])) {
+						t.Errorf("not noticed by any of %q", m.checks)
+					}
 				}
 				return
 			}

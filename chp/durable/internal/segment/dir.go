@@ -1,7 +1,6 @@
 package segment
 
 import (
-	"cmp"
 	"errors"
 	"io"
 	"math"
@@ -28,18 +27,56 @@ func (d *Dir) Create(meta *format.Meta) error {
 	if err != nil {
 		return err
 	}
-	defer func() { f.Close() }()
 	w := Writer{metadata: Metadata(meta), f: f, path: f.Name(), buffer: make([]byte, 0, writeBytes)}
 	w.begins()
-	err = cmp.Or(w.record(kindSnapshot, noSnapshot, nil), w.Flush())
+	if err := w.record(kindSnapshot, noSnapshot, nil); err != nil {
+		f.Close()
+		return err
+	}
+	return d.publish(&w, name(0, 0))
+}
+
+// publish writes, flushes and closes a segment that has a head, and gives it its name.
+func (d *Dir) publish(w *Writer, name string) error {
+	f := w.f
+	defer func() { f.Close() }()
+	err := w.Flush()
 	if err == nil {
 		err = d.Disk.Data(f)
 	}
 	if err == nil {
-		f, err = rename(f, filepath.Join(d.Names.Path, name(0, 0)))
+		f, err = rename(f, filepath.Join(d.Names.Path, name))
 	}
 	if err != nil {
 		return err
+	}
+	return d.Names.Flush(d.Disk)
+}
+
+// Restart begins the log anew behind an index: with a segment whose number leaves out one, so
+// that those before it, which it removes, are not taken for a part of the same log.
+func (d *Dir) Restart(meta *format.Meta, index uint64) error {
+	all, err := List(d.Names.Path)
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(filepath.Join(d.Names.Path, nextName)); err != nil {
+		return err
+	}
+	next := allocate(filepath.Join(d.Names.Path, nextName), Size)
+	f, err := next.take()
+	if err != nil {
+		return err
+	}
+	w := Writer{metadata: Metadata(meta), f: f, path: f.Name(), buffer: make([]byte, 0, writeBytes)}
+	w.begins()
+	if err := d.publish(&w, name(all[len(all)-1].seq+2, index+1)); err != nil {
+		return err
+	}
+	for _, s := range all {
+		if err := os.Remove(s.Path); err != nil {
+			return err
+		}
 	}
 	return d.Names.Flush(d.Disk)
 }

@@ -56,6 +56,17 @@ func From(all []Segment, index uint64) []Segment {
 	return all
 }
 
+// Behind returns the segments that are needed to read what follows a checkpoint at an index. If
+// the log was begun anew there, those before were to be removed.
+func Behind(all []Segment, index uint64) []Segment {
+	for i := len(all) - 1; i > 0; i-- {
+		if all[i].First() == index+1 && all[i].seq != all[i-1].seq+1 {
+			return all[i:]
+		}
+	}
+	return From(all, index)
+}
+
 // Open opens a segment for writing and flushing.
 func Open(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDWR, 0) }
 

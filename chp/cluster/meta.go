@@ -1,0 +1,169 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"clustermap/chp/commit"
+)
+
+// meta is what a node keeps beside its log: who it is, for whom it has voted in which term, and
+// the members of the last change that its owner has applied. It is written at each of these,
+// which is rare, and flushed before raft is told.
+type meta struct {
+	Format  uint32  `json:"format"`
+	Cluster string  `json:"cluster"`
+	Node    uint64  `json:"node"`
+	Term    uint64  `json:"term"`
+	Vote    uint64  `json:"vote"`
+	Members members `json:"members"`
+	// Commit is the index of the last change of the members that is known to be committed, which
+	// may not be applied yet. The log has this index with a delay.
+	Commit uint64 `json:"commit"`
+}
+
+// metaFormat is the version of the file.
+const metaFormat = 1
+
+// metaName is the name of the file, beside those of package durable.
+const metaName = "member"
+
+// A metaStore keeps the meta of a node.
+type metaStore interface {
+	load() (meta, error) // fs.ErrNotExist if there is none
+	save(*meta) error    // returns when it is on the disk
+	close() error
+}
+
+// The file has two slots, which are written in turn: a power cut tears the newer one at most.
+//
+//	magic 8 | number 8 | length 4 | JSON | CRC-32C of all before 4
+const metaMagic = "CHPMEMB\n"
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// metaFile is the file of a node's meta.
+type metaFile struct {
+	path   string
+	f      *os.File
+	number uint64
+}
+
+func (s *metaFile) load() (meta, error) {
+	b, err := os.ReadFile(s.path)
+	if err != nil {
+		return meta{}, err
+	}
+	var best []byte
+	for slot := range 2 {
+		if start := slot * memberBytes; len(b) > start {
+			if number, body, ok := parseSlot(b[start:min(start+memberBytes, len(b))]); ok && number > s.number {
+				s.number, best = number, body
+			}
+		}
+	}
+	if best == nil {
+		// The first slot was being written when the node first started: it has done nothing yet.
+		if len(b) < memberBytes {
+			return meta{}, fs.ErrNotExist
+		}
+		return meta{}, &commit.CorruptError{File: s.path, Reason: errors.New("no valid slot")}
+	}
+	var m meta
+	if err := json.Unmarshal(best, &m); err != nil {
+		return m, &commit.CorruptError{File: s.path, Reason: err}
+	}
+	if m.Format > metaFormat {
+		return m, &commit.FormatError{What: s.path, Unit: "format", Version: m.Format, Newest: metaFormat}
+	}
+	return m, nil
+}
+
+func parseSlot(b []byte) (number uint64, body []byte, ok bool) {
+	const head = len(metaMagic) + 12
+	if len(b) < head+4 || string(b[:8]) != metaMagic {
+		return 0, nil, false
+	}
+	n := int64(binary.BigEndian.Uint32(b[16:]))
+	if n > int64(len(b)-head-4) {
+		return 0, nil, false
+	}
+	end := head + int(n)
+	if crc32.Checksum(b[:end], castagnoli) != binary.BigEndian.Uint32(b[end:]) {
+		return 0, nil, false
+	}
+	return binary.BigEndian.Uint64(b[8:]), b[head:end], true
+}
+
+func (s *metaFile) save(m *meta) error {
+	m.Format = metaFormat
+	body, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	b := append(make([]byte, 0, len(body)+32), metaMagic...)
+	b = binary.BigEndian.AppendUint64(b, s.number+1)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(body)))
+	b = append(b, body...)
+	b = binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	if len(b) > memberBytes {
+		return errMembers
+	}
+	created := s.f == nil
+	if created {
+		if s.f, err = os.OpenFile(s.path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+			return err
+		}
+	}
+	if _, err := s.f.WriteAt(b, int64(s.number%2)*memberBytes); err != nil {
+		return err
+	}
+	if err := s.f.Sync(); err != nil {
+		return err
+	}
+	if created {
+		if err := syncDir(filepath.Dir(s.path)); err != nil {
+			return err
+		}
+	}
+	s.number++
+	return nil
+}
+
+func (s *metaFile) close() error {
+	if s.f == nil {
+		return nil
+	}
+	return s.f.Close()
+}
+
+// syncDir flushes the names in a directory.
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// An ID identifies a cluster. All its nodes are given the same.
+type ID [16]byte
+
+// String returns the id in hexadecimal.
+func (id ID) String() string { return hex.EncodeToString(id[:]) }
+
+// ParseID parses the result of String.
+func ParseID(s string) (id ID, err error) {
+	b, err := hex.DecodeString(s)
+	if err != nil || len(b) != len(id) {
+		return id, fmt.Errorf("cluster: %q is not the id of a cluster: 32 hexadecimal digits", s)
+	}
+	return ID(b), nil
+}
