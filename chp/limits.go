@@ -100,6 +100,9 @@ const goodbye = time.Second
 // handoverTimeout bounds a handover.
 const handoverTimeout = 30 * time.Second
 
+// transferTimeout bounds how long a node of a cluster that ends waits until another one leads.
+const transferTimeout = 2 * time.Second
+
 // minSecret is the smallest PairOptions.Secret in bytes.
 const minSecret = 16
 

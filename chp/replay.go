@@ -9,6 +9,7 @@ import (
 	"clustermap/chp/internal/history"
 	"clustermap/chp/internal/journal"
 	"clustermap/chp/internal/journal/disk"
+	"clustermap/chp/internal/journal/raft"
 	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/retain"
 	"clustermap/chp/internal/state"
@@ -38,10 +39,16 @@ type filled struct {
 // journal has committed more.
 func fill(o *ServerOptions, committed func()) (f filled, err error) {
 	f = filled{journal: journal.Memory{}, base: order.FirstSequence(time.Now())}
+	if o.Cluster != nil { // what the cluster has replaces it
+		f.journal, f.base = new(raft.Journal), 0
+	}
 	f.state = state.New(f.base)
 	f.state.History, f.state.Leases = history.New(o.History, o.HistoryBytes), state.NewLeases()
 	f.window = new(retain.Window)
 	f.window.Limit(retain.Options{Bytes: o.RetainBytes, Age: o.RetainTime})
+	if o.Cluster != nil {
+		return f, nil // which has its identity, too
+	}
 	rand.Read(f.state.ID[:]) // never fails
 	if o.Log != nil {
 		if err := f.replay(o, committed); err != nil || f.base == 0 {

@@ -40,6 +40,8 @@ func (s *Server) runRequests(ctx context.Context) {
 			case s.rights != nil && !s.mayJoin(b.Peer(), b.Message(i), w):
 			case s.pair != nil && !s.pair.Active():
 				err = s.pair.Park(ctx, b.Peer(), w)
+			case s.member != nil:
+				err = s.member.Ask(b.Peer(), w)
 			default:
 				err = s.snapshots.Add(ctx, b.Peer(), w)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"clustermap/chp/internal/collect"
 	"clustermap/chp/internal/confirm"
+	"clustermap/chp/internal/member"
 	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/partner"
 	"clustermap/chp/internal/ports"
@@ -64,7 +65,8 @@ type Server struct {
 	shares    sync.Map      // *order.Share by *Role, of those with limits
 	keys      sync.Mutex    // held while keys are replaced
 	pairKeys  func(ServerKeys)
-	pair      *partner.Pair // nil if the server is alone
+	pair      *partner.Pair  // nil if the server is not of a pair
+	member    *member.Member // nil if it is not of a cluster
 
 	local order.Local // updates of this process
 
@@ -150,6 +152,9 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 		}
 	}()
 	s.restored = begin.state.Last()
+	if o.Cluster != nil {
+		s.member = newMember(s, &o, begin.journal)
+	}
 	announce := wire.Server{Instance: instance, Model: o.Model, MaxValue: o.MaxValueSize, History: o.History}.Properties()
 	if o.Pair != nil {
 		partner.Announce(announce)
@@ -171,6 +176,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 			hooks.Alone(s.publisher)
 			hooks.Alone(s.router)
 		},
+		Relay: relayOf(s.member),
 	})
 	slow := sockets.PolicyDisconnect
 	if mutate.DropSlow {
@@ -201,7 +207,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	if s.rights != nil {
 		hooks.Pace(s.collector, s.members.Pace)
 	}
-	s.confirms = confirm.New(confirm.Options{Order: &s.sequencer, Router: s.router, Publisher: s.publisher})
+	confirms := confirm.Options{Order: &s.sequencer, Router: s.router, Publisher: s.publisher}
 	orders := order.Options{
 		State: begin.state, Live: &s.live, Journal: begin.journal, Linked: begin.linked, Window: begin.window,
 		Publisher: s.dialect.NewPublisher(s.publisher), WatchQueue: o.WatchQueue, MaxBytes: o.MaxMapBytes, Refused: s.counts.refused.add,
@@ -210,6 +216,10 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	if o.Pair != nil {
 		orders.EarlyTimeout = o.Pair.Timeout
 	}
+	if s.member != nil {
+		orders.Cluster, orders.Resend, confirms.Index = true, s.member.Resend, s.member.Index
+	}
+	s.confirms = confirm.New(confirms)
 	s.sequencer.Init(orders)
 	s.local.Init(&s.sequencer, s.newPacer())
 	s.snapshots = snapshot.New(snapshot.Options{
@@ -217,6 +227,13 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	})
 	if o.Pair != nil {
 		s.pair = newPair(s, o)
+	}
+	if s.member != nil {
+		node, err := o.Cluster.Open(s.member)
+		if err != nil {
+			return nil, err
+		}
+		s.member.Attach(node)
 	}
 	return s, nil
 }
@@ -286,7 +303,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	s.state.Unlock()
 	defer close(s.ended)
 
-	if s.pair == nil { // otherwise Lead does it
+	if s.pair == nil && s.member == nil { // otherwise Lead does it
 		s.live.Now().Deadlines.Spare(s.restored, s.opts.ExpiryGrace)
 	}
 	var wg sync.WaitGroup
@@ -298,13 +315,18 @@ func (s *Server) Serve(ctx context.Context) error {
 	if s.rights != nil {
 		wg.Go(func() { s.runAccess(running) })
 	}
-	var unpaired error // the error with which the pair has ended
+	var unpaired, unfit error // the errors with which the pair, and the part of the cluster, have ended
 	if s.pair != nil {
 		wg.Go(func() {
 			if unpaired = s.pair.Run(running); running.Err() == nil {
 				s.cancel()
 			}
 		})
+	}
+	failed := make(<-chan struct{})
+	if s.member != nil {
+		failed = s.member.Failed()
+		wg.Go(func() { s.member.Run(running) })
 	}
 	close(s.ready)
 	for _, e := range s.AllEndpoints() {
@@ -314,10 +336,14 @@ func (s *Server) Serve(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-s.sequencer.Journal().Failed():
 		s.cancel()
+	case <-failed:
+		s.cancel()
+		unfit = s.member.Err()
 	}
 	if s.pair != nil {
 		s.pair.Shutdown()
 	}
+	s.transfer()
 	stop()
 	s.close()
 	wg.Wait()
@@ -326,7 +352,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	if s.pair != nil {
 		s.pair.Close()
 	}
-	err := errors.Join(unpaired, s.sequencer.Journal().Close())
+	err := errors.Join(unpaired, unfit, s.sequencer.Journal().Close())
 	if err != nil {
 		s.log.Error("stopped", "error", err)
 	} else {
@@ -508,6 +534,8 @@ func (s *Server) watchConnections(port string) func(sockets.Event) {
 			s.counts.clients.Add(-1)
 		case e.Kind == sockets.EventDisconnected && s.pair != nil:
 			s.pair.Disconnected(e.Peer)
+		case e.Kind == sockets.EventDisconnected && s.member != nil:
+			s.member.Forget(e.Peer)
 		}
 		s.peerLog.Connection(e, port, port == "publisher") // each client has one publisher connection
 	}

@@ -29,6 +29,12 @@ func (s *Server) answerLeases(a *leaseAnswers, peer *sockets.Peer, m zmtp.WireMe
 	if !ok {
 		return false
 	}
+	if s.member != nil {
+		s.member.Leases(kind, ids, func(left []time.Duration) {
+			_ = hooks.SendWireTo(wake.Ended, s.router, peer, wire.AppendLeases(nil, number, left), 1, nil)
+		})
+		return true
+	}
 	if s.rights != nil {
 		ok = s.answerOwnLeases(a, peer, kind, ids)
 	} else {

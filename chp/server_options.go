@@ -252,6 +252,10 @@ type ServerOptions struct {
 	// other than 6: use a client to set the initial keys of a pair.
 	Pair *PairOptions
 
+	// Cluster, if set, makes the server a node of a cluster of three or more: see ClusterOptions. It excludes Log, whose
+	// place the log of the cluster takes, Pair, Preload and Models other than 6.
+	Cluster *ClusterOptions
+
 	// OnReplay, if set, is called from time to time while NewServer replays the log,
 	// and once when it has finished.
 	OnReplay func(ReplayProgress)
@@ -329,6 +333,7 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 			errs = append(errs, option.New("chp", "Preload", "is not for a server of a pair: the servers would begin with different maps"))
 		}
 	}
+	errs = append(errs, o.checkCluster()...)
 	if len(o.Endpoints) == 0 {
 		setDefault(&o.Host, "127.0.0.1")
 	}

@@ -11,6 +11,7 @@ const (
 	KindRaft byte = 1 // a message of raft, other than a snapshot
 	KindPart byte = 2 // a part of a snapshot
 	KindAck  byte = 3 // how much of a snapshot the other node has
+	KindNote byte = 4 // of the owner of one node for that of the other: see Node.Tell
 )
 
 // A Message goes from one node to another. Its bytes must not be changed: others refer to
@@ -28,6 +29,7 @@ type Message struct {
 	Last   bool         // no part follows
 	Failed bool         // the other node does not take this snapshot
 	Entry  commit.Entry // of a part after the first
+	Note   []byte       // of KindNote
 }
 
 // A Transport carries messages between nodes. It may lose, repeat and reorder them.

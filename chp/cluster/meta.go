@@ -167,3 +167,15 @@ func ParseID(s string) (id ID, err error) {
 	}
 	return ID(b), nil
 }
+
+// DirID returns the id of the cluster whose node has a directory, and false if none has it.
+func DirID(dir string) (id ID, ok bool, err error) {
+	m, err := (&metaFile{path: filepath.Join(dir, metaName)}).load()
+	if errors.Is(err, fs.ErrNotExist) {
+		return id, false, nil
+	}
+	if err == nil {
+		id, err = ParseID(m.Cluster)
+	}
+	return id, err == nil, err
+}

@@ -159,7 +159,22 @@ func (n *Node) wait(thread int, work func() bool) bool {
 	return n.core.err == nil
 }
 
-func (n *Node) receive(m *Message) { n.do(func(c *core) { c.receive(m) }) }
+func (n *Node) receive(m *Message) {
+	if m.Kind == KindNote {
+		if n.options.Note != nil {
+			n.options.Note(m.From, m.Note)
+		}
+		return
+	}
+	n.do(func(c *core) { c.receive(m) })
+}
+
+// Tell sends a note to the owner of another node, in order with other notes to it. It does not wait, and
+// reports false if the note is dropped. It may get lost also otherwise, as when the connection breaks. The
+// bytes must not be changed.
+func (n *Node) Tell(to uint64, note []byte) bool {
+	return n.transport.Send(&Message{Kind: KindNote, From: n.options.Node, To: to, Note: note})
+}
 
 func (n *Node) tick() {
 	t := time.NewTicker(n.options.ElectionTimeout / electionTicks)

@@ -45,6 +45,9 @@ type Options struct {
 
 	// Owner has the state. It is called from Open on.
 	Owner Owner
+	// Note, if not nil, gets what the owners of other nodes tell this one: see Node.Tell. It is called in
+	// goroutines of the transport, which must not wait, and owns the bytes.
+	Note func(from uint64, note []byte)
 	// Transport connects the nodes. The node closes it.
 	Transport Transport
 	// Logger gets what an operator should know. If nil, nothing is logged.

@@ -13,7 +13,8 @@ import (
 //
 //	head      version 1 | kind 1 | flags 1 | cluster 16 | from 8 | to 8 | stream 8 | part 8,
 //	          then the message of raft, as a raftpb.Message whose entries have no data
-//	entry...  the data of each entry of raft; of a part of a snapshot: term 8, then the data
+//	entry...  the data of each entry of raft; of a part of a snapshot: term 8, then the data;
+//	          of a note: the note
 //
 // The data of entries are frames of their own so that neither side copies them into or out of
 // another buffer.
@@ -69,6 +70,9 @@ func encode(m *Message, cluster ID, frames [][]byte) ([][]byte, error) {
 		e := binary.BigEndian.AppendUint64(make([]byte, 0, 8+headBytes+m.Entry.RecordBytes()), m.Entry.Epoch)
 		frames = append(frames, appendData(e, &m.Entry))
 	}
+	if m.Kind == KindNote {
+		frames = append(frames, m.Note)
+	}
 	return frames, nil
 }
 
@@ -116,7 +120,13 @@ func decode(frames [][]byte, cluster ID) (*Message, error) {
 		}
 		m.Entry, frames = e, frames[1:]
 	}
-	if len(frames) > 0 || m.Kind == 0 || m.Kind > KindAck || m.Kind == KindRaft && flags&flagRaft == 0 {
+	if m.Kind == KindNote {
+		if len(frames) == 0 || len(frames[0]) > maxEntryBytes {
+			return nil, errWire
+		}
+		m.Note, frames = frames[0], frames[1:]
+	}
+	if len(frames) > 0 || m.Kind == 0 || m.Kind > KindNote || m.Kind == KindRaft && flags&flagRaft == 0 {
 		return nil, errWire
 	}
 	return m, nil

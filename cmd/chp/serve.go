@@ -29,6 +29,7 @@ type serveFlags struct {
 	logLevel, format string
 	load             string
 	pair             pairFlags
+	cluster          clusterFlags
 	data             string
 	retain           command.Bytes
 	retainTime       time.Duration
@@ -111,7 +112,7 @@ Without --data the map is in memory only. After a restart it is empty, and clien
 delete the keys that they have. With --load it starts with the keys and times to live
 of a dump (chp dump); the server is ready when they are loaded.
 
-` + syncHelp + pairHelp + `
+` + syncHelp + pairHelp + clusterHelp + `
 
 With --model N, 1 to 5, the server implements that Clone model of the ZeroMQ Guide:
 it sends no heartbeats, accepts updates on a PULL socket, and before model 5 sends
@@ -163,6 +164,7 @@ of this command then need --server-model N.`,
 	flags.TextVar(&f.Sync, "sync", commit.Policy{}, "when updates are flushed to disk: always, interval=`D`, never")
 	flags.Var(&f.maxLine, "max-line", "longest line accepted in the dump of --load")
 	f.pair.register(flags)
+	f.cluster.register(flags)
 	flags.StringVar(&f.ready, "ready-file", "", "`file` that exists while the server is ready, with what clients name as --server")
 	f.http.register(flags)
 	flags.StringVar(&f.logLevel, "log-level", "warn", "lowest level to log: debug, info, warn, error; or a `file` with one of these")
@@ -193,7 +195,7 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	if err := f.check(cmd); err != nil {
 		return err
 	}
-	o, err := f.options(cmd)
+	o, err := f.options(cmd, logger)
 	o.Logger = logger
 	if err != nil {
 		return err
@@ -282,7 +284,7 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 }
 
 // options returns the options of the server, without its logs and the entries to load.
-func (f *serveFlags) options(cmd *cobra.Command) (chp.ServerOptions, error) {
+func (f *serveFlags) options(cmd *cobra.Command, logger *slog.Logger) (chp.ServerOptions, error) {
 	f.curve.Others, f.curve.Again = f.access.name != "", true
 	security, err := f.curve.Security()
 	if err == nil {
@@ -299,7 +301,12 @@ func (f *serveFlags) options(cmd *cobra.Command) (chp.ServerOptions, error) {
 	if err != nil {
 		return chp.ServerOptions{}, err
 	}
+	node, err := f.cluster.options(cmd, f, security, logger)
+	if err != nil {
+		return chp.ServerOptions{}, err
+	}
 	o := f.ServerOptions
+	o.Cluster = node
 	o.Pair, o.Security, o.Admins, o.OnReplay, o.MaxMapBytes = pair, security, admins, f.replaying(cmd), int64(f.maxMap)
 	o.HistoryBytes = int64(f.historyBytes)
 	if f.access.file != nil {
@@ -336,8 +343,10 @@ func (f *serveFlags) start(ctx context.Context, cmd *cobra.Command, o chp.Server
 	if err != nil {
 		return nil, err
 	}
-	if o.Log, err = f.openData(ctx, admin.syncs()); err != nil {
-		return nil, err
+	if o.Cluster == nil { // otherwise the node opens the directory
+		if o.Log, err = f.openData(ctx, admin.syncs()); err != nil {
+			return nil, err
+		}
 	}
 	o.Preload = loading.entries(ctx)
 	server, err := chp.NewServer(o)

@@ -322,6 +322,13 @@ var rules = []struct {
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2"}, // the state's
 	},
 	{
+		path: "chp/internal/journal/raft",
+		// No library for it: the program has that.
+		own: []string{"chp/internal/journal/disk", "chp/internal/retain", "internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate", "internal/store", "internal/timer", "chp/commit", "chp/internal/journal", "chp/internal/history", "chp/internal/ledger", "chp/internal/state", "chp/internal/txn", "zmtp"},
+		std: []string{"net/http", "os/exec"},
+		out: []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2"}, // the state's
+	},
+	{
 		path: "chp/durable/internal/file",
 		own:  []string{"chp/commit"},
 		out:  []string{"go.etcd.io/etcd/client/pkg/v3", "go.uber.org/multierr", "go.uber.org/zap", "golang.org/x/sys"}, // etcd's
@@ -345,6 +352,12 @@ var rules = []struct {
 	{
 		path: "chp/internal/collect",
 		own:  []string{"chp/internal/retain", "internal/fifo", "internal/buf", "internal/invariants", "internal/kvmsg", "internal/lograte", "internal/mutate", "internal/peerlog", "internal/store", "internal/timer", "internal/wake", "chp/internal/journal", "chp/internal/history", "chp/internal/hot", "chp/internal/ledger", "chp/internal/live", "chp/internal/order", "chp/internal/state", "chp/internal/txn", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets", "chp/internal/rights"},
+		std:  []string{"net/http"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
+	},
+	{
+		path: "chp/internal/member",
+		own:  []string{"chp/internal/retain", "internal/fifo", "internal", "chp/commit", "chp/internal/journal", "chp/internal/history", "chp/internal/hot", "chp/internal/ledger", "chp/internal/live", "chp/internal/order", "chp/internal/snapshot", "chp/internal/state", "chp/internal/txn", "chp/internal/subtree", "chp/internal/watch", "chp/internal/wire", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"}, // the sockets'
 	},

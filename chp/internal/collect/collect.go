@@ -37,6 +37,18 @@ type Options struct {
 	Alone    func()          // a client waits for one update, and no other one is there; see hooks.Alone
 	Timeout  time.Duration   // in which a client must take a report
 	Instance string          // the identity of the server
+	Relay    Relay           // of a server of a cluster, else nil
+}
+
+// Relay passes what clients send to the server that orders it: see package member.
+type Relay interface {
+	// Relays reports whether what clients send goes to another server, or has to wait for what went there.
+	Relays() bool
+	// Updates passes updates. done is called when they are in the map of this server, with those that it has no room for. The error is
+	// that of the context.
+	Updates(ctx context.Context, records []byte, spans []buf.Span, from order.From, done func(repeated bool, unfit [][]byte)) error
+	// Requests passes requests. done gets their answers.
+	Requests(ctx context.Context, messages []byte, spans []buf.Span, from order.From, done func(answers []byte)) error
 }
 
 // Clients are the clients of a server, as far as it knows them. It takes their updates. It is safe for concurrent use.
@@ -228,7 +240,14 @@ func (c *Clients) collect(ctx context.Context, b *hooks.Batch, pace *order.Pacer
 		}
 		last := n == len(rest)
 		b.SetSpans(rest[:n])
-		for (n > 0 || last) && !c.order(b, from, asks && last) {
+		for n > 0 || last {
+			relayed, err := c.relay(ctx, b, from, asks && last)
+			if err != nil {
+				return false
+			}
+			if relayed || c.order(b, from, asks && last) {
+				break
+			}
 			if c.o.Order.Room(ctx) != nil {
 				return false
 			}
@@ -266,6 +285,30 @@ func (c *Clients) order(b *hooks.Batch, from sender, asks bool) bool {
 	return true
 }
 
+// relay passes a batch to another server of the cluster, if this one does not order updates.
+func (c *Clients) relay(ctx context.Context, b *hooks.Batch, from sender, asks bool) (relayed bool, err error) {
+	if c.o.Relay == nil {
+		return false, nil
+	}
+	if !c.o.Relay.Relays() {
+		return false, nil
+	}
+	peer, numbered := (*sockets.Peer)(b.Peer()), from.Numbered && c.o.Full
+	report := numbered && c.due(from, asks, buf.Extent(b.Spans()))
+	return true, c.o.Relay.Updates(ctx, b.Wire(), b.Spans(), from.From, func(repeated bool, unfit [][]byte) {
+		if len(unfit) > 0 {
+			var told refusalNotice
+			for _, update := range unfit {
+				told.add(c, peer, update, kvmsg.ErrMapFull)
+			}
+			told.send(c)
+		}
+		if report || numbered && repeated {
+			c.report(peer, from)
+		}
+	})
+}
+
 // refuse reports updates for which the map, or the client's share of it, has no room. Their tags are the reasons.
 func (c *Clients) refuse(b *hooks.Batch, peer *sockets.Peer, unfit []buf.Span) {
 	if len(unfit) == 0 {
@@ -287,14 +330,26 @@ func (c *Clients) refuse(b *hooks.Batch, peer *sockets.Peer, unfit []buf.Span) {
 // for that, or has sent some again, since the previous report may not have arrived; or if its
 // interval is over. size is the size of the batch.
 func (c *Clients) notifyProgress(from *sockets.Peer, who sender, now bool, size int) {
+	if c.due(who, now, size) {
+		c.report(from, who)
+	}
+}
+
+// due reports whether the progress is to be reported behind a batch of a size: see notifyProgress.
+func (c *Clients) due(who sender, now bool, size int) bool {
 	if who.member == nil {
-		return // the client is no longer known
+		return false // the client is no longer known
 	}
 	who.member.unreported += size
 	if !now && (who.every == 0 || who.member.unreported < who.every) {
-		return
+		return false
 	}
 	who.member.unreported = 0
+	return true
+}
+
+// report reports the progress to a client.
+func (c *Clients) report(from *sockets.Peer, who sender) {
 	if peer := c.members.snapshotPeer(from); peer != nil {
 		c.notifier.notifyProgress(peer, who)
 	}

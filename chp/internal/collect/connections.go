@@ -160,3 +160,13 @@ func (c *Clients) DisconnectAll(reason error) {
 		}
 	}
 }
+
+// DisconnectOurs ends the connections of the clients of this package, which send again what they have no
+// answer for.
+func (c *Clients) DisconnectOurs(reason error) {
+	for _, p := range c.Connected() {
+		if wire.Ours(p) && wire.IsClient(p) {
+			p.Disconnect(reason)
+		}
+	}
+}

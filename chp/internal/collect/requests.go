@@ -66,6 +66,13 @@ func (c *Clients) transact(ctx context.Context, b *hooks.Batch, spans []buf.Span
 			return false
 		}
 		to := c.members.snapshotPeer(peer)
+		if c.o.Relay != nil && c.o.Relay.Relays() {
+			return c.o.Relay.Requests(ctx, b.Wire(), spans, from.From, func(answers []byte) {
+				if to := c.members.snapshotPeer(peer); to != nil && len(answers) > 0 {
+					c.notifier.notify(&refusalNotice{peer: to, wire: txn.AppendAnswers(nil, answers), messages: 1})
+				}
+			}) == nil
+		}
 		wire, w, n := c.o.Order.Transact(b, spans, from.From, c.answers.values(to), c.answers.scratch[:0])
 		if c.answers.scratch = wire; n == 0 {
 			if c.o.Order.Room(ctx) != nil {

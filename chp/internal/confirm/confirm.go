@@ -10,6 +10,7 @@ package confirm
 import (
 	"context"
 	"sync"
+	"time"
 
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/hooks"
@@ -29,6 +30,10 @@ type Options struct {
 	Order     Sequencer
 	Router    *sockets.Router // with the snapshot connections
 	Publisher *sockets.Pub    // with the connections of updates
+
+	// Index, if not nil, returns when this server has all that was committed anywhere before the call: a server of a
+	// cluster has to ask others. Then the questions that wait are answered together.
+	Index func(context.Context) error
 }
 
 // Server answers. It is safe for concurrent use.
@@ -109,7 +114,16 @@ func (s *Server) Ask(ctx context.Context, peer *sockets.Peer, m zmtp.WireMessage
 	s.mu.Lock()
 	s.waiting[peer] = question{number, heartbeat || s.waiting[peer].heartbeat}
 	later := s.retries
+	if s.o.Index != nil {
+		s.retries = true
+	}
 	s.mu.Unlock()
+	if s.o.Index != nil {
+		if !later {
+			s.running.Go(func() { s.answerIndexed(ctx) })
+		}
+		return true
+	}
 	if !later {
 		if again := s.answer(); again != nil {
 			s.running.Go(func() { s.retry(ctx, again) })
@@ -117,6 +131,31 @@ func (s *Server) Ask(ctx context.Context, peer *sockets.Peer, m zmtp.WireMessage
 	}
 	return true
 }
+
+// answerIndexed answers questions, together those that wait, until there are none.
+func (s *Server) answerIndexed(ctx context.Context) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	for {
+		s.mu.Lock()
+		if s.now, s.waiting = s.waiting, s.now; len(s.now) == 0 {
+			s.retries = false
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		for s.o.Index(ctx) != nil {
+			if !wake.Pause(ctx, indexPause) {
+				return
+			}
+		}
+		s.send()
+		clear(s.now)
+	}
+}
+
+// indexPause is the pause after an error of Index, which is one of a server that ends.
+const indexPause = 20 * time.Millisecond
 
 // retry answers the questions when that is possible.
 func (s *Server) retry(ctx context.Context, again <-chan struct{}) {
@@ -150,6 +189,17 @@ func (s *Server) answer() (again <-chan struct{}) {
 // answerNow answers the questions in now. It reports whether others have come meanwhile that
 // nobody else answers, or returns a channel as answer does.
 func (s *Server) answerNow() (more bool, again <-chan struct{}) {
+	if again = s.send(); again != nil {
+		return false, again
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.retries = false
+	return len(s.waiting) > 0, nil
+}
+
+// send answers the questions in now, or returns a channel as answer does.
+func (s *Server) send() (again <-chan struct{}) {
 	var sequence int64
 	confirmed, again := s.o.Order.Confirm(func(last int64) {
 		sequence = last
@@ -160,7 +210,7 @@ func (s *Server) answerNow() (more bool, again <-chan struct{}) {
 		}
 	})
 	if again != nil {
-		return false, again
+		return again
 	}
 	for peer, q := range s.now {
 		if !confirmed {
@@ -170,10 +220,7 @@ func (s *Server) answerNow() (more bool, again <-chan struct{}) {
 		// Without room, as behind an answer to another question, the client asks again.
 		_ = hooks.SendWireTo(wake.Ended, s.o.Router, peer, s.wire, 1, nil)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.retries = false
-	return len(s.waiting) > 0, nil
+	return nil
 }
 
 // putBack makes the questions wait again.

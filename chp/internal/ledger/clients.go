@@ -294,6 +294,19 @@ func (o *Clients) Miss(id ID, wire []byte, spans []buf.Span) bool {
 	return true
 }
 
+// Revert makes all updates that were ordered and are not in the map such that were not: they are lost.
+func (o *Clients) Revert() {
+	for _, p := range o.ByID {
+		p.ordered, p.missed, p.Skips = p.counter, 0, p.settled()
+	}
+}
+
+// Reorder records that the updates of a client up to one are ordered: those that Revert was not meant for.
+func (o *Clients) Reorder(id ID, counter uint64) {
+	p := o.use(id)
+	p.ordered = max(p.ordered, counter)
+}
+
 // MapIDSize is the size of the identity of a map.
 const MapIDSize = 16
 

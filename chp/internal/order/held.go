@@ -50,6 +50,7 @@ type heldBatch struct {
 	bytes  int
 
 	grouped bool // some of the updates belong to a transaction of several
+	resend  bool // see state.Entry
 }
 
 // records calls f with the records of a batch that was added, and their hashes.
@@ -82,7 +83,7 @@ func (h *held) add(batch *heldBatch) {
 		b = h.spare[n-1]
 		h.spare = h.spare[:n-1]
 	}
-	b.Head, b.index, b.grouped, b.bytes = batch.Head, batch.index, batch.grouped, heldBytes+spanBytes*len(batch.spans)
+	b.Head, b.index, b.grouped, b.resend, b.bytes = batch.Head, batch.index, batch.grouped, batch.resend, heldBytes+spanBytes*len(batch.spans)
 	b.pieces, b.spans = append(b.pieces[:0], batch.pieces...), append(b.spans[:0], batch.spans...)
 	for _, p := range b.pieces {
 		p.Segment.Retain()
@@ -298,7 +299,7 @@ func (q *Sequencer) full() <-chan struct{} {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.halted == (halted{}) && (q.passive || q.held.bytes < MaxHeld && !(q.held.tight && !q.held.empty())) {
+	if q.halted == (halted{}) && !q.undecided() && (q.passive || q.held.bytes < MaxHeld && !(q.held.tight && !q.held.empty())) {
 		return nil
 	}
 	return q.more()

@@ -42,6 +42,11 @@ type Options struct {
 	// EarlyTimeout is the time-out of the pair to which the server belongs, or 0. A server of
 	// a pair begins passive.
 	EarlyTimeout time.Duration
+
+	// Cluster says that the server is of a cluster. It begins as one that does not lead. Resend gets updates without a
+	// number that were ordered here and are lost, in order, with the mutex held.
+	Cluster bool
+	Resend  func(kvmsg.Record)
 }
 
 // Sequencer orders the updates of a server.
@@ -70,6 +75,9 @@ type Sequencer struct {
 	source  uint64     // see Standing
 	halted  halted     // updates wait
 	early   wire.Early // updates that came before the active server published them
+
+	// Of a cluster; such a server is passive while it does not lead.
+	serves bool // it publishes heartbeats
 
 	held     held          // ordered and not yet committed
 	progress chan struct{} // closed when some were published; nil if no goroutine waits
@@ -106,12 +114,13 @@ type alarm struct {
 
 // scratch is memory that is used again.
 type scratch struct {
-	unfit []buf.Span // of fitting
-	own   []buf.Span // of accept for updates of this process
-	judge judge      // of requests
-	dead  expiry     // of Expire
-	now   Moment     // of Between
-	stamp stamper    // of apply
+	unfit   []buf.Span // of fitting
+	relayed []buf.Span // of Relayed
+	own     []buf.Span // of accept for updates of this process
+	judge   judge      // of requests
+	dead    expiry     // of Expire
+	now     Moment     // of Between
+	stamp   stamper    // of apply
 }
 
 // FirstSequence returns the first sequence of a run that starts at t. It is ahead of
@@ -130,7 +139,7 @@ func (q *Sequencer) Init(o Options) {
 	q.alarm.armed = make(chan struct{}, 1)
 	q.closing, q.end = context.WithCancel(context.Background())
 	q.live.SetUp(&q.mu, o.WatchQueue)
-	q.passive, q.early.Timeout = o.EarlyTimeout > 0, o.EarlyTimeout
+	q.passive, q.early.Timeout = o.EarlyTimeout > 0 || o.Cluster, o.EarlyTimeout
 	if q.window = o.Window; q.window == nil {
 		q.window = new(retain.Window)
 	}
@@ -200,7 +209,7 @@ func (q *Sequencer) Accept(b *hooks.Batch, from From) (unfit []buf.Span, repeate
 	wire, spans := b.Wire(), b.Spans()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.halted != (halted{}) {
+	if q.halted != (halted{}) || q.passive && q.o.Cluster {
 		return nil, 0, false
 	}
 	if q.passive && from.Numbered && q.state.Clients.Miss(from.ID, wire, spans) {
@@ -244,7 +253,7 @@ func (q *Sequencer) acceptNow(wire []byte, spans []buf.Span, from From) (unfit [
 		return unfit, repeated
 	}
 	q.order.reigns.Count()
-	e := state.Entry{Head: state.Head{At: timer.Now()}, Wire: wire, Spans: spans}
+	e := state.Entry{Head: state.Head{At: timer.Now()}, Wire: wire, Spans: spans, Resend: !from.Numbered}
 	if from.Numbered {
 		if e.Counter = uint64(kvmsg.Record(wire[spans[len(spans)-1].Start:]).Seq()); e.Counter > 0 {
 			e.Client = from.ID
@@ -276,7 +285,10 @@ func (q *Sequencer) apply(e *state.Entry, by string) {
 		return
 	}
 	pieces := q.state.Append(e)
-	b := heldBatch{Head: e.Head, index: q.journal.Append(e.Head, pieces, q.held.size()), pieces: pieces, spans: e.Spans, grouped: e.Grouped}
+	b := heldBatch{Head: e.Head, index: q.journal.Append(e.Head, pieces, q.held.size()), pieces: pieces, spans: e.Spans, grouped: e.Grouped, resend: e.Resend}
+	if b.index == journal.Never {
+		q.untaken()
+	}
 	if q.held.empty() && q.journal.Committed(b.index, b.Last()) {
 		q.publish(&b)
 		return
@@ -342,7 +354,7 @@ func (q *Sequencer) heartbeat() {
 	if q.hot != nil && timer.Now()-q.hot.Asked > hotIdle {
 		q.hot = nil
 	}
-	if !q.passive {
+	if !q.passive || q.serves {
 		q.o.Publisher.Heartbeat(q.state.Last())
 		q.live.Bookmark()
 	}

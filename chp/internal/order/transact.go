@@ -113,7 +113,7 @@ func (a *ahead) now() txn.Now {
 func (q *Sequencer) Transact(b *hooks.Batch, spans []buf.Span, from From, values int, answers []byte) (_ []byte, w Written, done int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.halted != (halted{}) {
+	if q.halted != (halted{}) || q.passive && q.o.Cluster {
 		return answers, w, 0
 	}
 	if !q.judges(from) {

@@ -59,6 +59,7 @@ type Entry struct {
 	Stamped bool
 
 	Grouped bool // some of the updates belong to a transaction of several
+	Resend  bool // nobody else sends the updates again if they are lost: no client, and not the server that expires keys
 }
 
 // Outcome is what an entry has changed.

@@ -4,12 +4,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"clustermap/chp/commit"
 	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/state"
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/timer"
 )
 
 // Kinds of entries.
@@ -48,6 +50,52 @@ type content struct {
 	sent  state.Head // of kindSent: id and counter
 	wire  []byte     // updates
 	spans []buf.Span // of the updates
+}
+
+// Compose returns the entry of a batch without its updates, which are its parts. What comes before them is in
+// memory for that, which is returned too.
+func Compose(h *state.Head, memory []byte) (commit.Entry, []byte) {
+	e := commit.Entry{Epoch: h.Reign, First: uint64(h.First), Count: h.Count, Kind: kindRecords, Time: timer.TimeOf(h.At).UnixNano()}
+	if h.Client != (ledger.ID{}) {
+		e.Kind = kindSent
+		memory = binary.BigEndian.AppendUint64(append(memory[:0], h.Client[:]...), h.Counter)
+		e.Records = memory
+	}
+	return e, memory
+}
+
+// Named returns the entry with the identity of a map, which is a new one whose first update gets the sequence
+// after one.
+func Named(id [ledger.MapIDSize]byte, after int64) commit.Entry {
+	return commit.Entry{Kind: kindMapID, First: uint64(after), Time: time.Now().UnixNano(), Records: id[:]}
+}
+
+// Parse returns the batch of an entry of a log that is known to be complete, such as one that other servers have
+// too: the times to live count from the entry's time. An entry without updates, of which Named has the identity, has
+// no spans. They use the memory of the given ones.
+func Parse(e *commit.Entry, spans []buf.Span) (b state.Entry, err error) {
+	if e.Kind != kindRecords && e.Kind != kindSent {
+		_, err = parse(e, new(state.State), spans)
+		return b, err
+	}
+	c, err := parse(e, nil, spans)
+	if err != nil || len(c.spans) == 0 {
+		return b, err
+	}
+	b = state.Entry{Head: c.sent, Wire: c.wire, Spans: c.spans, Stamped: true}
+	b.Reign, b.First, b.Count, b.At = e.Epoch, kvmsg.Record(c.wire[c.spans[0].Start:]).Seq(), uint32(len(c.spans)), when(e)
+	return b, nil
+}
+
+// when returns when an entry was made, and not later than now, if the wall clock has been set back since.
+func when(e *commit.Entry) time.Duration { return timer.Now() + min(time.Until(e.When()), 0) }
+
+// NameOf returns the identity of the map in an entry that Named has returned, and the sequence.
+func NameOf(e *commit.Entry) (id [ledger.MapIDSize]byte, after int64, ok bool) {
+	if e.Kind != kindMapID || len(e.Records) != ledger.MapIDSize {
+		return id, 0, false
+	}
+	return [ledger.MapIDSize]byte(e.Records), int64(e.First), true
 }
 
 var errEntry = errors.New("chp: invalid entry")

@@ -3,20 +3,16 @@ package disk
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"clustermap/chp/commit"
 	"clustermap/chp/internal/journal"
-	"clustermap/chp/internal/ledger"
 	"clustermap/chp/internal/retain"
 	"clustermap/chp/internal/state"
 	"clustermap/internal/mutate"
 	"clustermap/internal/store"
-	"clustermap/internal/timer"
 )
 
 // Options are the settings of a journal.
@@ -79,12 +75,8 @@ func (j *Journal) Append(h state.Head, pieces []store.Piece, _ int) journal.Inde
 		j.parts = append(j.parts, commit.Lent{Bytes: p.Wire(), Owner: p.Segment})
 		size += p.Size()
 	}
-	e := commit.Entry{Epoch: h.Reign, First: uint64(h.First), Count: h.Count, Kind: kindRecords, Time: timer.TimeOf(h.At).UnixNano()}
-	if h.Client != (ledger.ID{}) {
-		e.Kind = kindSent
-		j.head = binary.BigEndian.AppendUint64(append(j.head[:0], h.Client[:]...), h.Counter)
-		e.Records = j.head
-	}
+	var e commit.Entry
+	e, j.head = Compose(&h, j.head)
 	index, err := j.group.Lend(e, j.parts...)
 	if err != nil {
 		for _, p := range pieces {
@@ -167,18 +159,9 @@ func (j *Journal) checkpoint(ctx context.Context, c *state.Image, index uint64, 
 // Write writes a map to a checkpoint, and ends it with Commit or Abort.
 func Write(ctx context.Context, c *state.Image, to commit.Checkpoint) error {
 	defer to.Abort()
-	var newest state.Reign
-	if n := len(c.Terms); n > 0 {
-		newest = c.Terms[n-1]
-	}
-	for p := range c.Sections(checkpointEntry) {
+	for e := range Sections(c) {
 		if ctx.Err() != nil {
 			return ctx.Err()
-		}
-		// The times to live count from the entry's time.
-		e := commit.Entry{Epoch: newest.ID, Kind: uint32(p.Kind), Count: p.Count, Time: time.Now().UnixNano(), Records: p.Body}
-		if p.Kind == state.KindRecords {
-			e.First = uint64(newest.Last)
 		}
 		if err := to.Append(e); err != nil {
 			return fmt.Errorf("chp: writing a checkpoint: %w", err)

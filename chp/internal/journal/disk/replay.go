@@ -3,6 +3,7 @@ package disk
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math"
 	"time"
 
@@ -62,6 +63,35 @@ func Open(o Options, to *state.State) (*Journal, Found, error) {
 	return j, Found{done, journal.Index(last), r.some}, nil
 }
 
+// A Restorer fills a state from the entries of a checkpoint, such as Sections writes.
+type Restorer struct{ r replayer }
+
+// NewRestorer begins to fill an empty state.
+func NewRestorer(to *state.State) *Restorer { return &Restorer{replayer{to: to}} }
+
+// Entry adds an entry.
+func (r *Restorer) Entry(e commit.Entry) error { return r.r.entry(e) }
+
+// Sections returns a map as the entries of a checkpoint. Their bytes are valid until the next one.
+func Sections(c *state.Image) iter.Seq[commit.Entry] {
+	var newest state.Reign
+	if n := len(c.Terms); n > 0 {
+		newest = c.Terms[n-1]
+	}
+	return func(yield func(commit.Entry) bool) {
+		for p := range c.Sections(checkpointEntry) {
+			// The times to live count from the entry's time.
+			e := commit.Entry{Epoch: newest.ID, Kind: uint32(p.Kind), Count: p.Count, Time: time.Now().UnixNano(), Records: p.Body}
+			if p.Kind == state.KindRecords {
+				e.First = uint64(newest.Last)
+			}
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
 // replayer fills a state from entries.
 type replayer struct {
 	to      *state.State
@@ -109,8 +139,7 @@ func (r *replayer) entry(e commit.Entry) error {
 	if e.Index != r.index {
 		r.reigned = false
 	}
-	// Not later than now, if the wall clock has been set back since.
-	at := timer.Now() + min(time.Until(e.When()), 0)
+	at := when(&e)
 	if n := len(r.spans); r.reigned {
 		r.to.RestoreRecords(c.wire, r.spans, at)
 	} else if n > 0 {

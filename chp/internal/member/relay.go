@@ -1,0 +1,289 @@
+package member
+
+import (
+	"context"
+	"encoding/binary"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"clustermap/chp/internal/ledger"
+	"clustermap/chp/internal/order"
+	"clustermap/chp/internal/txn"
+	"clustermap/chp/internal/wire"
+	"clustermap/internal/buf"
+	"clustermap/internal/fifo"
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/wake"
+)
+
+// item is what a client has sent, until the leader has said what became of it.
+type item struct {
+	kind byte
+	sent
+	done func(answer) // called in the order of the items; nil if nobody wants to know
+}
+
+func (i *item) size() int { return itemBytes + len(i.body) }
+
+// answer is what became of an item. For a moment the map of this node has all up to a sequence.
+type answer struct {
+	sequence int64
+	body     []byte // lent
+}
+
+// relay passes items to the leader, wherever that is, in their order.
+type relay struct {
+	tell func(to uint64, note []byte) bool // Member.tell
+	run  uint64
+
+	sending   chan struct{} // capacity 1: there may be something to send
+	finishing chan struct{} // capacity 1: done has some
+
+	mu     sync.Mutex
+	queue  fifo.Queue[*item] // without an answer
+	bytes  int               // of queue
+	room   chan struct{}     // closed when there may be room; nil while nobody waits
+	leader uint64            // 0 if there is none
+	term   uint64
+	stream uint64
+	first  uint64    // number of the oldest item in the stream
+	flying int       // number of items that were sent in the stream
+	ahead  int       // their bytes
+	broken bool      // a note was dropped
+	moved  time.Time // when something was last sent or answered
+	done   fifo.Queue[finished]
+
+	own    ledger.ID // numbers the updates of clients that do not
+	number uint64
+}
+
+type finished struct {
+	item *item
+	answer
+}
+
+func newRelay(tell func(uint64, []byte) bool) *relay {
+	r := &relay{tell: tell, run: rand.Uint64(), sending: make(chan struct{}, 1), finishing: make(chan struct{}, 1)}
+	binary.BigEndian.PutUint64(r.own[:], rand.Uint64())
+	binary.BigEndian.PutUint64(r.own[8:], rand.Uint64())
+	return r
+}
+
+// busy reports whether there are items.
+func (r *relay) busy() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.queue.Len() > 0
+}
+
+// wait waits until another item may be added.
+func (r *relay) wait(ctx context.Context) error {
+	for {
+		r.mu.Lock()
+		if r.bytes < relayBytes {
+			r.mu.Unlock()
+			return nil
+		}
+		if r.room == nil {
+			r.room = make(chan struct{})
+		}
+		room := r.room
+		r.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// add adds an item.
+func (r *relay) add(i *item) {
+	r.mu.Lock()
+	r.push(i)
+	r.mu.Unlock()
+}
+
+// push is add with mu held.
+func (r *relay) push(i *item) {
+	r.queue.Push(i)
+	r.bytes += i.size()
+	if r.flying < r.queue.Len() && r.ahead < windowBytes {
+		wake.Signal(r.sending)
+	}
+}
+
+// updates adds updates of a client.
+func (r *relay) updates(records []byte, spans []buf.Span, from order.From, done func(repeated bool, unfit [][]byte)) {
+	size := 0
+	for _, s := range spans {
+		size += int(s.End - s.Start)
+	}
+	i := &item{kind: kindUpdates, sent: sent{from.ID, from.By, make([]byte, 0, size)}}
+	if done != nil {
+		i.done = func(a answer) { done(parseUpdated(a.body, i.body)) }
+	}
+	for _, s := range spans {
+		i.body = append(i.body, records[s.Start:s.End]...)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(spans) > 0 && (!from.Numbered || kvmsg.Record(i.body).Seq() == 0) {
+		r.give(i)
+	}
+	r.push(i)
+}
+
+// give gives the updates of an item numbers. mu must be held.
+func (r *relay) give(i *item) {
+	i.client = r.own
+	spans, _ := kvmsg.SpansOf(i.body, nil)
+	for _, s := range spans {
+		r.number++
+		kvmsg.Record(i.body[s.Start:s.End]).SetSeq(int64(r.number))
+	}
+}
+
+// resend adds an update without a number that was ordered by this node and is lost.
+func (r *relay) resend(record kvmsg.Record) {
+	r.updates(append([]byte(nil), record...), []buf.Span{{End: uint32(len(record))}}, order.From{}, nil)
+}
+
+// requests adds requests of a client.
+func (r *relay) requests(messages []byte, spans []buf.Span, from order.From, done func(answers []byte)) {
+	i := &item{kind: kindRequests, sent: sent{client: from.ID, by: from.By}, done: func(a answer) { done(a.body) }}
+	for _, s := range spans {
+		at := len(i.body)
+		i.body = append(i.body, messages[s.Start:s.End]...)
+		txn.Again(i.body[at:]) // it may have come by another way
+	}
+	r.add(i)
+}
+
+// leases adds a question about leases.
+func (r *relay) leases(kind wire.LeaseKind, ids []kvmsg.LeaseID, done func(left []time.Duration)) {
+	i := &item{kind: kindLeases, done: func(a answer) { done(parseLeft(a.body)) }}
+	i.body = append(i.body, byte(kind))
+	for _, id := range ids {
+		i.body = append(i.body, id[:]...)
+	}
+	r.add(i)
+}
+
+// led says who leads in which term, 0 if nobody does.
+func (r *relay) led(leader, term uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.leader == leader && r.term == term {
+		return
+	}
+	r.leader, r.term = leader, term
+	r.restart()
+}
+
+// restart begins another stream. mu must be held.
+func (r *relay) restart() {
+	r.stream++
+	r.first, r.flying, r.ahead, r.broken = 1, 0, 0, false
+	wake.Signal(r.sending)
+}
+
+// runSending sends items, until the context ends.
+func (r *relay) runSending(ctx context.Context) {
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for {
+		select {
+		case <-r.sending:
+		case <-look.C:
+			r.mu.Lock()
+			if r.broken || r.flying > 0 && time.Since(r.moved) > repeatAfter {
+				r.restart()
+			}
+			r.mu.Unlock()
+		case <-ctx.Done():
+			return
+		}
+		r.send()
+	}
+}
+
+// send sends what it may.
+func (r *relay) send() {
+	for {
+		r.mu.Lock()
+		if r.leader == 0 || r.broken || r.flying >= r.queue.Len() || r.ahead >= windowBytes {
+			r.mu.Unlock()
+			return
+		}
+		i := *r.queue.At(r.flying)
+		p := place{i.kind, r.term, r.run, r.stream, r.first + uint64(r.flying)}
+		to := r.leader
+		r.flying++
+		r.ahead += i.size()
+		r.moved = time.Now()
+		r.mu.Unlock()
+		note := appendPlace(make([]byte, 0, noteHead+len(i.client)+2+len(i.by)+len(i.body)), noteItem, p)
+		if !r.tell(to, appendSent(note, &i.sent)) {
+			r.mu.Lock()
+			r.broken = r.broken || r.stream == p.stream
+			r.mu.Unlock()
+		}
+	}
+}
+
+// answered takes an answer.
+func (r *relay) answered(p place, body []byte) {
+	if len(body) < 8 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case p.run != r.run || p.stream != r.stream || p.number < r.first:
+		return
+	case p.number > r.first || r.flying == 0: // one is missing
+		r.broken = true
+		return
+	}
+	i := r.queue.Pop()
+	r.bytes -= i.size()
+	r.ahead -= i.size()
+	r.flying--
+	r.first++
+	r.moved = time.Now()
+	if r.room != nil && r.bytes < relayBytes {
+		close(r.room)
+		r.room = nil
+	}
+	if r.flying < r.queue.Len() {
+		wake.Signal(r.sending)
+	}
+	if i.done != nil {
+		r.done.Push(finished{i, answer{int64(binary.BigEndian.Uint64(body)), body[8:]}})
+		wake.Signal(r.finishing)
+	}
+}
+
+// runFinishing passes answers to those who wait for them, when shown says that this node has all up to their sequence.
+func (r *relay) runFinishing(ctx context.Context, shown func(context.Context, int64) error) {
+	for {
+		r.mu.Lock()
+		if r.done.Len() == 0 {
+			r.mu.Unlock()
+			select {
+			case <-r.finishing:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		f := r.done.Pop()
+		r.mu.Unlock()
+		if shown(ctx, f.sequence) != nil {
+			return
+		}
+		f.item.done(f.answer)
+	}
+}
