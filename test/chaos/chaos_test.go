@@ -323,9 +323,20 @@ func (c *cluster) start(replicas int, seed uint64) {
 
 // startServers starts the servers of the shape, with some more arguments.
 func (c *cluster) startServers(ctx context.Context, args ...string) {
-	if !c.shape.pair {
+	switch {
+	case c.shape.raft:
+		var nodes []string
+		for i := range 3 {
+			s := newServer(c.t, fmt.Sprintf("node%d", i+1), c.dir, true)
+			c.servers = append(c.servers, s)
+			nodes = append(nodes, fmt.Sprintf("%d=%s", i+1, s.address()))
+		}
+		for i, s := range c.servers {
+			s.args = append(s.args, "--node", fmt.Sprint(i+1), "--cluster", strings.Join(nodes, ","))
+		}
+	case !c.shape.pair:
 		c.servers = []*server{newServer(c.t, "server", c.dir, c.shape.data)}
-	} else {
+	default:
 		primary, backup := newServer(c.t, "primary", c.dir, c.shape.data), newServer(c.t, "backup", c.dir, c.shape.data)
 		c.servers = []*server{primary, backup}
 		c.join(primary, backup, "--primary")

@@ -24,6 +24,7 @@ import (
 type shape struct {
 	name string
 	pair bool
+	raft bool // three nodes of a cluster
 	data bool // the servers keep their updates on disk
 
 	// keeps says that acknowledged updates survive the kill of a server. If it does not,
@@ -42,6 +43,7 @@ var shapes = []shape{
 	{name: "pair", pair: true, keeps: true},
 	{name: "pair-split", pair: true, keeps: true, splits: true},
 	{name: "pair-data", pair: true, data: true, keeps: true},
+	{name: "cluster", raft: true, data: true, keeps: true},
 }
 
 // commandVariable names a chp that was built already.

@@ -67,7 +67,7 @@ func (c *cluster) plan(n int, seed uint64, longest time.Duration) (faults []faul
 		faultLate, faultLate, faultHalfOpen, faultLag, faultLag, faultFlood, faultDrop, faultDrop, faultDrop, faultOutage, faultRejoin,
 	}
 	process := []string{faultKill, faultKill, faultFull, faultFull, faultStop, faultStop, faultStopKill, faultTerm}
-	if c.shape.data {
+	if c.shape.data && !c.shape.raft { // a node must not forget for whom it has voted
 		process = append(process, faultForget)
 	}
 	if c.shape.splits {
