@@ -93,7 +93,7 @@ func (s *Server) administer(ctx context.Context, peer *sockets.Peer, answer, ref
 	err := s.admins.check(peer)
 	switch {
 	case err != nil:
-	case s.pair == nil:
+	case s.pair == nil && answer != wire.AnswerCluster:
 		err = errNotOfPair
 	case !s.handovers.begin(ctx, do, ended):
 		err = partner.ErrHandover

@@ -93,6 +93,9 @@ type Status struct {
 	BadAsks uint64 `json:"bad_asks"`
 
 	UptimeSeconds int64 `json:"uptime_seconds"` // since Serve began; 0 before
+
+	// Cluster is what a node of a cluster knows of it, and nil for other servers.
+	Cluster *NodeStatus `json:"cluster"`
 }
 
 // ServerRole is the role in which a server was started.
@@ -102,7 +105,8 @@ type ServerRole string
 const (
 	RolePrimary ServerRole = "primary" // of a pair; becomes active when both start with the same data
 	RoleBackup  ServerRole = "backup"  // of a pair
-	RoleAlone   ServerRole = "alone"   // not part of a pair
+	RoleAlone   ServerRole = "alone"   // not part of a pair or a cluster
+	RoleNode    ServerRole = "node"    // of a cluster
 )
 
 // ServerState is the current state of a server.
@@ -111,7 +115,7 @@ type ServerState string
 // States of a server.
 const (
 	ServerActive  ServerState = "active"  // accepts updates and serves clients
-	ServerPassive ServerState = "passive" // follows the active server of its pair
+	ServerPassive ServerState = "passive" // follows the active server of its pair, or the leader of its cluster, and then serves, too
 	ServerWaiting ServerState = "waiting" // not yet either of the two
 )
 
@@ -137,6 +141,7 @@ func (s *Server) Status() Status {
 	st.SnapshotBytes, st.EncodedBytes = s.snapshots.Counted.SentBytes.Load(), s.snapshots.Counted.EncodedBytes.Load()
 	st.Refused, st.BadAsks = s.counts.refused.load(), s.counts.badAsks.Load()
 	s.pairStatus(&st)
+	s.nodeStatus(&st)
 	return st
 }
 
@@ -150,7 +155,7 @@ func (s *Server) Active() bool {
 	}
 	select {
 	case <-s.ready:
-		return s.pair == nil || s.pair.Active()
+		return (s.pair == nil || s.pair.Active()) && (s.member == nil || s.member.Status().Leading)
 	default:
 		return false
 	}
@@ -216,6 +221,8 @@ func (s *Server) answerQuestion(ctx context.Context, peer *sockets.Peer, m zmtp.
 			s.answerKick(peer, string(about))
 		case wire.AskHot:
 			s.answerHot(peer, string(about))
+		case wire.AskCluster:
+			s.startChange(ctx, peer, about)
 		default:
 			return false
 		}
@@ -276,9 +283,9 @@ func ServerStatus(ctx context.Context, server string, security sockets.Security)
 
 // ask connects to a server's snapshot port, asks a question, and returns the second
 // frame of the answer.
-func ask(ctx context.Context, server string, security sockets.Security, question, answer string) (text []byte, err error) {
+func ask(ctx context.Context, server string, security sockets.Security, question, answer string, more ...[]byte) (text []byte, err error) {
 	err = converse(ctx, server, security, func(q *questions) error {
-		text, err = q.ask(answer, []byte(question))
+		text, err = q.ask(answer, append([][]byte{[]byte(question)}, more...)...)
 		return err
 	})
 	return text, err

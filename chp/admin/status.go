@@ -25,7 +25,7 @@ func JSON(st chp.Status) StatusJSON {
 	if st.Version != "" {
 		j.Version = &st.Version
 	}
-	if st.Role != chp.RoleAlone {
+	if st.Role == chp.RolePrimary || st.Role == chp.RoleBackup {
 		j.Peer = &st.Peer
 		if st.State == chp.ServerActive {
 			j.InSync, j.Lag = &st.InSync, &st.Lag

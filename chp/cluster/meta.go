@@ -168,14 +168,14 @@ func ParseID(s string) (id ID, err error) {
 	return ID(b), nil
 }
 
-// DirID returns the id of the cluster whose node has a directory, and false if none has it.
-func DirID(dir string) (id ID, ok bool, err error) {
+// DirMember returns the id of the cluster whose node has a directory, and that node, and false if it is none's.
+func DirMember(dir string) (id ID, node uint64, ok bool, err error) {
 	m, err := (&metaFile{path: filepath.Join(dir, metaName)}).load()
 	if errors.Is(err, fs.ErrNotExist) {
-		return id, false, nil
+		return id, 0, false, nil
 	}
 	if err == nil {
 		id, err = ParseID(m.Cluster)
 	}
-	return id, err == nil, err
+	return id, m.Node, err == nil, err
 }

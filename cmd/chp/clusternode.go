@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	"clustermap/chp/cluster"
 	"clustermap/chp/commit"
 	"clustermap/internal/link"
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 
 	"github.com/spf13/cobra"
@@ -39,12 +41,18 @@ const nodeOffset = 3
 type clusterFlags struct {
 	node     uint64
 	nodes    string
+	join     string
+	learner  bool
 	election time.Duration
+
+	joined func(ctx context.Context, server *chp.Server) // asks for a vote; nil if that is not wanted
 }
 
 func (c *clusterFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&c.nodes, "cluster", "", "the `nodes` of the cluster to which this server belongs: 1=tcp://HOST:PORT,2=tcp://HOST:PORT,...")
 	flags.Uint64Var(&c.node, "node", 0, "which node of --cluster this server is")
+	flags.StringVar(&c.join, "join", "", "any node's `endpoint` of a cluster to join, as the node at --host and --port, or --advertise")
+	flags.BoolVar(&c.learner, "learner", false, "with --join, take no part in votes: only serve clients")
 	flags.DurationVar(&c.election, "election-timeout", cluster.DefaultElectionTimeout, "how long a node of a cluster that hears no leader waits until it looks for another; longer for slow disks")
 }
 
@@ -88,96 +96,247 @@ func nodeAddress(endpoint string) (string, error) {
 	return "tcp://" + net.JoinHostPort(host, strconv.Itoa(n+nodeOffset)), nil
 }
 
+// membership is what a node begins with.
+type membership struct {
+	id    cluster.ID
+	node  uint64
+	own   string // its endpoint
+	peers map[uint64]string
+	join  bool
+}
+
 // options returns the options of the cluster, or nil without one. It makes the server listen at its own entry.
-func (c *clusterFlags) options(cmd *cobra.Command, f *serveFlags, security sockets.Security, log *slog.Logger) (*chp.ClusterOptions, error) {
-	if c.nodes == "" {
-		for _, name := range []string{"node", "election-timeout"} {
-			if cmd.Flags().Changed(name) {
-				return nil, fail(exitUsage, "--%s is for a node of a cluster: add --cluster", name)
+func (c *clusterFlags) options(ctx context.Context, cmd *cobra.Command, f *serveFlags, security sockets.Security, log *slog.Logger) (*chp.ClusterOptions, error) {
+	changed := cmd.Flags().Changed
+	switch {
+	case c.nodes == "" && c.join == "":
+		for _, name := range []string{"node", "election-timeout", "learner"} {
+			if changed(name) {
+				return nil, fail(exitUsage, "--%s is for a node of a cluster: add --cluster or --join", name)
 			}
 		}
 		return nil, nil
-	}
-	nodes, err := parseNodes(c.nodes)
-	if err != nil {
-		return nil, err
-	}
-	own := nodes[c.node]
-	switch {
-	case c.node == 0:
-		return nil, fail(exitUsage, "--cluster needs --node: which of the nodes is this one?")
-	case own == "":
-		return nil, fail(exitUsage, "--node %d is not in --cluster", c.node)
+	case c.nodes != "" && c.join != "":
+		return nil, fail(exitUsage, "--cluster and --join exclude each other")
+	case c.learner && c.join == "":
+		return nil, fail(exitUsage, "--learner is for --join")
 	case f.data == "":
-		return nil, fail(exitUsage, "--cluster needs --data: a node keeps its log on disk")
+		return nil, fail(exitUsage, "a node of a cluster needs --data: it keeps its log on disk")
 	case f.pair.primary || f.pair.backup:
-		return nil, fail(exitUsage, "--cluster is not for a server of a pair")
+		return nil, fail(exitUsage, "a node of a cluster is no server of a pair")
 	case f.load != "":
 		return nil, fail(exitUsage, "--load is not for a cluster: use chp load")
 	case len(f.Endpoints) > 0:
-		return nil, fail(exitUsage, "--cluster says where the node listens: --endpoint is not for it")
+		return nil, fail(exitUsage, "--endpoint is not for a node of a cluster")
 	case c.election <= 0:
 		return nil, fail(exitUsage, "--election-timeout %v: must be positive", c.election)
 	}
-	host, port, _ := net.SplitHostPort(strings.TrimPrefix(own, "tcp://")) // parseNodes has looked
-	if !cmd.Flags().Changed("host") {
-		f.Host = host
+	var m *membership
+	var err error
+	if c.join != "" {
+		m, err = c.joins(ctx, f, security)
+	} else {
+		m, err = c.founds(f)
 	}
-	if f.Port, err = strconv.Atoi(port); err != nil {
+	if err != nil {
 		return nil, err
+	}
+	if c.nodes != "" {
+		host, port, _ := net.SplitHostPort(strings.TrimPrefix(m.own, "tcp://")) // parseNodes has looked
+		if !changed("host") {
+			f.Host = host
+		}
+		if f.Port, err = strconv.Atoi(port); err != nil {
+			return nil, err
+		}
 	}
 	policy := f.Sync
-	if !cmd.Flags().Changed("sync") {
+	if !changed("sync") {
 		policy = commit.Always()
 	}
-	listen, err := nodeAddress("tcp://" + net.JoinHostPort(f.Host, port))
+	listen, err := nodeAddress("tcp://" + net.JoinHostPort(f.Host, strconv.Itoa(f.Port)))
 	if err != nil {
-		return nil, err
-	}
-	id, err := clusterID(f.data, nodes)
-	if err != nil {
-		return nil, f.dataError(err)
+		return nil, fail(exitUsage, "%s", plain(err))
 	}
 	open := func(owner chp.ClusterOwner) (chp.ClusterNode, error) {
-		bound := sockets.Options{}
-		connected := sockets.Options{}
+		var bound, connected sockets.Options
 		if security.CurveServer {
 			public := security.CurveSecretKey.Public()
 			bound.Security = sockets.Security{CurveServer: true, CurveSecretKey: security.CurveSecretKey, Authenticate: sockets.AllowKeys(public)}
-			connected.Security = sockets.Security{CurveServerKey: public, CurvePublicKey: public, CurveSecretKey: security.CurveSecretKey}
+			connected.Security = nodeSecurity(security)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), bindTimeout)
+		ctx, cancel := context.WithTimeout(ctx, bindTimeout)
 		defer cancel()
-		t, err := cluster.NewSocketTransport(ctx, cluster.SocketOptions{Node: c.node, Cluster: id, Listen: listen, Bound: bound, Connected: connected, Logger: log})
+		t, err := cluster.NewSocketTransport(ctx, cluster.SocketOptions{Node: m.node, Cluster: m.id, Listen: listen, Bound: bound, Connected: connected, Logger: log})
 		if err != nil {
 			return nil, &chp.ListenError{Endpoint: listen, Err: err}
 		}
 		n, err := cluster.Open(cluster.Options{
-			Dir: f.data, Node: c.node, Cluster: id, Peers: nodes, ElectionTimeout: c.election, Policy: policy,
+			Dir: f.data, Node: m.node, Cluster: m.id, Peers: m.peers, Join: m.join, ElectionTimeout: c.election, Policy: policy,
 			Owner: clusterOwner{owner, new([]chp.ClusterEntry)}, Note: owner.Note, Transport: nodeTransport{t}, Logger: log,
 		})
 		if err != nil {
 			return nil, err
 		}
-		return clusterNode{n}, nil
+		return clusterNode{n, m.id.String()}, nil
 	}
 	return &chp.ClusterOptions{Open: open}, nil
 }
 
+// nodeSecurity is the security with which a node connects to others: all have one key.
+func nodeSecurity(s sockets.Security) sockets.Security {
+	if !s.CurveServer {
+		return sockets.Security{}
+	}
+	public := s.CurveSecretKey.Public()
+	return sockets.Security{CurveServerKey: public, CurvePublicKey: public, CurveSecretKey: s.CurveSecretKey}
+}
+
+// founds returns the membership of one of the first nodes of a cluster.
+func (c *clusterFlags) founds(f *serveFlags) (*membership, error) {
+	nodes, err := parseNodes(c.nodes)
+	switch {
+	case err != nil:
+		return nil, err
+	case c.node == 0:
+		return nil, fail(exitUsage, "--cluster needs --node: which of the nodes is this one?")
+	case nodes[c.node] == "":
+		return nil, fail(exitUsage, "--node %d is not in --cluster", c.node)
+	}
+	id, node, ok, err := cluster.DirMember(f.data)
+	switch {
+	case err != nil:
+		return nil, f.dataError(err)
+	case ok && node != c.node:
+		return nil, fail(exitRefused, "--data %s: it is the directory of node %d, not of node %d", f.data, node, c.node)
+	case !ok:
+		h := sha256.New()
+		for _, n := range slices.Sorted(maps.Keys(nodes)) {
+			fmt.Fprintf(h, "%d=%s\n", n, nodes[n])
+		}
+		id = cluster.ID(h.Sum(nil))
+	}
+	return &membership{id: id, node: c.node, own: nodes[c.node], peers: nodes}, nil
+}
+
+// joins returns the membership of a node that joins a cluster, or has done so before. It asks the cluster to add it.
+func (c *clusterFlags) joins(ctx context.Context, f *serveFlags, security sockets.Security) (*membership, error) {
+	m := &membership{join: true, node: c.node, own: f.Advertise}
+	if m.own == "" {
+		if ip := net.ParseIP(f.Host); f.Host == "*" || ip != nil && ip.IsUnspecified() {
+			return nil, fail(exitUsage, "--join needs --advertise with --host %s: where do the other nodes reach this one?", f.Host)
+		}
+		m.own = "tcp://" + net.JoinHostPort(f.Host, strconv.Itoa(f.Port))
+	}
+	if _, err := nodeAddress(m.own); err != nil {
+		return nil, fail(exitUsage, "%s", plain(err))
+	}
+	id, node, ok, err := cluster.DirMember(f.data)
+	if err != nil {
+		return nil, f.dataError(err)
+	}
+	ask, cancel := context.WithTimeout(ctx, joinTimeout)
+	defer cancel()
+	use := nodeSecurity(security)
+	if ok { // it goes on with what it knows; who has moved meanwhile, it may learn
+		m.id, m.node, m.peers = id, node, map[uint64]string{}
+		if st, err := chp.ServerStatus(ask, c.join, use); err == nil && st.Cluster != nil {
+			m.meet(st.Cluster)
+		}
+	} else if err := c.add(ask, m, use); err != nil {
+		return nil, err
+	}
+	m.peers[m.node] = m.own
+	if !c.learner {
+		c.joined = func(ctx context.Context, server *chp.Server) { askForVote(ctx, server, use) }
+	}
+	return m, nil
+}
+
+// meet takes over who the members are, and returns the endpoint of the leader, or "".
+func (m *membership) meet(st *chp.NodeStatus) (leader string) {
+	m.peers = map[uint64]string{}
+	for _, n := range st.Members {
+		m.peers[n.Node] = n.Endpoint
+		if n.Node == st.Leader {
+			leader = n.Endpoint
+		}
+	}
+	return leader
+}
+
+// add asks a cluster to add a node, unless it knows it, as soon as a node leads.
+func (c *clusterFlags) add(ctx context.Context, m *membership, use sockets.Security) error {
+	for {
+		st, err := chp.ServerStatus(ctx, c.join, use)
+		switch {
+		case err != nil:
+			return fail(exitNoServer, "--join %s: %s", c.join, plain(err))
+		case st.Cluster == nil:
+			return fail(exitRefused, "--join %s: it is not a node of a cluster", c.join)
+		}
+		if m.id, err = cluster.ParseID(st.Cluster.ID); err != nil {
+			return fail(exitRefused, "--join %s: %s", c.join, plain(err))
+		}
+		leader := m.meet(st.Cluster)
+		for n, endpoint := range m.peers {
+			if endpoint == m.own {
+				m.node = n
+				return nil
+			}
+		}
+		if m.node == 0 {
+			m.node = uint64(rand.Uint32()) | 1<<16 // no node has had it
+		}
+		if leader != "" {
+			err = chp.ChangeCluster(ctx, leader, use, chp.ClusterChange{Add: m.node, Endpoint: m.own})
+			if err == nil {
+				return nil
+			}
+			return fail(exitRefused, "--join: %s", plain(err))
+		}
+		if !wake.Pause(ctx, leaderAgain) {
+			return fail(exitRefused, "--join %s: no node leads, so none can be added", c.join)
+		}
+	}
+}
+
+// joinTimeout bounds what a node waits for the cluster before it starts.
+const joinTimeout = 10 * time.Second
+
+// voteAgain is the pause before a node asks again for a vote.
+const voteAgain = 500 * time.Millisecond
+
+// askForVote asks for a vote for a node that joins, until it has one: the leader gives it one when it has nearly all of the log.
+func askForVote(ctx context.Context, server *chp.Server, security sockets.Security) {
+	t := time.NewTicker(voteAgain)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+		st := server.Status().Cluster
+		leader := ""
+		for _, n := range st.Members {
+			if n.Node == st.Leader {
+				leader = n.Endpoint
+			}
+			if n.Node == st.Node && !n.Learner {
+				return
+			}
+		}
+		if leader != "" {
+			within, cancel := context.WithTimeout(ctx, joinTimeout)
+			_ = chp.ChangeCluster(within, leader, security, chp.ClusterChange{Promote: st.Node}) // otherwise again
+			cancel()
+		}
+	}
+}
+
 // bindTimeout bounds the time to listen.
 const bindTimeout = 10 * time.Second
-
-// clusterID returns the identity of the cluster: that in the node's directory, or that of a new one with these nodes.
-func clusterID(dir string, nodes map[uint64]string) (cluster.ID, error) {
-	if id, ok, err := cluster.DirID(dir); ok || err != nil {
-		return id, err
-	}
-	h := sha256.New()
-	for _, n := range slices.Sorted(maps.Keys(nodes)) {
-		fmt.Fprintf(h, "%d=%s\n", n, nodes[n])
-	}
-	return cluster.ID(h.Sum(nil)), nil
-}
 
 // nodeTransport connects nodes, whose addresses are those for clients.
 type nodeTransport struct{ *cluster.SocketTransport }
@@ -193,7 +352,10 @@ func (t nodeTransport) Peers(to map[uint64]string) {
 }
 
 // clusterNode is a node for package chp.
-type clusterNode struct{ *cluster.Node }
+type clusterNode struct {
+	*cluster.Node
+	id string // of the cluster
+}
 
 func (n clusterNode) Propose(term uint64, e *commit.Entry) (uint64, error) {
 	at, err := n.Node.Propose(term, e)
@@ -217,7 +379,11 @@ func (n clusterNode) Remove(ctx context.Context, node uint64) error {
 	return n.Change(ctx, cluster.Change{Kind: cluster.ChangeRemove, Node: node})
 }
 
-func (n clusterNode) Status() chp.ClusterStatus { return clusterStatus(n.Node.Status()) }
+func (n clusterNode) Status() chp.ClusterStatus {
+	s := clusterStatus(n.Node.Status())
+	s.ID = n.id
+	return s
+}
 
 func (n clusterNode) Members() (all []chp.ClusterMember) {
 	for _, m := range n.Node.Members() {

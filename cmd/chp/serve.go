@@ -195,7 +195,7 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	if err := f.check(cmd); err != nil {
 		return err
 	}
-	o, err := f.options(cmd, logger)
+	o, err := f.options(ctx, cmd, logger)
 	o.Logger = logger
 	if err != nil {
 		return err
@@ -284,7 +284,7 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 }
 
 // options returns the options of the server, without its logs and the entries to load.
-func (f *serveFlags) options(cmd *cobra.Command, logger *slog.Logger) (chp.ServerOptions, error) {
+func (f *serveFlags) options(ctx context.Context, cmd *cobra.Command, logger *slog.Logger) (chp.ServerOptions, error) {
 	f.curve.Others, f.curve.Again = f.access.name != "", true
 	security, err := f.curve.Security()
 	if err == nil {
@@ -301,7 +301,7 @@ func (f *serveFlags) options(cmd *cobra.Command, logger *slog.Logger) (chp.Serve
 	if err != nil {
 		return chp.ServerOptions{}, err
 	}
-	node, err := f.cluster.options(cmd, f, security, logger)
+	node, err := f.cluster.options(ctx, cmd, f, security, logger)
 	if err != nil {
 		return chp.ServerOptions{}, err
 	}
@@ -361,6 +361,8 @@ func (f *serveFlags) start(ctx context.Context, cmd *cobra.Command, o chp.Server
 		return nil, fail(exitUsage, "%s", plain(err))
 	case err != nil && ctx.Err() != nil:
 		return nil, nil
+	case errors.As(err, new(*chp.ListenError)): // of the port for other nodes
+		return nil, f.listenError(err, o.Pair)
 	case err != nil:
 		return nil, f.dataError(err)
 	}
@@ -412,6 +414,9 @@ func (f *serveFlags) serve(ctx context.Context, cmd *cobra.Command, server *chp.
 	}
 	if f.access.watch {
 		telling.Go(func() { command.WatchSources(serving, "chp", cmd.ErrOrStderr()) })
+	}
+	if f.cluster.joined != nil {
+		telling.Go(func() { f.cluster.joined(serving, server) })
 	}
 	// Not awaited, because standard error may be a pipe without a reader.
 	go f.announce(serving, cmd.ErrOrStderr(), server, security, written)

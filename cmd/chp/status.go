@@ -174,6 +174,13 @@ func (all replies) starting() *reply {
 	return nil
 }
 
+// follower reports whether a node of a cluster serves that knows the leader.
+func (all replies) follower() bool {
+	return slices.ContainsFunc(all, func(r reply) bool {
+		return r.why == "" && r.status.Role == chp.RoleNode && r.status.State == chp.ServerPassive
+	})
+}
+
 // both returns the primary and the backup that are active, or nil if one of a pair is at
 // most. Two names for one server have one role.
 func (all replies) both() (two []string) {
@@ -192,7 +199,7 @@ func (all replies) outcome() error {
 	if two := all.both(); two != nil {
 		return fail(exitRefused, "two servers are active, %s: each accepts updates that the other one does not have; when they hear each other, one discards its own", strings.Join(two, " and "))
 	}
-	if all.active() != nil || all.successor() != nil {
+	if all.active() != nil || all.successor() != nil || all.follower() {
 		return nil
 	}
 	var why []string

@@ -47,8 +47,11 @@ type Relay interface {
 	// Updates passes updates. done is called when they are in the map of this server, with those that it has no room for. The error is
 	// that of the context.
 	Updates(ctx context.Context, records []byte, spans []buf.Span, from order.From, done func(repeated bool, unfit [][]byte)) error
-	// Requests passes requests. done gets their answers.
-	Requests(ctx context.Context, messages []byte, spans []buf.Span, from order.From, done func(answers []byte)) error
+	// Requests passes requests. done gets their answers, unless lost is called: then the client has to send them again, over
+	// another connection.
+	Requests(ctx context.Context, messages []byte, spans []buf.Span, from order.From, done func(answers []byte), lost func()) error
+	// Confirm reports whether this server led in a term after the call, also in the eyes of the others.
+	Confirm(ctx context.Context, term uint64) (bool, error)
 }
 
 // Clients are the clients of a server, as far as it knows them. It takes their updates. It is safe for concurrent use.
@@ -64,7 +67,7 @@ func New(o Options) *Clients {
 	c := &Clients{o: o}
 	c.members.init(o.Instance, o.Order)
 	c.notifier = newNotifier(o.Router, c.applied, o.Timeout)
-	c.answers = newAnswers(o.Order, c.notifier)
+	c.answers = newAnswers(o.Order, o.Relay, c.notifier)
 	return c
 }
 
@@ -294,7 +297,16 @@ func (c *Clients) relay(ctx context.Context, b *hooks.Batch, from sender, asks b
 		return false, nil
 	}
 	peer, numbered := (*sockets.Peer)(b.Peer()), from.Numbered && c.o.Full
+	if c.o.Order.Stale(from.From) {
+		peer.Disconnect(order.ErrNotActive)
+		return true, nil
+	}
 	report := numbered && c.due(from, asks, buf.Extent(b.Spans()))
+	last := uint64(0)
+	if n := b.Len(); n > 0 && numbered {
+		last = uint64(kvmsg.Record(b.Wire()[b.Spans()[n-1].Start:]).Seq())
+		from.member.relay()
+	}
 	return true, c.o.Relay.Updates(ctx, b.Wire(), b.Spans(), from.From, func(repeated bool, unfit [][]byte) {
 		if len(unfit) > 0 {
 			var told refusalNotice
@@ -303,7 +315,7 @@ func (c *Clients) relay(ctx context.Context, b *hooks.Batch, from sender, asks b
 			}
 			told.send(c)
 		}
-		if report || numbered && repeated {
+		if due := last > 0 && from.member.relayed(last); due || report || numbered && repeated {
 			c.report(peer, from)
 		}
 	})

@@ -42,9 +42,55 @@ type member struct {
 	lastOrder   uint64                   // membership.order of last
 	snapshots   map[uint64]*sockets.Peer // snapshot connections, by generation
 	connections int
-	unreported  int                  // bytes of updates since the last progress report; used by the collector's goroutine
-	since       time.Time            // when its last connection ended
+	unreported  int       // bytes of updates since the last progress report; used by the collector's goroutine
+	since       time.Time // when its last connection ended
+	relays      relays
 	place       list.Element[member] // in members.gone
+}
+
+// relays is what of a client's updates went to another server. A reply to the client has nothing behind those of which
+// that one has said what became of them: it would tell the client of later ones before it has heard that these were refused.
+type relays struct {
+	mu   sync.Mutex
+	open int    // batches that have no answer yet
+	upTo uint64 // the number of the last update that has one
+	due  bool   // a reply was shorter for that
+}
+
+// relay records that a batch goes to another server.
+func (m *member) relay() {
+	if m == nil {
+		return
+	}
+	m.relays.mu.Lock()
+	defer m.relays.mu.Unlock()
+	m.relays.open++
+}
+
+// relayed records that the client has been told what was refused of a batch, whose last update has a number. It reports whether
+// a reply is due that can be longer now.
+func (m *member) relayed(last uint64) (due bool) {
+	if m == nil {
+		return false
+	}
+	m.relays.mu.Lock()
+	defer m.relays.mu.Unlock()
+	m.relays.open--
+	m.relays.upTo = max(m.relays.upTo, last)
+	due = m.relays.due
+	m.relays.due = false
+	return due
+}
+
+// limit returns the last number that a reply may have, if there is one.
+func (m *member) limit() (upTo uint64, limited bool) {
+	if m == nil {
+		return 0, false
+	}
+	m.relays.mu.Lock()
+	defer m.relays.mu.Unlock()
+	m.relays.due = m.relays.open > 0
+	return m.relays.upTo, m.relays.open > 0
 }
 
 // membership relates a connection to the collector to its client. member is nil for a
@@ -106,7 +152,7 @@ func (m *members) watch(e sockets.Event, port string) {
 		if collector {
 			m.newest++
 			from := senderOf(e.Peer, who)
-			from.Term = m.order.Term()
+			from.Term, from.Generation = m.order.Term(), generation
 			m.peers[e.Peer] = membership{sender: from, generation: generation, order: m.newest}
 		} else {
 			if who.snapshots == nil {
@@ -205,6 +251,7 @@ func (m *members) from(p *sockets.Peer) (who sender, former bool) {
 		id, generation, ok := wire.ClientOf(p)
 		if ok {
 			from = membership{sender: senderOf(p, m.byID[id]), generation: generation, astray: m.astray(p)}
+			from.Generation = generation
 		}
 	}
 	from.ended = !known

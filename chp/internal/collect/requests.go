@@ -67,11 +67,15 @@ func (c *Clients) transact(ctx context.Context, b *hooks.Batch, spans []buf.Span
 		}
 		to := c.members.snapshotPeer(peer)
 		if c.o.Relay != nil && c.o.Relay.Relays() {
+			if c.o.Order.Stale(from.From) {
+				peer.Disconnect(order.ErrNotActive)
+				return true
+			}
 			return c.o.Relay.Requests(ctx, b.Wire(), spans, from.From, func(answers []byte) {
 				if to := c.members.snapshotPeer(peer); to != nil && len(answers) > 0 {
 					c.notifier.notify(&refusalNotice{peer: to, wire: txn.AppendAnswers(nil, answers), messages: 1})
 				}
-			}) == nil
+			}, func() { peer.Disconnect(order.ErrNotActive) }) == nil
 		}
 		wire, w, n := c.o.Order.Transact(b, spans, from.From, c.answers.values(to), c.answers.scratch[:0])
 		if c.answers.scratch = wire; n == 0 {
@@ -92,6 +96,7 @@ func (c *Clients) transact(ctx context.Context, b *hooks.Batch, spans []buf.Span
 // all clients, and a goroutine waits.
 type answers struct {
 	order    *order.Sequencer
+	relay    Relay // or nil
 	notifier *notifier
 	scratch  []byte // of the collector's goroutine
 	waiting  sync.WaitGroup
@@ -110,10 +115,14 @@ type unsent struct {
 	to   *sockets.Peer
 	wire []byte
 	when order.Written
+
+	// confirm says that some requests were not made. Of a cluster that is so only if this server led after it had judged them:
+	// otherwise what they were judged against may be old.
+	confirm bool
 }
 
-func newAnswers(o *order.Sequencer, n *notifier) *answers {
-	a := &answers{order: o, notifier: n, owed: map[*sockets.Peer]int{}}
+func newAnswers(o *order.Sequencer, r Relay, n *notifier) *answers {
+	a := &answers{order: o, relay: r, notifier: n, owed: map[*sockets.Peer]int{}}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	return a
 }
@@ -133,8 +142,9 @@ func (a *answers) send(to *sockets.Peer, body []byte, w order.Written) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	wire := txn.AppendAnswers(nil, body)
+	confirm := a.relay != nil && !txn.AllMade(body)
 	if a.queue.Len() == 0 {
-		if err := a.order.Published(wake.Ended, w); err == nil {
+		if err := a.order.Published(wake.Ended, w); err == nil && !confirm {
 			a.notifier.notify(&refusalNotice{peer: to, wire: wire, messages: 1})
 			return
 		}
@@ -143,19 +153,32 @@ func (a *answers) send(to *sockets.Peer, body []byte, w order.Written) {
 		}
 		a.waiting.Go(a.run)
 	}
-	a.queue.Push(unsent{to, wire, w})
+	a.queue.Push(unsent{to, wire, w, confirm})
 	a.bytes += len(wire)
 	a.owed[to] += len(wire)
 }
 
 // run sends the answers in the queue, until it is empty.
 func (a *answers) run() {
+	judged := 0     // of the queue: they were judged before the last call of confirmed
+	var led bool    // its result, for
+	var term uint64 // this term
 	for {
 		a.mu.Lock()
 		next := *a.queue.At(0)
+		all := a.queue.Len()
 		a.mu.Unlock()
 		// Otherwise the term has ended, and the client asks again.
-		if a.order.Published(a.ctx, next.when) == nil {
+		good := a.order.Published(a.ctx, next.when) == nil
+		if good && next.confirm {
+			if judged == 0 || term != next.when.Term {
+				judged, term = all, next.when.Term
+				led, _ = a.relay.Confirm(a.ctx, term)
+			}
+			good = led
+		}
+		judged = max(0, judged-1)
+		if good {
 			a.notifier.notify(&refusalNotice{peer: next.to, wire: next.wire, messages: 1})
 		}
 		a.mu.Lock()

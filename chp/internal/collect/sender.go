@@ -56,8 +56,12 @@ func (c *Clients) Reply(peer *sockets.Peer) []byte {
 
 // reply appends the reply to a client, in wire form.
 func (c *Clients) reply(dst []byte, who sender) []byte {
+	upTo, limited := who.member.limit()
 	c.o.Order.Between(func(now *order.Moment) {
 		a := now.State.Clients.Reply(who.ID, now.State.ID)
+		if limited {
+			a.Limit(upTo)
+		}
 		if mutate.NoRepeatCheck {
 			a.Known, a.Counter, a.Runs = true, 0, nil
 		}

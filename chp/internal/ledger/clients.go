@@ -24,6 +24,18 @@ import (
 // ID is a client's identity, which it says when it connects.
 type ID [16]byte
 
+// nodeMark is what the identity of a node of a cluster begins with, which numbers updates for clients that do not.
+const nodeMark = "chp node"
+
+// NodeID returns the identity of a node, given 8 bytes of its own.
+func NodeID(own []byte) (id ID) {
+	copy(id[copy(id[:], nodeMark):], own)
+	return id
+}
+
+// IsNode reports whether an identity is that of a node.
+func (id ID) IsNode() bool { return string(id[:len(nodeMark)]) == nodeMark }
+
 // Clients holds the progress of each client: the counter of its numbered updates. It is
 // bounded; the client that has sent nothing for the longest time is forgotten first. It
 // is not safe for concurrent use.
@@ -51,6 +63,8 @@ type Progress struct {
 	newest  uint64                 // the highest number of those
 	lost    int64                  // the highest sequence of those that were forgotten, and that it may ask for
 	place   list.Element[Progress] // in Clients.used
+
+	generation uint64 // the highest one; see Latest
 }
 
 // Skip is a range of order numbers of updates that were not applied: the server refused
@@ -208,6 +222,30 @@ func (o *Clients) Reply(id ID, mapID [MapIDSize]byte) Reply {
 	return a
 }
 
+// Limit removes from a reply what is about updates behind number n.
+func (a *Reply) Limit(n uint64) {
+	if a.Counter <= n {
+		return
+	}
+	if i := sort.Search(len(a.Runs), func(i int) bool { return a.Runs[i].Last >= n }); i < len(a.Runs) {
+		runs := slices.Clone(a.Runs[:i+1])
+		runs[i] = Run{n, runs[i].sequence(n, a.skips)}
+		if i > 0 && runs[i].seq <= runs[i-1].seq { // all of the run that are left were skipped
+			runs = runs[:i]
+		}
+		a.Runs = runs
+	}
+	i := sort.Search(len(a.skips), func(i int) bool { return a.skips[i].Last > n })
+	if i < len(a.skips) && a.skips[i].first <= n {
+		part := a.skips[i]
+		part.Last = n
+		a.skips = append(slices.Clone(a.skips[:i]), part)
+	} else {
+		a.skips = a.skips[:i]
+	}
+	a.Counter = n
+}
+
 // skip records that the numbers from first to last were not applied.
 func (p *Progress) skip(first, last uint64, reason kvmsg.Reason) {
 	i := len(p.Skips)
@@ -291,6 +329,17 @@ func (o *Clients) Miss(id ID, wire []byte, spans []buf.Span) bool {
 	if p := o.use(id); p.missed <= p.ordered || n < p.missed {
 		p.missed = n
 	}
+	return true
+}
+
+// Latest reports whether no request of the client came over a later connection than one of a generation. So it is for all
+// that come to one server, in whatever order, while that knows the client.
+func (o *Clients) Latest(id ID, generation uint64) bool {
+	p := o.use(id)
+	if generation < p.generation {
+		return false
+	}
+	p.generation = generation
 	return true
 }
 

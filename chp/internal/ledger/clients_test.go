@@ -501,3 +501,66 @@ func TestOriginsInWireForm(t *testing.T) {
 		t.Error("no clients do not survive")
 	}
 }
+
+// TestReplyIsLimited: a reply up to a number says what the whole one says of the updates up to that number, and nothing of others.
+func TestReplyIsLimited(t *testing.T) {
+	t.Parallel()
+	whole := Reply{Known: true, Counter: 20, skips: []Skip{{3, 4, SkipUnknown}, {9, 12, SkipSome}}, Runs: []Run{{8, 106}, {20, 120}}}
+	for n := uint64(1); n <= 25; n++ {
+		got := whole
+		got.skips, got.Runs = slices.Clone(whole.skips), slices.Clone(whole.Runs)
+		got.Limit(n)
+		if got.Counter != min(n, whole.Counter) {
+			t.Errorf("limited to %d: counter %d", n, got.Counter)
+		}
+		if len(got.Runs) > 0 && got.Runs[len(got.Runs)-1].Last > n && n <= 20 || len(got.skips) > 0 && got.skips[len(got.skips)-1].Last > n && n <= 20 {
+			t.Errorf("limited to %d: %+v", n, got)
+		}
+		var again Reply
+		if b := AppendReply(nil, &got); !again.Parse(b) {
+			t.Errorf("limited to %d: %+v is malformed", n, got)
+		}
+		for i := uint64(1); i <= got.Counter; i++ {
+			if skippedBetween(whole.skips, i-1, i) != skippedBetween(got.skips, i-1, i) {
+				t.Errorf("limited to %d: %d is skipped in one of %+v and %+v", n, i, got, whole)
+			}
+		}
+	}
+}
+
+// TestRevertedUpdatesComeAgain: what was ordered and is lost is accepted again.
+func TestRevertedUpdatesComeAgain(t *testing.T) {
+	t.Parallel()
+	var o Clients
+	id := ID{1}
+	wire, spans := numberedBatch(1, 2, 3)
+	if got := o.Once(id, wire, spans); len(got) != 3 {
+		t.Fatal(got)
+	}
+	o.Note(id, 1, 1, 100)
+	o.Revert()
+	wire, spans = numberedBatch(1, 2, 3)
+	if got := o.Once(id, wire, spans); len(got) != 2 {
+		t.Errorf("%d of three updates are accepted, of which one is in the map", len(got))
+	}
+	if r := o.Reply(id, [MapIDSize]byte{}); r.Counter != 1 || len(r.skips) > 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestLatestGeneration: what comes over an earlier connection is not taken after something has come over a later one.
+func TestLatestGeneration(t *testing.T) {
+	t.Parallel()
+	var o Clients
+	for _, c := range []struct {
+		generation uint64
+		want       bool
+	}{{3, true}, {3, true}, {5, true}, {4, false}, {5, true}} {
+		if got := o.Latest(ID{1}, c.generation); got != c.want {
+			t.Errorf("generation %d: %v", c.generation, got)
+		}
+	}
+	if !o.Latest(ID{2}, 1) {
+		t.Error("another client")
+	}
+}

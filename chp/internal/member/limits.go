@@ -26,6 +26,8 @@ const (
 	repeatAfter = time.Second
 	// leaderless is how long a node serves that hears no leader.
 	leaderless = 2 * time.Second
+	// electedPause is the pause before a node that was elected is asked again whether it orders updates.
+	electedPause = time.Millisecond
 	// askPause is the pause before a node asks again whether it has all that is committed.
 	askPause = 20 * time.Millisecond
 )

@@ -66,7 +66,7 @@ var (
 func New(o Options) *Member {
 	m := &Member{o: o, attached: make(chan struct{}), failed: make(chan struct{}), led: time.Now()}
 	m.relay = newRelay(m.tell)
-	m.orders = newOrders(o.Order, m.tell, func(ctx context.Context) error { return m.Index(ctx) })
+	m.orders = newOrders(o.Order, m.tell, m.Confirm, m.elected)
 	m.asks.init()
 	return m
 }
@@ -224,6 +224,20 @@ func (m *Member) Restore(s raft.Snapshot) error {
 // Index returns when the map of this node has all that was committed before the call.
 func (m *Member) Index(ctx context.Context) error { return m.node.ReadIndex(ctx) }
 
+// Confirm reports whether this node led in a term after the call, also in the eyes of a majority.
+func (m *Member) Confirm(ctx context.Context, term uint64) (bool, error) {
+	if err := m.node.ReadIndex(ctx); err != nil {
+		return false, err
+	}
+	return m.elected(term), nil
+}
+
+// elected reports whether this node leads in a term, or is about to: it may not have all that came before yet.
+func (m *Member) elected(term uint64) bool {
+	s := m.node.Status()
+	return s.Leader == s.Node && s.Term == term
+}
+
 // Run does what a member does by itself, until the context ends.
 func (m *Member) Run(ctx context.Context) {
 	var wg sync.WaitGroup
@@ -279,12 +293,13 @@ func (m *Member) Updates(ctx context.Context, records []byte, spans []buf.Span, 
 	return nil
 }
 
-// Requests relays requests of a client. done gets their answers. The error is that of the context.
-func (m *Member) Requests(ctx context.Context, messages []byte, spans []buf.Span, from order.From, done func(answers []byte)) error {
+// Requests relays requests of a client. done gets their answers, unless lost is called: then the client has to send them
+// again. The error is that of the context.
+func (m *Member) Requests(ctx context.Context, messages []byte, spans []buf.Span, from order.From, done func(answers []byte), lost func()) error {
 	if err := m.relay.wait(ctx); err != nil {
 		return err
 	}
-	m.relay.requests(messages, spans, from, done)
+	m.relay.requests(messages, spans, from, done, lost)
 	return nil
 }
 

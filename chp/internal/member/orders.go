@@ -18,8 +18,10 @@ import (
 // orders has what nodes relay to this one, which orders it while it leads, and answers when it is published.
 type orders struct {
 	order *order.Sequencer
-	tell  func(to uint64, note []byte) bool // Member.tell
-	index func(context.Context) error       // returns when this node has all that was committed before, and led
+	tell  func(to uint64, note []byte) bool           // Member.tell
+	led   func(context.Context, uint64) (bool, error) // Member.Confirm
+
+	elected func(term uint64) bool // this node leads in a term, or is about to
 
 	arrived  chan struct{} // capacity 1
 	answered chan struct{} // capacity 1
@@ -39,6 +41,7 @@ type orders struct {
 type relayed struct {
 	run, stream uint64
 	next        uint64 // number of the item that is taken next
+	ended       bool   // an item of the stream was not ordered: nothing behind it may be
 	bytes       int    // in queue
 }
 
@@ -46,6 +49,7 @@ type relayedItem struct {
 	from uint64
 	place
 	sent
+	malformed bool // as no node sends it
 }
 
 type unsent struct {
@@ -55,8 +59,8 @@ type unsent struct {
 	when order.Written // kindLeases does not use it
 }
 
-func newOrders(q *order.Sequencer, tell func(uint64, []byte) bool, index func(context.Context) error) *orders {
-	return &orders{order: q, tell: tell, index: index, nodes: map[uint64]*relayed{}, arrived: make(chan struct{}, 1), answered: make(chan struct{}, 1)}
+func newOrders(q *order.Sequencer, tell func(uint64, []byte) bool, led func(context.Context, uint64) (bool, error), elected func(uint64) bool) *orders {
+	return &orders{order: q, tell: tell, led: led, elected: elected, nodes: map[uint64]*relayed{}, arrived: make(chan struct{}, 1), answered: make(chan struct{}, 1)}
 }
 
 // take takes an item that a node has relayed, if it is the next one.
@@ -76,14 +80,14 @@ func (o *orders) take(from uint64, p place, rest []byte) {
 		o.nodes[from] = n
 	}
 	if p.number == 1 && (p.run != n.run || p.stream > n.stream) {
-		n.run, n.stream, n.next = p.run, p.stream, 1
+		n.run, n.stream, n.next, n.ended = p.run, p.stream, 1, false
 	}
-	if p.run != n.run || p.stream != n.stream || p.number != n.next || n.bytes > orderBytes {
+	if p.run != n.run || p.stream != n.stream || p.number != n.next || n.ended || n.bytes > orderBytes {
 		return
 	}
 	n.next++
 	n.bytes += itemBytes + len(s.body)
-	o.queue.Push(relayedItem{from, p, s})
+	o.queue.Push(relayedItem{from: from, place: p, sent: s})
 	wake.Signal(o.arrived)
 }
 
@@ -103,28 +107,23 @@ func (o *orders) runOrdering(ctx context.Context) {
 		i := o.queue.Pop()
 		n := o.nodes[i.from]
 		n.bytes -= itemBytes + len(i.body)
-		again := n.run != i.run || n.stream != i.stream // it comes again
+		again := n.run != i.run || n.stream != i.stream || n.ended // it comes again
 		o.mu.Unlock()
 		if again {
 			continue
 		}
 		a := unsent{to: i.from, place: i.place}
-		ok := false
-		switch i.kind {
-		case kindUpdates:
-			ok = o.updates(ctx, &i, &a)
-		case kindRequests:
-			ok = o.requests(ctx, &i, &a)
-		case kindLeases:
-			ok = o.leases(&i, &a)
+		ok := o.do(ctx, &i, &a)
+		for !ok && !i.malformed && o.elected(i.term) && wake.Pause(ctx, electedPause) { // others may know of the term before this node has all of those before
+			ok = o.do(ctx, &i, &a)
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		if !ok { // nothing behind it may be taken
+		if !ok {
 			o.mu.Lock()
 			if n.run == i.run && n.stream == i.stream {
-				n.next = 0
+				n.ended = true
 			}
 			o.mu.Unlock()
 			continue
@@ -136,10 +135,25 @@ func (o *orders) runOrdering(ctx context.Context) {
 	}
 }
 
+// do orders what is in an item. It returns false if this node does not order updates in the term.
+func (o *orders) do(ctx context.Context, i *relayedItem, a *unsent) bool {
+	switch i.kind {
+	case kindUpdates:
+		return o.updates(ctx, i, a)
+	case kindRequests:
+		return o.requests(ctx, i, a)
+	case kindLeases:
+		return o.leases(i, a)
+	}
+	i.malformed = true
+	return false
+}
+
 // updates orders updates. It returns false if this node does not lead in the term.
 func (o *orders) updates(ctx context.Context, i *relayedItem, a *unsent) bool {
 	spans, ok := kvmsg.SpansOf(i.body, o.spans[:0])
 	if !ok {
+		i.malformed = true
 		return false
 	}
 	o.spans = spans
@@ -168,12 +182,13 @@ func (o *orders) requests(ctx context.Context, i *relayedItem, a *unsent) bool {
 	for at := 0; at < len(i.body); {
 		size := txn.SizeOf(i.body[at:])
 		if size == 0 {
+			i.malformed = true
 			return false
 		}
 		o.spans = append(o.spans, buf.Span{Start: uint32(at), End: uint32(at + size)})
 		at += size
 	}
-	from := order.From{ID: i.client, Numbered: true, By: i.by}
+	from := order.From{ID: i.client, Numbered: true, By: i.by, Generation: i.generation}
 	for spans := o.spans; len(spans) > 0; {
 		if o.order.Room(ctx) != nil {
 			return false
@@ -193,6 +208,7 @@ func (o *orders) requests(ctx context.Context, i *relayedItem, a *unsent) bool {
 func (o *orders) leases(i *relayedItem, a *unsent) bool {
 	const size = len(kvmsg.LeaseID{})
 	if len(i.body) < 1 || (len(i.body)-1)%size != 0 {
+		i.malformed = true
 		return false
 	}
 	o.ids, o.left = o.ids[:0], o.left[:0]
@@ -207,18 +223,17 @@ func (o *orders) leases(i *relayedItem, a *unsent) bool {
 	return led
 }
 
-// runAnswering answers when what the answers say is published, until the context ends. What is said of leases is
-// so if this node still led after it had looked: otherwise another one may have let them end.
+// runAnswering answers when what the answers say is published, until the context ends. What is said of leases, and of requests
+// that were not made, is so if this node still led after it had looked.
 func (o *orders) runAnswering(ctx context.Context) {
 	for {
 		o.mu.Lock()
-		n := o.answers.Len()
 		var all []unsent
-		for range n {
+		for range o.answers.Len() {
 			all = append(all, o.answers.Pop())
 		}
 		o.mu.Unlock()
-		if n == 0 {
+		if len(all) == 0 {
 			select {
 			case <-o.answered:
 				continue
@@ -226,22 +241,24 @@ func (o *orders) runAnswering(ctx context.Context) {
 				return
 			}
 		}
-		led := uint64(0) // the term in which this node led after the last one was ordered
+		asked, led := uint64(0), false // the term for which the others were asked, and what they say
 		for i := range all {
 			a := &all[i]
 			sequence := a.when.Last
-			if a.kind == kindLeases {
-				if sequence = 0; led != a.term {
-					if o.index(ctx) != nil {
+			if a.kind != kindLeases && o.order.Published(ctx, a.when) != nil {
+				continue // the term has ended: the node relays it to the next leader
+			}
+			if a.kind == kindLeases || a.kind == kindRequests && !txn.AllMade(a.body) {
+				if asked != a.term {
+					var err error
+					if led, err = o.led(ctx, a.term); err != nil {
 						return
 					}
-					if !o.order.Leads(a.term) {
-						continue
-					}
-					led = a.term
+					asked = a.term
 				}
-			} else if o.order.Published(ctx, a.when) != nil {
-				continue // the term has ended: the node relays it to the next leader
+				if !led {
+					continue
+				}
 			}
 			note := appendPlace(make([]byte, 0, noteHead+8+len(a.body)), noteAnswer, a.place)
 			note = binary.BigEndian.AppendUint64(note, uint64(sequence))

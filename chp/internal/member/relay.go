@@ -22,6 +22,11 @@ type item struct {
 	kind byte
 	sent
 	done func(answer) // called in the order of the items; nil if nobody wants to know
+
+	// Of requests, which only the leader of the term judges to which they were sent first: their client may have sent
+	// them again meanwhile, and have an answer, which another leader does not know.
+	tried bool   // they were sent
+	lost  func() // they are not sent again
 }
 
 func (i *item) size() int { return itemBytes + len(i.body) }
@@ -42,6 +47,7 @@ type relay struct {
 
 	mu     sync.Mutex
 	queue  fifo.Queue[*item] // without an answer
+	open   int               // of them, those that what clients send must not overtake
 	bytes  int               // of queue
 	room   chan struct{}     // closed when there may be room; nil while nobody waits
 	leader uint64            // 0 if there is none
@@ -51,7 +57,7 @@ type relay struct {
 	flying int       // number of items that were sent in the stream
 	ahead  int       // their bytes
 	broken bool      // a note was dropped
-	moved  time.Time // when something was last sent or answered
+	moved  time.Time // when something was last answered, or sent while nothing was under way
 	done   fifo.Queue[finished]
 
 	own    ledger.ID // numbers the updates of clients that do not
@@ -65,16 +71,15 @@ type finished struct {
 
 func newRelay(tell func(uint64, []byte) bool) *relay {
 	r := &relay{tell: tell, run: rand.Uint64(), sending: make(chan struct{}, 1), finishing: make(chan struct{}, 1)}
-	binary.BigEndian.PutUint64(r.own[:], rand.Uint64())
-	binary.BigEndian.PutUint64(r.own[8:], rand.Uint64())
+	r.own = ledger.NodeID(binary.BigEndian.AppendUint64(nil, rand.Uint64()))
 	return r
 }
 
-// busy reports whether there are items.
+// busy reports whether there are updates or requests.
 func (r *relay) busy() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.queue.Len() > 0
+	return r.open > 0
 }
 
 // wait waits until another item may be added.
@@ -109,6 +114,9 @@ func (r *relay) add(i *item) {
 func (r *relay) push(i *item) {
 	r.queue.Push(i)
 	r.bytes += i.size()
+	if i.kind != kindLeases {
+		r.open++
+	}
 	if r.flying < r.queue.Len() && r.ahead < windowBytes {
 		wake.Signal(r.sending)
 	}
@@ -120,7 +128,7 @@ func (r *relay) updates(records []byte, spans []buf.Span, from order.From, done 
 	for _, s := range spans {
 		size += int(s.End - s.Start)
 	}
-	i := &item{kind: kindUpdates, sent: sent{from.ID, from.By, make([]byte, 0, size)}}
+	i := &item{kind: kindUpdates, sent: sent{client: from.ID, by: from.By, body: make([]byte, 0, size)}}
 	if done != nil {
 		i.done = func(a answer) { done(parseUpdated(a.body, i.body)) }
 	}
@@ -151,8 +159,8 @@ func (r *relay) resend(record kvmsg.Record) {
 }
 
 // requests adds requests of a client.
-func (r *relay) requests(messages []byte, spans []buf.Span, from order.From, done func(answers []byte)) {
-	i := &item{kind: kindRequests, sent: sent{client: from.ID, by: from.By}, done: func(a answer) { done(a.body) }}
+func (r *relay) requests(messages []byte, spans []buf.Span, from order.From, done func(answers []byte), lost func()) {
+	i := &item{kind: kindRequests, sent: sent{client: from.ID, generation: from.Generation, by: from.By}, done: func(a answer) { done(a.body) }, lost: lost}
 	for _, s := range spans {
 		at := len(i.body)
 		i.body = append(i.body, messages[s.Start:s.End]...)
@@ -174,12 +182,37 @@ func (r *relay) leases(kind wire.LeaseKind, ids []kvmsg.LeaseID, done func(left 
 // led says who leads in which term, 0 if nobody does.
 func (r *relay) led(leader, term uint64) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.leader == leader && r.term == term {
+		r.mu.Unlock()
 		return
+	}
+	var lost []*item
+	if r.term != term {
+		r.queue.DeleteFunc(func(i *item) bool {
+			if i.kind != kindRequests || !i.tried {
+				return false
+			}
+			lost = append(lost, i)
+			r.bytes -= i.size()
+			r.open--
+			return true
+		})
 	}
 	r.leader, r.term = leader, term
 	r.restart()
+	r.wakeRoom()
+	r.mu.Unlock()
+	for _, i := range lost {
+		i.lost()
+	}
+}
+
+// wakeRoom wakes those who wait for room, if there is some. mu must be held.
+func (r *relay) wakeRoom() {
+	if r.room != nil && r.bytes < relayBytes {
+		close(r.room)
+		r.room = nil
+	}
 }
 
 // restart begins another stream. mu must be held.
@@ -220,9 +253,12 @@ func (r *relay) send() {
 		i := *r.queue.At(r.flying)
 		p := place{i.kind, r.term, r.run, r.stream, r.first + uint64(r.flying)}
 		to := r.leader
+		if r.flying == 0 {
+			r.moved = time.Now()
+		}
+		i.tried = true
 		r.flying++
 		r.ahead += i.size()
-		r.moved = time.Now()
 		r.mu.Unlock()
 		note := appendPlace(make([]byte, 0, noteHead+len(i.client)+2+len(i.by)+len(i.body)), noteItem, p)
 		if !r.tell(to, appendSent(note, &i.sent)) {
@@ -250,13 +286,13 @@ func (r *relay) answered(p place, body []byte) {
 	i := r.queue.Pop()
 	r.bytes -= i.size()
 	r.ahead -= i.size()
+	if i.kind != kindLeases {
+		r.open--
+	}
 	r.flying--
 	r.first++
 	r.moved = time.Now()
-	if r.room != nil && r.bytes < relayBytes {
-		close(r.room)
-		r.room = nil
-	}
+	r.wakeRoom()
 	if r.flying < r.queue.Len() {
 		wake.Signal(r.sending)
 	}

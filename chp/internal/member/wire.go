@@ -10,7 +10,7 @@ import (
 
 // A note between two members is an item or the answer to one. Numbers are in network order.
 //
-//	item    'I' | kind 1 | term 8 | run 8 | stream 8 | number 8 | client 16 | size of author 2 | author | body
+//	item    'I' | kind 1 | term 8 | run 8 | stream 8 | number 8 | client 16 | generation 8 | size of author 2 | author | body
 //	answer  'A' | kind 1 | term 8 | run 8 | stream 8 | number 8 | sequence 8 | body
 //
 // A run is one of the relaying node's process.
@@ -59,24 +59,28 @@ func parsePlace(b []byte) (note byte, p place, rest []byte, ok bool) {
 
 // sent is what an item has behind its place.
 type sent struct {
-	client ledger.ID
-	by     string
-	body   []byte
+	client     ledger.ID
+	generation uint64 // of its connection
+	by         string // the author, or ""
+	body       []byte
 }
 
 func appendSent(dst []byte, s *sent) []byte {
 	dst = append(dst, s.client[:]...)
+	dst = binary.BigEndian.AppendUint64(dst, s.generation)
 	dst = binary.BigEndian.AppendUint16(dst, uint16(len(s.by)))
 	dst = append(dst, s.by...)
 	return append(dst, s.body...)
 }
 
 func parseSent(b []byte) (s sent, ok bool) {
-	if len(b) < len(s.client)+2 {
+	if len(b) < len(s.client)+8+2 {
 		return s, false
 	}
 	s.client = ledger.ID(b)
 	b = b[len(s.client):]
+	s.generation = binary.BigEndian.Uint64(b)
+	b = b[8:]
 	n := int(binary.BigEndian.Uint16(b))
 	if b = b[2:]; len(b) < n {
 		return s, false

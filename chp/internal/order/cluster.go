@@ -101,6 +101,9 @@ func (q *Sequencer) truncate(n int) {
 			kept.add(b)
 		} else {
 			q.state.Store.Truncate(b.pieces)
+			if unnumbered(&b.Head) {
+				b.records(func(r kvmsg.Record, _ uint64) { q.unique.remove(r) })
+			}
 			if b.resend && q.o.Resend != nil {
 				b.records(func(r kvmsg.Record, _ uint64) { q.o.Resend(r) })
 			}
@@ -160,6 +163,7 @@ func (q *Sequencer) Foreign(e *state.Entry, index journal.Index) error {
 	out := q.state.Apply(e)
 	q.order.follow(&e.Head)
 	q.arm(out, e.At)
+	q.unique.addAll(&e.Head, e.Wire, e.Spans)
 	q.linked = index
 	q.send(out.Pieces, e.Spans, e.Grouped)
 	q.state.Leases.Forget() // the leader ends leases
@@ -240,6 +244,19 @@ func (q *Sequencer) Serve(on bool) {
 	q.serves = on
 }
 
+// stale reports whether updates come over a connection that a client has had before a term of this server ended. What was
+// ordered of that connection may be lost, and what comes behind it would leave a gap. mu must be held.
+func (q *Sequencer) stale(from From) bool {
+	return q.o.Cluster && from.Numbered && from.Term != q.ends.count
+}
+
+// Stale is stale for what has to be relayed.
+func (q *Sequencer) Stale(from From) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.stale(from)
+}
+
 // Relayed orders updates of a client of another server, or of this one, as Accept does. It returns which of them the map
 // has no room for, by their place. Until ok is true, it did nothing, and the caller has to call Room; if led is false
 // this server leads no more.
@@ -264,7 +281,7 @@ func (q *Sequencer) Relayed(term uint64, records []byte, spans []buf.Span, from 
 		}
 	}
 	q.scratch.unfit = collector
-	return unfit, repeated, q.written(), true, true
+	return unfit, repeated, q.made(), true, !q.passive
 }
 
 // RelayedRequests judges requests of a client of another server, or of this one, as Transact does.
@@ -278,7 +295,7 @@ func (q *Sequencer) RelayedRequests(term uint64, records []byte, spans []buf.Spa
 		return answers, w, 0, true
 	}
 	answers, done = q.transact(records, spans, from, values, answers)
-	return answers, q.written(), done, true
+	return answers, q.made(), done, !q.passive
 }
 
 // RelayedLeases answers a question about leases as Leases does. If led is false this server leads no more.

@@ -13,6 +13,10 @@ const (
 	spanBytes = 16
 )
 
+// uniqueLast is the number of updates that a node of a cluster remembers of clients which do not number them: that many
+// may come by one node before they come by another one.
+const uniqueLast = 64 << 10
+
 // LocalPart bounds the part of a batch that is applied under one hold of the
 // sequencer's mutex, in bytes: as much as a client's connection delivers at a time, so
 // that clients and heartbeats do not wait long.

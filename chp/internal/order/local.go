@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -138,7 +139,7 @@ func (q *Sequencer) acceptLocal(wire []byte, spans []buf.Span) (w Written, unfit
 	if cap(q.scratch.own) > keepOwn {
 		q.scratch.own = nil
 	}
-	return q.written(), len(refused), true, nil
+	return q.made(), len(refused), true, nil
 }
 
 // roomNow reports whether the journal can take a batch. If it has failed, it returns the error
@@ -210,15 +211,25 @@ func (q *Sequencer) failure(err error) error {
 // Written identifies an update that a sequencer has accepted.
 type Written struct {
 	Last int64  // its sequence
-	term uint64 // ends.count at that time
+	Term uint64 // of the cluster, at that time
+	term uint64 // ends.count
 }
 
 // written returns the last update that was accepted. The mutex must be held.
 func (q *Sequencer) written() Written {
 	if q.passive { // what is held is not published by this server
-		return Written{q.state.Last(), q.ends.count}
+		return Written{q.state.Last(), q.order.reigns.Present, q.ends.count}
 	}
-	return Written{q.order.last, q.ends.count}
+	return Written{q.order.last, q.order.reigns.Present, q.ends.count}
+}
+
+// made returns the last of the updates that were ordered just now. If the journal has not taken them, they are not going to be
+// published. The mutex must be held.
+func (q *Sequencer) made() Written {
+	if q.passive && q.o.Cluster {
+		return Written{math.MaxInt64, q.order.reigns.Present, q.ends.count - 1}
+	}
+	return q.written()
 }
 
 // Flush waits until all that was accepted is published. If updates were lost when an earlier

@@ -78,6 +78,7 @@ type Sequencer struct {
 
 	// Of a cluster; such a server is passive while it does not lead.
 	serves bool // it publishes heartbeats
+	unique unique
 
 	held     held          // ordered and not yet committed
 	progress chan struct{} // closed when some were published; nil if no goroutine waits
@@ -188,6 +189,9 @@ type From struct {
 
 	// Term is Sequencer.Term when the connection began.
 	Term uint64
+
+	// Generation rises with each connection of the client, to any server.
+	Generation uint64
 }
 
 // errClosed and errStandby are for updates of this process; package chp documents them.
@@ -209,6 +213,10 @@ func (q *Sequencer) Accept(b *hooks.Batch, from From) (unfit []buf.Span, repeate
 	wire, spans := b.Wire(), b.Spans()
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.stale(from) {
+		b.Peer().Disconnect(ErrNotActive) // so that the client sends them again
+		return nil, 0, true
+	}
 	if q.halted != (halted{}) || q.passive && q.o.Cluster {
 		return nil, 0, false
 	}
@@ -235,6 +243,9 @@ func (q *Sequencer) acceptNow(wire []byte, spans []buf.Span, from From) (unfit [
 		if repeated = all - len(spans); repeated > 0 {
 			q.Counted.Repeated.Add(uint64(repeated))
 		}
+	}
+	if q.o.Cluster && (!from.Numbered || from.ID.IsNode()) {
+		spans = q.unique.filter(wire, spans)
 	}
 	if len(spans) == 0 {
 		return nil, repeated

@@ -121,7 +121,7 @@ func (q *Sequencer) Transact(b *hooks.Batch, spans []buf.Span, from From, values
 		return answers, q.written(), len(spans)
 	}
 	answers, done = q.transact(b.Wire(), spans, from, values, answers)
-	return answers, q.written(), done
+	return answers, q.made(), done
 }
 
 // judges reports whether requests that come over a connection are judged. Those that were sent in
@@ -134,6 +134,9 @@ func (q *Sequencer) judges(from From) bool {
 func (q *Sequencer) transact(wire []byte, spans []buf.Span, from From, values int, answers []byte) (_ []byte, done int) {
 	if !q.fits(spans, from.By) || !q.held.index() {
 		return answers, 0
+	}
+	if q.o.Cluster && !q.state.Clients.Latest(from.ID, from.Generation) {
+		return answers, len(spans) // the client has sent them again since, and may have got another answer
 	}
 	j := &q.scratch.judge
 	q.begin(j, wire, from.Share)
@@ -172,7 +175,7 @@ func (q *Sequencer) transactLocal(r *txn.Request, from From) (a txn.Answer, w Wr
 	a = j.answer
 	a.Value = append([]byte(nil), a.Value...)
 	q.make(j, from)
-	return a, q.written(), true, nil
+	return a, q.made(), true, nil
 }
 
 // begin clears j for new requests, which are in wire.

@@ -47,6 +47,18 @@ type Answer struct {
 	Has       bool   // Value is meant
 }
 
+// AllMade reports whether all answers in a second frame are that the updates were made.
+func AllMade(b []byte) bool {
+	for len(b) >= answerSize {
+		if Status(b[8]) != StatusMade {
+			return false
+		}
+		size := int(binary.BigEndian.Uint32(b[answerSize-4:]))
+		b = b[min(len(b), answerSize+max(0, size-1)):]
+	}
+	return true
+}
+
 const answerSize = 8 + 1 + 8 + 2 + 4
 
 // Append appends an answer to the second frame.

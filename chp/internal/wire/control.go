@@ -36,6 +36,11 @@ const (
 	// AskHot has a second frame: how many keys are wanted, in decimal.
 	AskHot    = "HOT?"
 	AnswerHot = "HOT"
+
+	// AskCluster has a second frame, a JSON object that says what is to be done with the cluster; the answer is as that to a
+	// handover.
+	AskCluster    = "CLUSTER?"
+	AnswerCluster = "CLUSTER"
 )
 
 // standby is the only frame of the message with which a server of a pair answers a

@@ -87,6 +87,7 @@ type Snapshot interface {
 
 // A Status says who leads.
 type Status struct {
+	ID     string // of the cluster
 	Node   uint64
 	Term   uint64
 	Role   string // leader, follower, candidate or learner
