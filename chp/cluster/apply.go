@@ -42,21 +42,27 @@ func (a *applier) run(t *task) {
 	case t.restore != nil:
 		a.restore(t)
 	default:
-		a.entries(t)
+		a.entries(t.entries)
+		a.done(t.responses)
 	}
 }
 
 // entries tells the owner what is committed.
-func (a *applier) entries(t *task) {
+func (a *applier) entries(all []raftpb.Entry) {
 	a.mu.Lock()
 	a.batch, a.lost = a.batch[:0], a.lost[:0]
-	for i := range t.entries {
-		e := &t.entries[i]
+	for i := range all {
+		e := &all[i]
 		if e.Index <= a.last.Index {
 			continue
 		}
 		at := Position{e.Index, e.Term}
 		own := a.core.pending.committed(at, func(p Position) { a.lost = append(a.lost, p) })
+		if len(a.lost) > 0 { // behind what is in the batch
+			a.mu.Unlock()
+			a.pass()
+			a.mu.Lock()
+		}
 		c, err := stored(e)
 		if err != nil {
 			a.core.fail(fmt.Errorf("%w: %w", ErrFailed, err))
@@ -76,16 +82,15 @@ func (a *applier) entries(t *task) {
 	}
 	a.mu.Unlock()
 	a.pass()
-	a.done(t.responses)
 }
 
-// pass passes what has been gathered to the owner.
+// pass passes what has been gathered to the owner: first what is committed, which an owner must not take for lost.
 func (a *applier) pass() {
-	if len(a.lost) > 0 {
-		a.owner.Lost(a.lost, true)
-	}
 	if len(a.batch) > 0 {
 		a.owner.Committed(a.batch)
+	}
+	if len(a.lost) > 0 {
+		a.owner.Lost(a.lost, true)
 	}
 	clear(a.batch)
 	a.batch, a.lost = a.batch[:0], a.lost[:0]
