@@ -222,6 +222,9 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	s.confirms = confirm.New(confirms)
 	s.sequencer.Init(orders)
 	s.local.Init(&s.sequencer, s.newPacer())
+	if s.member != nil {
+		s.local.Elsewhere = s.member
+	}
 	s.snapshots = snapshot.New(snapshot.Options{
 		Live: &s.live, Fresh: begin.base, Since: s.sequencer.Since, Retained: begin.window.Bound(), Progress: s.members.Reply, Router: s.router, Memory: o.SnapshotMemory, Timeout: o.SnapshotTimeout,
 	})

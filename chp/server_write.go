@@ -22,7 +22,10 @@ import (
 // pair cannot keep up (see ServerOptions.SlowestIntake), and during a handover. If the
 // context ends first, nothing is updated.
 //
-// Set can be called before Serve. On a server of a pair that is not active it returns
+// At a node of a cluster that follows, Set returns when the leader has ordered the update, and this node
+// shows it; if the context ends first, it may still be made.
+//
+// Set can be called before Serve, where a node of a cluster waits. On a server of a pair that is not active it returns
 // ErrStandby; only requests of clients, not Set, make a server without its partner
 // active. If the map has no room, the error is ErrRefused with ReasonMapFull. After
 // Close it is ErrClosed.

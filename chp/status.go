@@ -145,8 +145,8 @@ func (s *Server) Status() Status {
 	return st
 }
 
-// Active reports whether the server serves, and accepts updates: its Status has the state ServerActive.
-// It takes no lock.
+// Active reports whether the server serves, and accepts updates: its Status has the state ServerActive. So does
+// a node of a cluster that follows, as long as it hears the leader. It takes no lock.
 func (s *Server) Active() bool {
 	select {
 	case <-s.ended:
@@ -155,7 +155,7 @@ func (s *Server) Active() bool {
 	}
 	select {
 	case <-s.ready:
-		return (s.pair == nil || s.pair.Active()) && (s.member == nil || s.member.Status().Leading)
+		return (s.pair == nil || s.pair.Active()) && (s.member == nil || s.member.Serves())
 	default:
 		return false
 	}

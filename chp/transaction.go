@@ -436,7 +436,7 @@ func (s *Server) propose(ctx context.Context, p *proposal) (int64, error) {
 		return 0, ErrNoLeases
 	}
 	r := txn.Request{Flags: p.flags}
-	r.Conditions, r.Updates = p.appendConditions(nil), p.appendUpdates(nil, nil)
+	r.Conditions, r.Updates = p.appendConditions(nil), p.appendUpdates(nil, s.uuid())
 	a, w, err := s.local.Transact(ctx, &r, s.authorIn(ctx))
 	if err == nil {
 		err = s.sequencer.Published(ctx, w)
@@ -445,6 +445,14 @@ func (s *Server) propose(ctx context.Context, p *proposal) (int64, error) {
 		return 0, err
 	}
 	return outcome(&a, len(p.conditions)-p.attached, func(condition int) []byte { return bytesOf(p.conditions[condition].key) })
+}
+
+// uuid returns the UUID of updates in a request: at a node of a cluster it gets another one, as those of clients do.
+func (s *Server) uuid() []byte {
+	if s.member == nil {
+		return nil
+	}
+	return noUUID[:]
 }
 
 // editor is what Update and Add need of a client or a server.

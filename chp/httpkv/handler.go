@@ -375,6 +375,8 @@ func (h *Handler) notActive() *problem {
 		switch st := s.Status(); {
 		case st.Role == chp.RoleAlone:
 			p.detail = "the server does not accept clients yet, or has ended"
+		case st.Role == chp.RoleNode:
+			p.detail = "the node hears no leader of the cluster, or does not have yet what was committed; ask another one"
 		case st.State == chp.ServerPassive:
 			p.active = st.Peer
 		default:

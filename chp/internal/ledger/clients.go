@@ -222,6 +222,15 @@ func (o *Clients) Reply(id ID, mapID [MapIDSize]byte) Reply {
 	return a
 }
 
+// SequenceOf returns the sequence of the update with number n, or one if that is not known.
+func (a *Reply) SequenceOf(n uint64, otherwise int64) int64 {
+	i := sort.Search(len(a.Runs), func(i int) bool { return a.Runs[i].Last >= n })
+	if i == len(a.Runs) {
+		return otherwise
+	}
+	return a.Runs[i].sequence(n, a.skips)
+}
+
 // Limit removes from a reply what is about updates behind number n.
 func (a *Reply) Limit(n uint64) {
 	if a.Counter <= n {

@@ -5,6 +5,8 @@ import "time"
 const (
 	// windowBytes is how much is relayed ahead of the leader's answers.
 	windowBytes = 4 << 20
+	// resendBytes is how much of what is lost is sent again in an item.
+	resendBytes = 256 << 10
 	// relayBytes is how much is kept for the leader; beyond it the clients of this node wait.
 	relayBytes = 16 << 20
 	// orderBytes bounds what is kept of the notes of one node, which are a window at a time, and of one that is repeated.

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"clustermap/chp/commit"
@@ -19,6 +20,7 @@ import (
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
 
@@ -46,10 +48,13 @@ type Member struct {
 
 	spans []buf.Span // scratch of Committed
 
+	serves atomic.Bool // see Serves
+
 	mu     sync.Mutex
 	status raft.Status
 	led    time.Time // when a leader was last known
-	serves bool
+	hears  bool      // that is not long ago
+	lapses int       // how often that has ended
 	err    error
 }
 
@@ -65,7 +70,7 @@ var (
 // New returns a member without a node.
 func New(o Options) *Member {
 	m := &Member{o: o, attached: make(chan struct{}), failed: make(chan struct{}), led: time.Now()}
-	m.relay = newRelay(m.tell)
+	m.relay = newRelay(m.tell, o.Order.Undecided)
 	m.orders = newOrders(o.Order, m.tell, m.Confirm, m.elected)
 	m.asks.init()
 	return m
@@ -192,8 +197,8 @@ func (m *Member) Status() raft.Status {
 	return m.status
 }
 
-// Resend takes an update without a number that was ordered here and is lost.
-func (m *Member) Resend(r kvmsg.Record) { m.relay.resend(r) }
+// Resend takes updates without a number that were ordered here and are lost.
+func (m *Member) Resend(records []byte) { m.relay.resend(records) }
 
 // image is a copy of the state.
 type image struct{ *state.Image }
@@ -247,6 +252,7 @@ func (m *Member) Run(ctx context.Context) {
 	wg.Go(func() { m.orders.runAnswering(ctx) })
 	wg.Go(func() { m.runAsks(ctx) })
 	wg.Go(func() { m.look(ctx) })
+	wg.Go(func() { m.catchUp(ctx) })
 	wg.Wait()
 }
 
@@ -260,13 +266,17 @@ func (m *Member) look(ctx context.Context) {
 		if m.status.Leader != 0 {
 			m.led = now
 		}
-		before := m.serves
-		m.serves = now.Sub(m.led) < leaderless
-		serves := m.serves
+		before := m.hears
+		m.hears = now.Sub(m.led) < leaderless
+		hears := m.hears
+		if before && !hears {
+			m.lapses++
+			m.serves.Store(false)
+		}
 		m.mu.Unlock()
-		if serves != before {
-			m.o.Order.Serve(serves)
-			if !serves {
+		if hears != before {
+			m.o.Order.Serve(hears)
+			if !hears {
 				m.o.Log.Warn("this node hears no leader: no majority of the cluster can be reached", "for", leaderless)
 				m.o.Dismiss(errLeaderless, false)
 			}
@@ -278,6 +288,27 @@ func (m *Member) look(ctx context.Context) {
 		}
 	}
 }
+
+// catchUp finds out when this node has all that was committed before it heard the leader: until then it may have an old map, or none.
+func (m *Member) catchUp(ctx context.Context) {
+	for {
+		m.mu.Lock()
+		ask, lapses := m.hears && m.status.Leader != 0 && !m.serves.Load(), m.lapses
+		m.mu.Unlock()
+		if ask && m.Index(ctx) == nil && m.o.Order.Named() {
+			m.mu.Lock()
+			m.serves.Store(m.hears && m.lapses == lapses)
+			m.mu.Unlock()
+		}
+		if !wake.Pause(ctx, lookEvery) {
+			return
+		}
+	}
+}
+
+// Serves reports whether this node hears a leader, and has had all that was committed since: what it reads is behind by no more
+// than what is on its way, and what it writes is relayed.
+func (m *Member) Serves() bool { return m.serves.Load() }
 
 // Relays reports whether what clients send has to be relayed: this node does not lead, or something that was relayed
 // before has no answer yet.
@@ -299,7 +330,7 @@ func (m *Member) Requests(ctx context.Context, messages []byte, spans []buf.Span
 	if err := m.relay.wait(ctx); err != nil {
 		return err
 	}
-	m.relay.requests(messages, spans, from, done, lost)
+	m.relay.requestsOf(messages, spans, from, done, lost)
 	return nil
 }
 

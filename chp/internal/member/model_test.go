@@ -21,6 +21,7 @@ import (
 	"clustermap/chp/internal/live"
 	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/state"
+	"clustermap/chp/internal/txn"
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
 	"clustermap/internal/hooks"
@@ -28,7 +29,10 @@ import (
 	"clustermap/sockets"
 )
 
-var modelRuns = flag.Int("runs", 40, "runs of the model")
+// keys is the number of keys of a run: of six clients, of three processes, and of what those count.
+const keys = 10
+
+var modelRuns = flag.Int("runs", 0, "runs of the model")
 
 // world is a cluster of three members whose log is here, and whose notes get lost.
 type world struct {
@@ -50,6 +54,7 @@ type node struct {
 	id     uint64
 	member *Member
 	order  *order.Sequencer
+	local  order.Local // of its process
 	tasks  chan func()
 	told   raft.Status
 	own    []raft.Entry // proposals whose fate is open
@@ -77,6 +82,8 @@ func newWorld(t *testing.T, seed uint64) *world {
 		s := state.New(0)
 		s.Leases = state.NewLeases()
 		n.order.Init(order.Options{State: s, Live: new(live.Map), Journal: j, Publisher: nobody{}, Refused: func(error) {}, Cluster: true, Resend: n.member.Resend})
+		n.local.Init(n.order, order.NewPacer(-1, func() float64 { return 0 }))
+		n.local.Elsewhere = n.member
 		n.member.Attach(n)
 		w.nodes[i] = n
 	}
@@ -90,6 +97,20 @@ func (n *node) give() {
 	}
 	var all []raft.Entry
 	lost := 0
+	pass := func() {
+		if len(all) > 0 || lost > 0 {
+			all, lost := all, lost
+			n.tasks <- func() {
+				if len(all) > 0 {
+					n.member.Committed(all)
+				}
+				if lost > 0 {
+					n.member.Lost(lost, true)
+				}
+			}
+		}
+		all, lost = nil, 0
+	}
 	for ; n.given < n.w.committed; n.given++ {
 		e := raft.Entry{Entry: n.w.log[n.given]}
 		for len(n.own) > 0 && !e.Own {
@@ -102,18 +123,16 @@ func (n *node) give() {
 			}
 			n.own = n.own[1:]
 		}
+		if lost > 0 {
+			pass()
+		}
 		if e.Kind != noEntry {
 			all = append(all, e)
 		}
 	}
+	pass()
 	upTo := n.given
 	n.tasks <- func() {
-		if lost > 0 {
-			n.member.Lost(lost, true)
-		}
-		if len(all) > 0 {
-			n.member.Committed(all)
-		}
 		n.w.mu.Lock()
 		n.has = upTo
 		n.w.tell()
@@ -263,7 +282,15 @@ func update(key string, number uint64) []byte {
 // with them: in the end each update was applied once, those of a client in order, and all nodes have the same map.
 // A run is repeated by its seed.
 func TestRelayAppliesOnce(t *testing.T) {
-	for seed := range uint64(*modelRuns) {
+	runs := *modelRuns
+	switch {
+	case runs > 0:
+	case testing.Short():
+		runs = 10
+	default:
+		runs = 40
+	}
+	for seed := range uint64(runs) {
 		synctest.Test(t, func(t *testing.T) { relayRun(t, seed) })
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
@@ -327,6 +354,10 @@ func relayRun(t *testing.T, seed uint64) {
 			}
 		})
 	}
+	for i, n := range w.nodes {
+		clients.Go(func() { n.sets(ctx, t, fmt.Sprintf("/%d", 6+i), updates) })
+		clients.Go(func() { n.counts(ctx, t, "/9", (updates+i)/3) })
+	}
 	done := make(chan struct{})
 	go func() {
 		clients.Wait()
@@ -334,7 +365,7 @@ func relayRun(t *testing.T, seed uint64) {
 	}()
 	last := func(n *node) (all int) {
 		n.order.Between(func(now *order.Moment) {
-			for c := range 6 {
+			for c := range keys {
 				if r := now.State.Store.Newest(kvmsg.HashKey(fmt.Appendf(nil, "/%d", c)), fmt.Appendf(nil, "/%d", c)); r != nil && binary.BigEndian.Uint64(r.Value()) == updates {
 					all++
 				}
@@ -359,14 +390,65 @@ func relayRun(t *testing.T, seed uint64) {
 		time.Sleep(time.Duration(random(1500)) * time.Microsecond)
 		select {
 		case <-done:
-			if last(w.nodes[0]) == 6 && last(w.nodes[1]) == 6 && last(w.nodes[2]) == 6 {
+			if last(w.nodes[0]) == keys && last(w.nodes[1]) == keys && last(w.nodes[2]) == keys {
 				check(t, w, updates)
 				return
 			}
 		default:
 		}
 		if turn > 200_000 {
-			t.Errorf("the updates of %d, %d, %d of 6 clients arrive", last(w.nodes[0]), last(w.nodes[1]), last(w.nodes[2]))
+			t.Errorf("%d, %d, %d of the keys have their last update", last(w.nodes[0]), last(w.nodes[1]), last(w.nodes[2]))
+			return
+		}
+	}
+}
+
+// sets makes updates in a node's own process. One that is not published since its term ends is made nevertheless.
+func (n *node) sets(ctx context.Context, t *testing.T, key string, updates uint64) {
+	for number := uint64(1); number <= updates && ctx.Err() == nil; number++ {
+		r := kvmsg.AppendRecord(nil, []byte(key), 0, nil, nil, binary.BigEndian.AppendUint64(nil, number))
+		spans, _ := kvmsg.SpansOf(r, nil)
+		written, unfit, err := n.local.Apply(ctx, r, spans)
+		if err != nil || unfit > 0 {
+			if ctx.Err() == nil {
+				t.Errorf("update %d of %s: %d without room, %v", number, key, unfit, err)
+			}
+			return
+		}
+		if n.order.Published(ctx, written) != nil || number%8 != 0 {
+			continue
+		}
+		n.order.Between(func(now *order.Moment) {
+			if r := now.State.Store.Newest(kvmsg.HashKey([]byte(key)), []byte(key)); r.Seq() > written.Last || binary.BigEndian.Uint64(r.Value()) != number {
+				t.Errorf("update %d of %s has sequence %d, and the map has %d of %d", number, key, written.Last, binary.BigEndian.Uint64(r.Value()), r.Seq())
+			}
+		})
+	}
+}
+
+// counts adds 1 to a number so many times in a node's own process, with conditions.
+func (n *node) counts(ctx context.Context, t *testing.T, key string, times int) {
+	value, sequence := uint64(0), int64(0)
+	for times > 0 {
+		c := txn.Condition{Key: []byte(key), Kind: txn.KindSequence, Sequence: sequence}
+		q := txn.Request{Flags: txn.FlagValue, Conditions: c.Append(nil)}
+		q.Updates = kvmsg.AppendRecord(nil, []byte(key), 0, make([]byte, kvmsg.UUIDSize), nil, binary.BigEndian.AppendUint64(nil, value+1))
+		a, _, err := n.local.Transact(ctx, &q, order.From{})
+		switch {
+		case err != nil:
+			if ctx.Err() == nil {
+				t.Errorf("counting: %v", err)
+			}
+			return
+		case a.Status == txn.StatusMade:
+			value, sequence = value+1, a.Sequence
+			times--
+		case a.Status == txn.StatusConflict && a.Has:
+			value, sequence = binary.BigEndian.Uint64(a.Value), a.Sequence
+		case a.Status == txn.StatusAbsent:
+			value, sequence = 0, 0
+		default:
+			t.Errorf("the answer is %+v", a)
 			return
 		}
 	}

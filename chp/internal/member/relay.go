@@ -1,9 +1,11 @@
 package member
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,12 +23,13 @@ import (
 type item struct {
 	kind byte
 	sent
+	last uint64       // number of the last update, if the relay has given them numbers
 	done func(answer) // called in the order of the items; nil if nobody wants to know
 
-	// Of requests, which only the leader of the term judges to which they were sent first: their client may have sent
-	// them again meanwhile, and have an answer, which another leader does not know.
+	// Of requests of a client, which only the leader of the term judges to which they were sent first: their client may have
+	// sent them again meanwhile, and have an answer, which another leader does not know.
 	tried bool   // they were sent
-	lost  func() // they are not sent again
+	lost  func() // they are not sent again; nil for one of this process
 }
 
 func (i *item) size() int { return itemBytes + len(i.body) }
@@ -39,8 +42,9 @@ type answer struct {
 
 // relay passes items to the leader, wherever that is, in their order.
 type relay struct {
-	tell func(to uint64, note []byte) bool // Member.tell
-	run  uint64
+	tell      func(to uint64, note []byte) bool // Member.tell
+	undecided func() bool                       // what this node has ordered may get lost: it comes before what is relayed then
+	run       uint64
 
 	sending   chan struct{} // capacity 1: there may be something to send
 	finishing chan struct{} // capacity 1: done has some
@@ -62,6 +66,11 @@ type relay struct {
 
 	own    ledger.ID // numbers the updates of clients that do not
 	number uint64
+
+	ours      ledger.ID // numbers the updates and requests of this process
+	ourNumber uint64
+	mark      txn.Mark // of the requests
+	requests  uint64   // so many
 }
 
 type finished struct {
@@ -69,11 +78,14 @@ type finished struct {
 	answer
 }
 
-func newRelay(tell func(uint64, []byte) bool) *relay {
-	r := &relay{tell: tell, run: rand.Uint64(), sending: make(chan struct{}, 1), finishing: make(chan struct{}, 1)}
-	r.own = ledger.NodeID(binary.BigEndian.AppendUint64(nil, rand.Uint64()))
+func newRelay(tell func(uint64, []byte) bool, undecided func() bool) *relay {
+	r := &relay{tell: tell, undecided: undecided, own: newNodeID(), ours: newNodeID(), run: rand.Uint64(), sending: make(chan struct{}, 1), finishing: make(chan struct{}, 1)}
+	r.mark = txn.NewMark()
 	return r
 }
+
+// newNodeID returns an identity that nobody has had.
+func newNodeID() ledger.ID { return ledger.NodeID(binary.BigEndian.AppendUint64(nil, rand.Uint64())) }
 
 // busy reports whether there are updates or requests.
 func (r *relay) busy() bool {
@@ -122,44 +134,99 @@ func (r *relay) push(i *item) {
 	}
 }
 
-// updates adds updates of a client.
-func (r *relay) updates(records []byte, spans []buf.Span, from order.From, done func(repeated bool, unfit [][]byte)) {
+// updatesOf returns an item with updates.
+func updatesOf(records []byte, spans []buf.Span, from order.From) *item {
 	size := 0
 	for _, s := range spans {
 		size += int(s.End - s.Start)
 	}
 	i := &item{kind: kindUpdates, sent: sent{client: from.ID, by: from.By, body: make([]byte, 0, size)}}
-	if done != nil {
-		i.done = func(a answer) { done(parseUpdated(a.body, i.body)) }
-	}
 	for _, s := range spans {
 		i.body = append(i.body, records[s.Start:s.End]...)
+	}
+	return i
+}
+
+// updates adds updates of a client.
+func (r *relay) updates(records []byte, spans []buf.Span, from order.From, done func(repeated bool, unfit [][]byte)) {
+	i := updatesOf(records, spans, from)
+	if done != nil {
+		i.done = func(a answer) { done(parseUpdated(a.body, i.body)) }
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(spans) > 0 && (!from.Numbered || kvmsg.Record(i.body).Seq() == 0) {
-		r.give(i)
+		r.number = i.give(r.own, r.number)
 	}
 	r.push(i)
 }
 
-// give gives the updates of an item numbers. mu must be held.
-func (r *relay) give(i *item) {
-	i.client = r.own
+// updatesOfOurs adds updates of this process. done gets the number of the last one, whether some had come before, the
+// sequence of the last one if not, and how many the map has no room for.
+func (r *relay) updatesOfOurs(records []byte, spans []buf.Span, done func(number uint64, repeated bool, last int64, unfit int)) {
+	i := updatesOf(records, spans, order.From{})
+	i.done = func(a answer) {
+		repeated, unfit := parseUpdated(a.body, i.body)
+		done(i.last, repeated, a.sequence, len(unfit))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ourNumber = i.give(r.ours, r.ourNumber)
+	r.push(i)
+}
+
+// give gives the updates of an item the numbers of an identity, behind one. It returns the last one.
+func (i *item) give(id ledger.ID, number uint64) uint64 {
+	i.client = id
 	spans, _ := kvmsg.SpansOf(i.body, nil)
 	for _, s := range spans {
-		r.number++
-		kvmsg.Record(i.body[s.Start:s.End]).SetSeq(int64(r.number))
+		number++
+		kvmsg.Record(i.body[s.Start:s.End]).SetSeq(int64(number))
 	}
+	i.last = number
+	return number
 }
 
-// resend adds an update without a number that was ordered by this node and is lost.
-func (r *relay) resend(record kvmsg.Record) {
-	r.updates(append([]byte(nil), record...), []buf.Span{{End: uint32(len(record))}}, order.From{}, nil)
+// resend adds updates without a number that were ordered by this node and are lost, in front of all that came later. Their numbers
+// are those of an identity of their own: what is behind them may have been sent.
+func (r *relay) resend(records []byte) {
+	var all []*item
+	id := newNodeID()
+	number := uint64(0)
+	spans, _ := kvmsg.SpansOf(records, nil)
+	for len(spans) > 0 {
+		n := 1
+		for n < len(spans) && spans[n].End-spans[0].Start <= resendBytes {
+			n++
+		}
+		i := updatesOf(records, spans[:n], order.From{})
+		spans = spans[n:]
+		number = i.give(id, number)
+		all = append(all, i)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, i := range slices.Backward(all) {
+		r.queue.PushFront(i)
+		r.bytes += i.size()
+		r.open++
+	}
+	r.restart()
 }
 
-// requests adds requests of a client.
-func (r *relay) requests(messages []byte, spans []buf.Span, from order.From, done func(answers []byte), lost func()) {
+// requestOfOurs adds a request of this process, which has the map up to a sequence. done gets the answer.
+func (r *relay) requestOfOurs(q *txn.Request, since int64, done func(answer []byte)) {
+	i := &item{kind: kindRequests, sent: sent{body: q.Append(make([]byte, 0, q.Size()))}, done: func(a answer) { done(bytes.Clone(a.body)) }}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.requests++
+	i.client = r.ours
+	txn.Stamp(i.body, r.mark, r.requests, since)
+	r.push(i)
+}
+
+// requestsOf adds requests of a client.
+func (r *relay) requestsOf(messages []byte, spans []buf.Span, from order.From, done func(answers []byte), lost func()) {
 	i := &item{kind: kindRequests, sent: sent{client: from.ID, generation: from.Generation, by: from.By}, done: func(a answer) { done(a.body) }, lost: lost}
 	for _, s := range spans {
 		at := len(i.body)
@@ -189,7 +256,7 @@ func (r *relay) led(leader, term uint64) {
 	var lost []*item
 	if r.term != term {
 		r.queue.DeleteFunc(func(i *item) bool {
-			if i.kind != kindRequests || !i.tried {
+			if i.kind != kindRequests || !i.tried || i.lost == nil {
 				return false
 			}
 			lost = append(lost, i)
@@ -246,7 +313,13 @@ func (r *relay) runSending(ctx context.Context) {
 func (r *relay) send() {
 	for {
 		r.mu.Lock()
-		if r.leader == 0 || r.broken || r.flying >= r.queue.Len() || r.ahead >= windowBytes {
+		stream := r.stream
+		r.mu.Unlock()
+		if r.undecided() {
+			return // until the next look
+		}
+		r.mu.Lock()
+		if r.stream != stream || r.leader == 0 || r.broken || r.flying >= r.queue.Len() || r.ahead >= windowBytes {
 			r.mu.Unlock()
 			return
 		}
@@ -255,6 +328,9 @@ func (r *relay) send() {
 		to := r.leader
 		if r.flying == 0 {
 			r.moved = time.Now()
+		}
+		if i.tried && i.kind == kindRequests {
+			txn.Again(i.body)
 		}
 		i.tried = true
 		r.flying++

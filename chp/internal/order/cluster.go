@@ -94,6 +94,7 @@ func (q *Sequencer) dropUntaken() {
 func (q *Sequencer) truncate(n int) {
 	last := q.state.Last()
 	var kept held
+	var again []byte
 	for i := 0; !q.held.empty(); i++ {
 		b := q.held.oldest()
 		if i < n {
@@ -104,8 +105,8 @@ func (q *Sequencer) truncate(n int) {
 			if unnumbered(&b.Head) {
 				b.records(func(r kvmsg.Record, _ uint64) { q.unique.remove(r) })
 			}
-			if b.resend && q.o.Resend != nil {
-				b.records(func(r kvmsg.Record, _ uint64) { q.o.Resend(r) })
+			if b.resend {
+				b.records(func(r kvmsg.Record, _ uint64) { again = append(again, r...) })
 			}
 		}
 		q.held.drop()
@@ -115,6 +116,9 @@ func (q *Sequencer) truncate(n int) {
 	q.order.last = last
 	q.order.reigns.Set(q.state.Terms.History())
 	q.state.Clients.Revert()
+	if len(again) > 0 && q.o.Resend != nil {
+		q.o.Resend(again)
+	}
 }
 
 // LostAll says that what is held is lost. Then its updates that have no number are passed to Options.Resend, unless
@@ -209,6 +213,14 @@ func (q *Sequencer) Replace(s *state.State) {
 	q.alarm.at = timer.Now()
 	q.noteWaits()
 	q.wakeWaiters()
+}
+
+// SequenceOf returns the sequence of a client's update that is in the map or, if that is not known any more, of a later one.
+func (q *Sequencer) SequenceOf(id ledger.ID, number uint64) int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r := q.state.Clients.Reply(id, q.state.ID)
+	return r.SequenceOf(number, q.state.Last())
 }
 
 // Shown waits until the map has an update with a sequence.
@@ -321,6 +333,13 @@ func (q *Sequencer) Leads(term uint64) bool {
 
 // leads is Leads. mu must be held.
 func (q *Sequencer) leads(term uint64) bool { return !q.passive && q.order.reigns.Present == term }
+
+// Undecided is undecided, for what has to be relayed: it must not overtake what is held.
+func (q *Sequencer) Undecided() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.undecided()
+}
 
 // undecided reports whether a server of a cluster that does not lead has to wait for what becomes of what it holds. mu
 // must be held.

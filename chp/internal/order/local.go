@@ -27,6 +27,22 @@ type Local struct {
 	turn chan struct{} // capacity 1: held by the goroutine that is delayed, so that delays add up
 
 	waiting atomic.Int64 // goroutines that wait until the sequencer accepts updates
+
+	// Elsewhere, if not nil, is the way to the server that orders updates: this one is of a cluster. It must not be set
+	// later than the first use.
+	Elsewhere Elsewhere
+}
+
+// Elsewhere has updates and requests of this process ordered by the server of the cluster that does so: see package member.
+// What the methods return is so in the map of this server, too.
+type Elsewhere interface {
+	// Relays reports whether updates go to another server, or have to wait for what went there.
+	Relays() bool
+	// Apply returns the sequence of the last update, and the number of those that the map has no room for.
+	Apply(ctx context.Context, wire []byte, spans []buf.Span) (last int64, unfit int, err error)
+	// Transact is also for the server that leads: what it says of conditions that do not hold needs a majority.
+	Transact(ctx context.Context, r *txn.Request) (txn.Answer, error)
+	Lease(ctx context.Context, kind wire.LeaseKind, id kvmsg.LeaseID) (left time.Duration, err error)
 }
 
 // Init makes l the way of updates to q.
@@ -54,21 +70,41 @@ func (l *Local) Apply(ctx context.Context, wire []byte, spans []buf.Span) (w Wri
 		if err := l.wait(ctx, buf.Extent(part)); err != nil {
 			return Written{}, 0, err
 		}
-		for {
-			var more int
-			var ok bool
-			if w, more, ok, err = l.q.acceptLocal(wire, part); err != nil {
-				return Written{}, 0, err
-			}
-			if unfit += more; ok {
-				break
-			}
-			if err := l.room(ctx); err != nil {
-				return Written{}, 0, err
-			}
+		var more int
+		if w, more, err = l.part(ctx, wire, part); err != nil {
+			return Written{}, 0, err
 		}
+		unfit += more
 	}
 	return w, unfit, nil
+}
+
+// part orders a part of updates, as soon as there is room.
+func (l *Local) part(ctx context.Context, wire []byte, part []buf.Span) (w Written, unfit int, err error) {
+	for {
+		if l.Elsewhere != nil && l.Elsewhere.Relays() {
+			either, stop := l.q.untilClosed(ctx)
+			defer stop()
+			w.Last, unfit, err = l.Elsewhere.Apply(either, wire, part)
+			w.shown = true
+			return w, unfit, l.ended(ctx, err)
+		}
+		w, unfit, ok, err := l.q.acceptLocal(wire, part)
+		if ok || err != nil && (err != errStandby || l.Elsewhere == nil) {
+			return w, unfit, err
+		}
+		if err := l.room(ctx); err != nil {
+			return w, 0, err
+		}
+	}
+}
+
+// ended returns the error of a call with a context that also ends when the sequencer is shut.
+func (l *Local) ended(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() == nil && l.q.closing.Err() != nil {
+		return errClosed
+	}
+	return err
 }
 
 // next is Pacer.Next for several goroutines.
@@ -171,6 +207,12 @@ func (l *Local) Transact(ctx context.Context, r *txn.Request, from From) (a txn.
 	if err := l.wait(ctx, len(r.Updates)); err != nil {
 		return a, w, err
 	}
+	if l.Elsewhere != nil {
+		either, stop := l.q.untilClosed(ctx)
+		defer stop()
+		a, err = l.Elsewhere.Transact(either, r)
+		return a, Written{shown: true}, l.ended(ctx, err)
+	}
 	for {
 		a, w, ok, err := l.q.transactLocal(r, from)
 		if ok || err != nil {
@@ -184,6 +226,12 @@ func (l *Local) Transact(ctx context.Context, r *txn.Request, from From) (a txn.
 
 // Lease is Sequencer.Leases for one lease, as soon as it can be answered.
 func (l *Local) Lease(ctx context.Context, kind wire.LeaseKind, id kvmsg.LeaseID) (left time.Duration, err error) {
+	if l.Elsewhere != nil {
+		either, stop := l.q.untilClosed(ctx)
+		defer stop()
+		left, err = l.Elsewhere.Lease(either, kind, id)
+		return left, l.ended(ctx, err)
+	}
 	for {
 		l.q.mu.Lock()
 		_, err := l.q.accepts(nil)
@@ -213,21 +261,23 @@ type Written struct {
 	Last int64  // its sequence
 	Term uint64 // of the cluster, at that time
 	term uint64 // ends.count
+
+	shown bool // it is published
 }
 
 // written returns the last update that was accepted. The mutex must be held.
 func (q *Sequencer) written() Written {
 	if q.passive { // what is held is not published by this server
-		return Written{q.state.Last(), q.order.reigns.Present, q.ends.count}
+		return Written{Last: q.state.Last(), Term: q.order.reigns.Present, term: q.ends.count}
 	}
-	return Written{q.order.last, q.order.reigns.Present, q.ends.count}
+	return Written{Last: q.order.last, Term: q.order.reigns.Present, term: q.ends.count}
 }
 
 // made returns the last of the updates that were ordered just now. If the journal has not taken them, they are not going to be
 // published. The mutex must be held.
 func (q *Sequencer) made() Written {
 	if q.passive && q.o.Cluster {
-		return Written{math.MaxInt64, q.order.reigns.Present, q.ends.count - 1}
+		return Written{Last: math.MaxInt64, Term: q.order.reigns.Present, term: q.ends.count - 1}
 	}
 	return q.written()
 }
@@ -306,7 +356,7 @@ func (q *Sequencer) outcome(w Written) (more <-chan struct{}, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case q.ends.count == w.term && q.state.Last() >= w.Last, q.ends.count == w.term+1 && q.ends.kept >= w.Last:
+	case w.shown, q.ends.count == w.term && q.state.Last() >= w.Last, q.ends.count == w.term+1 && q.ends.kept >= w.Last:
 		return nil, nil
 	case q.ends.count != w.term:
 		return nil, errUnpublished

@@ -44,9 +44,9 @@ type Options struct {
 	EarlyTimeout time.Duration
 
 	// Cluster says that the server is of a cluster. It begins as one that does not lead. Resend gets updates without a
-	// number that were ordered here and are lost, in order, with the mutex held.
+	// number that were ordered here and are lost, in order, with the mutex held. They come before those that came later.
 	Cluster bool
-	Resend  func(kvmsg.Record)
+	Resend  func(records []byte)
 }
 
 // Sequencer orders the updates of a server.
