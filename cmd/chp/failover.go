@@ -61,7 +61,10 @@ func (n *connection) failover(ctx context.Context, servers []string) (active str
 	if err := all.outcome(); err != nil {
 		return "", 0, err
 	}
-	from := all.active()
+	from := all.serving()
+	if from != nil && from.status.Role == chp.RoleNode {
+		return "", 0, fail(exitRefused, "%s is a node of a cluster: use chp cluster transfer", from.server)
+	}
 	if from == nil {
 		return "", 0, fail(exitRefused, "no server is active; %s takes over when a client asks for the map", all.successor().server)
 	}

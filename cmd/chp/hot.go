@@ -89,13 +89,13 @@ it refuses, and with 3 if none answers.`,
 	return cmd
 }
 
-// activeServer returns the active server, or the one that would become so.
+// activeServer returns the active server, or a node of a cluster that serves.
 func (n *connection) activeServer(ctx context.Context, servers []string) (string, error) {
 	all := n.ask(ctx, servers)
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
-	if r := all.active(); r != nil {
+	if r := all.serving(); r != nil {
 		return r.server, nil
 	}
 	if err := all.outcome(); err != nil {

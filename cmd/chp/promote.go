@@ -94,6 +94,9 @@ func (n *connection) candidate(ctx context.Context, servers []string) (string, e
 		return "", fail(exitRefused, "%s and %s answer; name the one to promote with --server", answered[0].server, answered[1].server)
 	}
 	st := answered[0].status
+	if st.Role == chp.RoleNode {
+		return "", fail(exitRefused, "%s is a node of a cluster: a majority elects the leader", answered[0].server)
+	}
 	fmt.Fprintf(n.stderr, "chp: %s: role %s, state %s, %s, sequence %d; the other server is %s\n", visible.String(answered[0].server), visible.String(string(st.Role)),
 		visible.String(string(st.State)), command.Count(st.Keys, "key"), st.Sequence, visible.String(st.Peer))
 	if st.TakesOver {

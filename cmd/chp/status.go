@@ -174,11 +174,22 @@ func (all replies) starting() *reply {
 	return nil
 }
 
-// follower reports whether a node of a cluster serves that knows the leader.
-func (all replies) follower() bool {
-	return slices.ContainsFunc(all, func(r reply) bool {
-		return r.why == "" && r.status.Role == chp.RoleNode && r.status.State == chp.ServerPassive
-	})
+// follower returns a node of a cluster that serves and knows the leader, or nil.
+func (all replies) follower() *reply {
+	for i := range all {
+		if r := &all[i]; r.why == "" && r.status.Role == chp.RoleNode && r.status.State == chp.ServerPassive {
+			return r
+		}
+	}
+	return nil
+}
+
+// serving returns the active server, or a node of a cluster that serves, or nil.
+func (all replies) serving() *reply {
+	if r := all.active(); r != nil {
+		return r
+	}
+	return all.follower()
 }
 
 // both returns the primary and the backup that are active, or nil if one of a pair is at
@@ -199,7 +210,7 @@ func (all replies) outcome() error {
 	if two := all.both(); two != nil {
 		return fail(exitRefused, "two servers are active, %s: each accepts updates that the other one does not have; when they hear each other, one discards its own", strings.Join(two, " and "))
 	}
-	if all.active() != nil || all.successor() != nil || all.follower() {
+	if all.serving() != nil || all.successor() != nil {
 		return nil
 	}
 	var why []string

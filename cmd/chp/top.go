@@ -90,7 +90,7 @@ type topLook struct {
 // lookAll asks the active server for everything.
 func (n *connection) lookAll(ctx context.Context, servers []string, before *topLook) (look *topLook, err error) {
 	all := n.ask(ctx, servers)
-	r := all.active()
+	r := all.serving()
 	if r == nil {
 		r = all.successor()
 	}

@@ -47,8 +47,8 @@ refuses this client, or, with --in-sync, if the server is not one of a pair.`,
 		defer c.Close()
 		for inSync {
 			all := n.soon().ask(limited, servers)
-			active := all.active()
-			if active != nil && active.status.Role == chp.RoleAlone {
+			active := all.serving()
+			if active != nil && (active.status.Role == chp.RoleAlone || active.status.Role == chp.RoleNode) {
 				return fail(exitRefused, "%s is not part of a pair", active.server)
 			}
 			if active != nil && active.status.InSync {
