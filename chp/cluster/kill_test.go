@@ -25,7 +25,7 @@ import (
 const childVariable = "CLUSTERMAP_CLUSTER_CHILD"
 
 // kills is how often TestKill kills.
-var kills = flag.Int("kills", 6, "number of kills of TestKill; each takes about half a second")
+var kills = flag.Int("kills", 6, "number of kills of TestKill; each takes about a second")
 
 func TestMain(m *testing.M) {
 	if config := os.Getenv(childVariable); config != "" {
@@ -143,7 +143,7 @@ func child(config string) error {
 // TestKill shows that processes that are killed at any time, with real disks and sockets, lose
 // nothing that was reported as committed, and agree.
 func TestKill(t *testing.T) {
-	c := childConfig{Peers: map[uint64]string{}, Election: 100 * time.Millisecond, Entry: 1000, Ahead: 8}
+	c := childConfig{Peers: map[uint64]string{}, Election: 300 * time.Millisecond, Entry: 1000, Ahead: 8}
 	dirs := map[uint64]string{}
 	for id := range uint64(3) {
 		c.Peers[id+1] = fmt.Sprintf("tcp://127.0.0.1:%d", testenv.FreePort(t))
