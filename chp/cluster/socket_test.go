@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -84,4 +85,44 @@ func TestTransportDropsWhatIsTooMuch(t *testing.T) {
 	m := &Message{Kind: KindRaft, From: 1, To: 2, Raft: raftpb.Message{Type: raftpb.MsgApp, From: 1, To: 2, Entries: []raftpb.Entry{{Data: make([]byte, 256<<10)}}}}
 	testenv.Eventually(t, "not connected", func() bool { return tr.Send(m) })
 	testenv.Eventually(t, "nothing is dropped", func() bool { return !tr.Send(m) })
+}
+
+// TestStrangersAreNamed shows that a node says why it does not hear another one: that is of another cluster, or takes it for another
+// node.
+func TestStrangersAreNamed(t *testing.T) {
+	for _, c := range []struct {
+		change func(*SocketTransport, *Message)
+		want   string
+	}{
+		{func(tr *SocketTransport, _ *Message) { tr.options.Cluster = ID{8} }, "node 2 belongs to another cluster"},
+		{func(_ *SocketTransport, m *Message) { m.To = 3 }, "it is for node 3"},
+	} {
+		said := make(chan string, 1)
+		a, err := NewSocketTransport(t.Context(), SocketOptions{Node: 1, Cluster: ID{7}, Listen: "tcp://127.0.0.1:*", Logger: slog.New(slog.NewTextHandler(said1(said), nil))})
+		testenv.Must(t, err)
+		defer a.Close()
+		testenv.Must(t, a.Start(func(m *Message) { t.Errorf("heard %d", m.From) }))
+		b, err := NewSocketTransport(t.Context(), SocketOptions{Node: 2, Cluster: ID{7}, Listen: "tcp://127.0.0.1:*"})
+		testenv.Must(t, err)
+		defer b.Close()
+		m := &Message{Kind: KindRaft, From: 2, To: 1, Raft: raftpb.Message{Type: raftpb.MsgHeartbeat, From: 2, To: 1}}
+		c.change(b, m)
+		m.Raft.To = m.To
+		b.Peers(map[uint64]string{m.To: a.Address()})
+		testenv.Eventually(t, "cannot send", func() bool { return b.Send(m) })
+		if line := <-said; !strings.Contains(line, c.want) {
+			t.Errorf("it says %q, not %q", line, c.want)
+		}
+	}
+}
+
+// said1 passes the first line.
+type said1 chan string
+
+func (s said1) Write(b []byte) (int, error) {
+	select {
+	case s <- string(b):
+	default:
+	}
+	return len(b), nil
 }

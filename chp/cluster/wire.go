@@ -3,6 +3,7 @@ package cluster
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -78,6 +79,9 @@ func encode(m *Message, cluster ID, frames [][]byte) ([][]byte, error) {
 
 var errWire = errors.New("cluster: invalid message")
 
+// errStranger is the error of a message of another cluster.
+var errStranger = errors.New("cluster: a message of a stranger")
+
 // decode parses the frames of a message, which it keeps.
 func decode(frames [][]byte, cluster ID) (*Message, error) {
 	if len(frames) == 0 || len(frames[0]) < wireHead || len(frames[0]) > maxHeadBytes {
@@ -88,7 +92,7 @@ func decode(frames [][]byte, cluster ID) (*Message, error) {
 		return nil, &commit.FormatError{What: "a message of another node", Unit: "protocol", Version: uint32(b[0]), Newest: wireVersion}
 	}
 	if ID(b[3:]) != cluster {
-		return nil, ErrForeign
+		return nil, fmt.Errorf("%w: node %d belongs to another cluster, or was started with other first nodes", errStranger, binary.BigEndian.Uint64(b[19:]))
 	}
 	flags := b[2]
 	m := &Message{Kind: b[1], Last: flags&flagLast != 0, Failed: flags&flagFailed != 0}

@@ -33,7 +33,7 @@ func TestWire(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(got, m) {
 			t.Errorf("got  %+v\nwant %+v\n%v", got, m, err)
 		}
-		if _, err := decode(frames, ID{2}); !errors.Is(err, ErrForeign) {
+		if _, err := decode(frames, ID{2}); !errors.Is(err, errStranger) {
 			t.Errorf("of another cluster: %v", err)
 		}
 		frames[0][0]++

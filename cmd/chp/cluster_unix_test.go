@@ -275,6 +275,9 @@ func TestClusterGrows(t *testing.T) {
 	nodes[0] = first()
 	testenv.Eventually(t, "the node does not come back", func() bool { return try(t, "get", "/without", "--server", endpoints[0]).code == exitDone })
 	must(t, "cluster", "remove", id(2), "--server", endpoints[0])
+	if code, said := nodes[2].wait(), nodes[2].stderr.String(); code != exitRefused || !strings.Contains(said, "was removed from its cluster") {
+		t.Errorf("the node that was removed has ended with %d: %s", code, said)
+	}
 	if out := must(t, "cluster", "status", "--server", endpoints[0]); strings.Contains(out, endpoints[2]) || strings.Count(out, "\n") != 3 {
 		t.Errorf("after the removal: %s", out)
 	}
@@ -346,5 +349,39 @@ func TestClusterDev(t *testing.T) {
 	p.signal(os.Interrupt)
 	if code := p.wait(); code != exitDone {
 		t.Errorf("exit code %d: %s", code, p.stderr.String())
+	}
+}
+
+// TestPairBecomesCluster makes a pair a cluster of three, as docs/CLUSTER.md has it. What the pair had, each node has.
+func TestPairBecomesCluster(t *testing.T) {
+	t.Parallel()
+	host := loopback.Own()
+	dirs := [2]string{t.TempDir(), t.TempDir()}
+	var pair [2]*server
+	for i, role := range []string{"--primary", "--backup"} {
+		p := start(t, "serve", role, "--host", host, "--data", dirs[i], "--bstar-interval", "1s")
+		pair[i] = &server{process: p, endpoint: p.ready()}
+	}
+	must(t, "set", "/of/pair", "1", "--timeout", "1m", "--server", pair[0].endpoint, "--server", pair[1].endpoint)
+	pair[0].awaitSync(pair[1])
+	for _, s := range []*server{pair[1], pair[0]} { // the passive one first
+		s.terminate()
+	}
+
+	endpoints := []string{pair[0].endpoint}
+	start(t, "serve", "--data", dirs[0], "--node", "1", "--cluster", "1="+endpoints[0]).ready()
+	for range 2 {
+		p := start(t, "serve", "--host", loopback.Own(), "--data", t.TempDir(), "--join", endpoints[0])
+		endpoints = append(endpoints, p.ready())
+	}
+	testenv.Eventually(t, "not all three have a vote", func() bool {
+		st, err := chp.ServerStatus(t.Context(), endpoints[0], sockets.Security{})
+		return err == nil && st.Cluster != nil && len(st.Cluster.Members) == 3 && !slices.ContainsFunc(st.Cluster.Members, func(m chp.NodeMember) bool { return m.Learner })
+	})
+	must(t, "set", "/of/cluster", "2", "--timeout", "1m", "--server", endpoints[2])
+	for _, e := range endpoints {
+		if got := must(t, "get", "--prefix", "/of/", "--server", e); !strings.Contains(got, "1") || !strings.Contains(got, "2") {
+			t.Errorf("%s has %q", e, got)
+		}
 	}
 }

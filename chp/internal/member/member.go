@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,6 +65,7 @@ var _ raft.Owner = (*Member)(nil)
 var (
 	errLed        = errors.New("chp: this node of the cluster no longer leads")
 	errLeaderless = errors.New("chp: this node of the cluster hears no leader")
+	errRemoved    = errors.New("this node was removed from its cluster: neither its number nor its directory can be used again")
 	errReplaced   = errors.New("chp: the map of this node was replaced by a newer one")
 )
 
@@ -260,7 +262,14 @@ func (m *Member) Run(ctx context.Context) {
 func (m *Member) look(ctx context.Context) {
 	t := time.NewTicker(lookEvery)
 	defer t.Stop()
+	listed := false // among the members
 	for {
+		id := m.node.Status().Node
+		was := listed
+		listed = slices.ContainsFunc(m.node.Members(), func(o raft.Member) bool { return o.Node == id })
+		if was && !listed {
+			m.fail(errRemoved)
+		}
 		m.mu.Lock()
 		now := time.Now()
 		if m.status.Leader != 0 {
