@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"path/filepath"
 	"slices"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -38,15 +39,15 @@ func begin(o *Options, d *disk) (*started, error) {
 	}
 	r.checkpoint = done.Checkpoint
 	if fresh {
-		m, err = first(o, &r, &done)
-		if err == nil {
-			err = d.save(&m)
-		}
-		if err != nil {
+		if m, err = first(o, &r, &done); err != nil {
 			return nil, err
 		}
 	}
-	d.meta = m
+	// Also what is there already: a copy of it that was torn, or is damaged, is to be whole before this node
+	// does anything.
+	if err := d.save(&m); err != nil {
+		return nil, err
+	}
 	switch {
 	case done.Last > 0:
 	case m.Members.Index == 1 && m.Term <= 1: // its first start
@@ -75,6 +76,8 @@ func first(o *Options, r *reader, done *commit.Replayed) (meta, error) {
 	m := meta{Cluster: o.Cluster.String(), Node: o.Node}
 	m.Members.Addresses = maps.Clone(o.Peers)
 	switch {
+	case r.clustered:
+		return m, &commit.CorruptError{File: filepath.Join(o.Dir, metaName), Lost: done.Last, Reason: errors.New("the file is missing, and the log is that of a member of a cluster")}
 	case done.Last > 0:
 		// The log of a server without a cluster: its entries are committed.
 		if len(o.Peers) != 1 || o.Join {
@@ -101,11 +104,13 @@ type reader struct {
 	term       uint64   // of the checkpoint
 	epoch      uint64   // highest one
 	changes    []uint64 // indexes of changes of the members
+	clustered  bool     // there are entries that only a cluster makes
 }
 
 // look looks at an entry of the checkpoint or of the log.
 func (r *reader) look(e commit.Entry) error {
 	r.epoch = max(r.epoch, e.Epoch)
+	r.clustered = r.clustered || e.Kind == KindEmpty || e.Kind == KindChange || e.Kind == KindMembers
 	switch e.Kind {
 	case KindMembers:
 		m, err := decodeMembers(e.Records)
