@@ -60,8 +60,7 @@ func (o *teller) Committed(all []Committed) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, e := range all {
-		v := binary.BigEndian.Uint64(e.Records)
-		o.values = append(o.values, v)
+		v, _, _ := o.add(&e.Entry)
 		if e.Own {
 			fmt.Fprintln(o.out, v)
 		}

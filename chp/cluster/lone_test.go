@@ -41,7 +41,7 @@ func TestServerLogBecomesCluster(t *testing.T) {
 			testenv.Must(t, err)
 			for v := range uint64(60) {
 				e := value(v + 1)
-				e.Records = append(e.Records, make([]byte, 16)...) // as lister has it
+				e.Records = append(e.Records, make([]byte, valueBytes-8)...) // as lister has it
 				testenv.Must(t, c.Append(e))
 			}
 			testenv.Must(t, c.Commit())

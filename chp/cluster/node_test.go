@@ -27,8 +27,7 @@ func (o *lister) Committed(all []Committed) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, e := range all {
-		o.values = append(o.values, binary.BigEndian.Uint64(e.Records))
-		o.at = append(o.at, Position{e.Index, e.Epoch})
+		o.add(&e.Entry)
 		if e.Own {
 			o.own++
 		}
@@ -50,14 +49,7 @@ func (o *lister) Changed(s Status) {
 func (o *lister) Restore(s *Snapshot) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.values, o.at = nil, nil
-	return s.Entries(func(e commit.Entry) error {
-		for b := e.Records; len(b) > 0; b = b[24:] {
-			o.values = append(o.values, binary.BigEndian.Uint64(b))
-			o.at = append(o.at, Position{binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])})
-		}
-		return nil
-	})
+	return o.load(s)
 }
 
 func (o *lister) Image() (Image, error) {

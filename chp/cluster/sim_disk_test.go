@@ -1,8 +1,10 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"slices"
 
 	"clustermap/chp/commit"
@@ -15,7 +17,41 @@ type simDisk struct {
 	now     simLog
 	flushed simLog
 	stalled bool
+	broken  string // what it cannot do: brokenWrites, brokenFlushes
+	works   int    // when it can again
+
+	// A disk that lies says that it has flushed what it has not. These are what it has really.
+	lies     bool
+	really   simLog
+	realMeta *meta
+	random   *rand.Rand
 }
+
+const (
+	brokenWrites  = "writes: it is full"
+	brokenFlushes = "flushes"
+)
+
+// errSimDisk is what goes wrong with a disk that is broken.
+var errSimDisk = errors.New("simulated disk")
+
+func (d *simDisk) err(what string) error {
+	if d.broken == what {
+		return fmt.Errorf("%w: %s", errSimDisk, what)
+	}
+	return nil
+}
+
+// flush makes what was written survive a loss of power, or claims that.
+func (d *simDisk) flush() {
+	d.flushed = d.now.clone()
+	if !d.lies || d.random.IntN(8) == 0 {
+		d.settle()
+	}
+}
+
+// settle makes all that was said to be flushed true.
+func (d *simDisk) settle() { d.really, d.realMeta = d.flushed.clone(), d.meta }
 
 // simLog is the content of a log.
 type simLog struct {
@@ -35,6 +71,12 @@ func (l *simLog) clone() simLog {
 
 func (l *simLog) last() uint64 { return l.begin + uint64(len(l.entries)) }
 
+// has reports whether an entry is in the log, or in its checkpoint.
+func (l *simLog) has(index, term uint64) bool {
+	i := int(index) - int(l.begin) - 1
+	return i < 0 && l.index >= index || i >= 0 && i < len(l.entries) && l.entries[i].Epoch == term
+}
+
 // crash loses what was not flushed, but for the first keep entries of it.
 func (d *simDisk) crash(keep int) {
 	unflushed := d.now
@@ -50,6 +92,7 @@ func (d *simDisk) crash(keep int) {
 		}
 	}
 	d.flushed = d.now.clone()
+	d.settle()
 }
 
 // simOpen is a log and a meta that are open. After a crash they are not used any more.
@@ -74,9 +117,15 @@ func (m *simMeta) load() (meta, error) {
 }
 
 func (m *simMeta) save(to *meta) error {
+	if err := errors.Join(m.disk.err(brokenWrites), m.disk.err(brokenFlushes)); err != nil {
+		return err
+	}
 	c := *to
 	c.Members = c.Members.clone()
 	m.disk.meta = &c
+	if !m.disk.lies {
+		m.disk.realMeta = &c
+	}
 	return nil
 }
 
@@ -99,17 +148,24 @@ func (o *simOpen) Replay(fn func(commit.Entry) error) (commit.Replayed, error) {
 
 func (o *simOpen) Append(all ...commit.Entry) error {
 	l := &o.disk.now
+	err := o.disk.err(brokenWrites)
+	if err != nil {
+		all = all[:len(all)/2] // it was full in the middle
+	}
 	for _, e := range all {
 		if e.Index != l.last()+1 {
 			return fmt.Errorf("%w: entry %d after %d", commit.ErrOrder, e.Index, l.last())
 		}
 		l.entries = append(l.entries, own(e))
 	}
-	return nil
+	return err
 }
 
 func (o *simOpen) Sync() error {
-	o.disk.flushed = o.disk.now.clone()
+	if err := o.disk.err(brokenFlushes); err != nil {
+		return err
+	}
+	o.disk.flush()
 	return nil
 }
 
@@ -179,12 +235,18 @@ type simCheckpoint struct {
 }
 
 func (c *simCheckpoint) Append(e commit.Entry) error {
+	if err := c.disk.err(brokenWrites); err != nil {
+		return err
+	}
 	e.Index = c.index
 	c.entries = append(c.entries, own(e))
 	return nil
 }
 
 func (c *simCheckpoint) Commit() error {
+	if err := errors.Join(c.disk.err(brokenWrites), c.disk.err(brokenFlushes)); err != nil {
+		return err
+	}
 	l := &c.disk.now
 	if c.install {
 		*l = simLog{begin: c.index, committed: c.index}
@@ -194,6 +256,7 @@ func (c *simCheckpoint) Commit() error {
 	}
 	l.checkpoint, l.index, l.sequence = c.entries, c.index, c.sequence
 	c.disk.flushed = l.clone()
+	c.disk.settle()
 	return nil
 }
 

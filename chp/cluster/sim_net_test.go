@@ -13,6 +13,8 @@ type simNet struct {
 	first int // nodes that begin the cluster
 	due   map[int][]*Message
 	cut   map[[2]uint64]bool // from, to: nothing gets through
+	other map[[2]uint64]bool // of a partition that flaps: takes turns with cut
+	flaps int                // steps of a turn; 0 means it does not flap
 	loss  int                // one of so many messages is lost; 0 means none
 	twice int                // one of so many messages arrives again
 	delay int                // maximum, in steps
@@ -30,7 +32,14 @@ func (n *simNet) init() {
 
 func (n *simNet) heal() {
 	n.cut = map[[2]uint64]bool{}
-	n.loss, n.twice, n.delay = 0, 0, 2
+	n.loss, n.twice, n.delay, n.flaps = 0, 0, 2, 0
+}
+
+// flap exchanges the partitions that take turns.
+func (n *simNet) flap() {
+	if n.flaps > 0 && n.sim.now%n.flaps == 0 {
+		n.cut, n.other = n.other, n.cut
+	}
 }
 
 func (n *simNet) send(m *Message) {
@@ -77,6 +86,7 @@ func (n *simNet) deliver() {
 // partition cuts some connections.
 func (n *simNet) partition() {
 	s := n.sim
+	n.other, n.flaps = n.cut, 0 // what was cut before, or nothing
 	n.cut = map[[2]uint64]bool{}
 	both := func(a, b uint64) { n.cut[[2]uint64{a, b}], n.cut[[2]uint64{b, a}] = true, true }
 	one := s.nodes[s.random.IntN(len(s.nodes))].id

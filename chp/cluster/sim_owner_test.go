@@ -3,6 +3,7 @@ package cluster
 import (
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"iter"
 
 	"clustermap/chp/commit"
@@ -15,15 +16,36 @@ type simOwner struct {
 	node   *simNode
 	values []uint64 // applied, in order
 	at     []Position
+	sums   []uint32 // of their bytes
+}
+
+// valueBytes is the size of a value in an image.
+const valueBytes = 28
+
+// add adds the value of an entry.
+func (o *simOwner) add(e *commit.Entry) (v uint64, at Position, sum uint32) {
+	v, at, sum = binary.BigEndian.Uint64(e.Records), Position{e.Index, e.Epoch}, crc32.ChecksumIEEE(e.Records)
+	o.values, o.at, o.sums = append(o.values, v), append(o.at, at), append(o.sums, sum)
+	return v, at, sum
+}
+
+// load replaces the values by those of a snapshot.
+func (o *simOwner) load(s *Snapshot) error {
+	o.values, o.at, o.sums = nil, nil, nil
+	return s.Entries(func(e commit.Entry) error {
+		for b := e.Records; len(b) > 0; b = b[valueBytes:] {
+			o.values = append(o.values, binary.BigEndian.Uint64(b))
+			o.at = append(o.at, Position{binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])})
+			o.sums = append(o.sums, binary.BigEndian.Uint32(b[24:]))
+		}
+		return nil
+	})
 }
 
 func (o *simOwner) Committed(all []Committed) {
 	for _, e := range all {
-		v := binary.BigEndian.Uint64(e.Records)
-		at := Position{e.Index, e.Epoch}
-		o.values = append(o.values, v)
-		o.at = append(o.at, at)
-		o.sim.checkApplied(o.node, len(o.values)-1, v, at)
+		v, at, sum := o.add(&e.Entry)
+		o.sim.checkApplied(o.node, len(o.values)-1, v, at, sum)
 		if e.Own {
 			o.sim.checkOwn(o.node, at, v, "committed")
 		}
@@ -49,18 +71,12 @@ func (o *simOwner) Changed(s Status) {
 }
 
 func (o *simOwner) Image() (Image, error) {
-	return &simImage{values: o.values[:len(o.values):len(o.values)], at: o.at[:len(o.at):len(o.at)]}, nil
+	n := len(o.values)
+	return &simImage{values: o.values[:n:n], at: o.at[:n:n], sums: o.sums[:n:n]}, nil
 }
 
 func (o *simOwner) Restore(s *Snapshot) error {
-	o.values, o.at = nil, nil
-	err := s.Entries(func(e commit.Entry) error {
-		for b := e.Records; len(b) > 0; b = b[24:] {
-			o.values = append(o.values, binary.BigEndian.Uint64(b))
-			o.at = append(o.at, Position{binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])})
-		}
-		return nil
-	})
+	err := o.load(s)
 	o.sim.note("%v: restored %d values at %v", o.node, len(o.values), s.At)
 	if err == nil && uint64(len(o.values)) != s.Sequence {
 		err = fmt.Errorf("%d values, want %d", len(o.values), s.Sequence)
@@ -73,6 +89,7 @@ func (o *simOwner) Restore(s *Snapshot) error {
 type simImage struct {
 	values []uint64
 	at     []Position
+	sums   []uint32
 }
 
 func (i *simImage) Sequence() uint64 { return uint64(len(i.values)) }
@@ -87,8 +104,9 @@ func (i *simImage) Entries() iter.Seq[commit.Entry] {
 				b = binary.BigEndian.AppendUint64(b, i.values[k])
 				b = binary.BigEndian.AppendUint64(b, i.at[k].Index)
 				b = binary.BigEndian.AppendUint64(b, i.at[k].Term)
+				b = binary.BigEndian.AppendUint32(b, i.sums[k])
 			}
-			if !yield(commit.Entry{Records: b, Count: uint32(len(b) / 24)}) {
+			if !yield(commit.Entry{Records: b, Count: uint32(len(b) / valueBytes)}) {
 				return
 			}
 		}

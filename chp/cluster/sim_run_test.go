@@ -18,20 +18,29 @@ var (
 type profile struct {
 	name                                 string
 	fault, restart, split, save, members int
-	seeds                                int // of a run of the tests
+	disk                                 int  // a disk does not work any more, or works again
+	lies                                 bool // the disk of one node says that it has flushed what it has not
+	seeds                                int  // of a run of the tests
 }
 
 var profiles = []profile{
-	{name: "all", fault: 25, save: 60, members: 80, seeds: 100},
+	{name: "all", fault: 25, save: 60, members: 80, disk: 300, seeds: 100},
 	// Elections, in which voters forget what they do not store.
 	{name: "votes", restart: 6, split: 40, fault: 200, seeds: 40},
 	// One change of the members after the other, and nodes that are behind.
 	{name: "members", fault: 40, restart: 60, save: 200, members: 12, seeds: 40},
+	// Disks that are full, or fail.
+	{name: "disk", fault: 60, save: 30, disk: 80, seeds: 40},
+	// A disk that lies, at a node that often loses power.
+	{name: "lies", fault: 60, restart: 30, save: 200, lies: true, seeds: 40},
 }
 
 // chaos lets faults happen to a cluster for a while.
 func (s *sim) chaos(p *profile, steps int) {
 	happens := func(n int) bool { return n > 0 && s.chance(n) }
+	if p.lies {
+		s.nodes[s.seed%uint64(s.net.first)].disk.lies = true
+	}
 	s.run(steps, func() {
 		if leads := s.leading(); len(leads) > 0 {
 			n := leads[s.random.IntN(len(leads))]
@@ -70,7 +79,25 @@ func (s *sim) chaos(p *profile, steps int) {
 		if happens(p.members) {
 			s.members()
 		}
+		if happens(p.disk) {
+			s.breakDisk()
+		}
+		for _, n := range s.nodes {
+			if n.disk.broken != "" && n.disk.works <= s.now {
+				n.disk.broken = ""
+				s.note("%v: its disk works again", n)
+			}
+		}
 	})
+}
+
+// breakDisk breaks the disk of a node for a while.
+func (s *sim) breakDisk() {
+	n := s.nodes[s.random.IntN(len(s.nodes))]
+	n.disk.broken = []string{brokenWrites, brokenFlushes}[s.random.IntN(2)]
+	n.disk.works = s.now + s.random.IntN(300)
+	s.note("%v: its disk cannot do %s", n, n.disk.broken)
+	s.counts["broken"]++
 }
 
 // fault makes something go wrong, or right again.
@@ -79,7 +106,7 @@ func (s *sim) fault() {
 	if !n.member {
 		return
 	}
-	switch s.random.IntN(12) {
+	switch s.random.IntN(15) {
 	case 0, 1:
 		s.net.partition()
 	case 2, 3, 4:
@@ -115,6 +142,23 @@ func (s *sim) fault() {
 			s.note("%v: hands its term over", n)
 			_ = n.core.move(0)
 		}
+	case 12: // its clock goes forward at once
+		if n.up && !n.stopped {
+			ticks := 1 + s.random.IntN(10*electionTicks)
+			s.note("%v: its clock jumps by %d ticks", n, ticks)
+			s.counts["clock"]++
+			for range ticks {
+				n.core.tick()
+			}
+		}
+	case 13: // its clock stands, as that of one that goes back seems to
+		n.clock = s.now + s.random.IntN(1000)
+		s.note("%v: its clock stands for %d steps", n, n.clock-s.now)
+	case 14: // takes turns with the partition before it, or with none
+		s.net.partition()
+		s.net.flaps = 5 + s.random.IntN(120)
+		s.note("partition: takes turns of %d steps with the one before", s.net.flaps)
+		s.counts["flapping"]++
 	}
 	for _, n := range s.nodes {
 		if n.member && !n.up && s.chance(3) {
@@ -158,6 +202,9 @@ func (s *sim) members() {
 		c = Change{Kind: ChangePromote, Node: x.id}
 	case contains(now.Conf.Voters, x.id) && len(now.Conf.Voters) > 3 && s.chance(2):
 		c = Change{Kind: ChangeRemove, Node: x.id}
+		if x == n {
+			s.counts["leader to be removed"]++
+		}
 	case contains(now.Conf.Voters, x.id) && len(now.Conf.Voters) > 2 && s.chance(3):
 		c = Change{Kind: ChangeDemote, Node: x.id}
 	case !contains(now.all(), x.id):
@@ -235,21 +282,26 @@ func TestSimulation(t *testing.T) {
 			if *simRuns > 0 {
 				runs = *simRuns
 			}
-			counts := map[string]int{}
+			counts, most := map[string]int{}, map[string]int{}
 			for seed := *simFrom; seed < *simFrom+uint64(runs); seed++ {
 				s := simulate(p, seed)
 				for k, v := range s.counts {
 					counts[k] += v
 				}
+				for k, v := range s.most {
+					most[k] = max(most[k], v)
+				}
 				if s.failed != "" {
 					t.Fatalf("VIOLATED %s\nseed %d; repeat with -run '^TestSimulation$' -sim.seed %d -sim.profile %s -v\n%s", s.failed, seed, seed, p.name, s.transcript(60))
 				}
 			}
-			t.Log(counts)
-			if p.name != "all" {
-				return
-			}
-			for _, what := range []string{"proposed", "committed", "lost", "read", "crash", "partition", "checkpoint", "restored", "change"} {
+			t.Log(counts, most)
+			for _, what := range map[string][]string{
+				"all":   {"proposed", "committed", "lost", "read", "crash", "partition", "flapping", "clock", "broken", "ended", "checkpoint", "restored", "change", "leader to be removed"},
+				"disk":  {"broken", "ended"},
+				"lies":  {"lied", "noticed"},
+				"votes": {"committed"},
+			}[p.name] {
 				if counts[what] == 0 {
 					t.Errorf("%q never happened", what)
 				}

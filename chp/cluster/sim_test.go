@@ -4,6 +4,7 @@ import (
 	"bytes"
 	crand "crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -37,11 +38,13 @@ type sim struct {
 	value     uint64              // last proposed
 	chosen    []uint64            // the values that some node has applied, in order
 	chosenAt  []Position          // where they stand
+	chosenSum []uint32            // of their bytes
 	committed uint64              // highest index that some node has applied
 	leaders   map[uint64]uint64   // who leads, by term
 	proposals map[simKey]*simFate // by node and position
 	confs     []members           // in order
 	counts    map[string]int      // what has happened
+	most      map[string]int      // what a node has had in memory
 }
 
 type simKey struct {
@@ -53,6 +56,12 @@ type simFate struct {
 	value uint64
 	told  string
 }
+
+// What the nodes keep in memory: little, so that much of what a large cluster seldom does happens here.
+const (
+	simTail = 4000
+	simRoom = 3000
+)
 
 // A simNode is a machine.
 type simNode struct {
@@ -70,8 +79,10 @@ type simNode struct {
 	rate    int  // steps of a tick
 	stopped bool // its goroutines do nothing
 	slow    bool // its owner
+	stuck   bool // its owner, which does nothing at all
 	member  bool // is to take part
 	gone    bool // was removed
+	lied    bool // its disk has lost what it had flushed
 }
 
 func (n *simNode) String() string { return fmt.Sprintf("node %d", n.id) }
@@ -100,13 +111,14 @@ func newSim(seed uint64, nodes, spare int) *sim {
 	source := rand.NewChaCha8(key)
 	s := &sim{
 		seed: seed, random: rand.New(source), faults: true,
-		leaders: map[uint64]uint64{}, proposals: map[simKey]*simFate{}, counts: map[string]int{},
+		leaders: map[uint64]uint64{}, proposals: map[simKey]*simFate{}, counts: map[string]int{}, most: map[string]int{},
 	}
 	key[31] = 1
 	crand.Reader = seeded{rand.NewChaCha8(key)}
 	s.net.sim = s
 	for i := range nodes + spare {
 		n := &simNode{id: uint64(i + 1), sim: s, member: i < nodes, rate: 10}
+		n.disk.random = s.random
 		s.nodes = append(s.nodes, n)
 	}
 	s.net.init()
@@ -160,7 +172,7 @@ func (n *simNode) start() {
 	n.clock = s.now + 1 + s.random.IntN(n.rate)
 	o := Options{
 		Node: n.id, Cluster: ID{1}, Peers: s.firstPeers(n), Join: int(n.id) > s.net.first,
-		Policy: commit.Always(), TailBytes: 4000, RoomBytes: 3000, Owner: n.owner, Transport: &simTransport{},
+		Policy: commit.Always(), TailBytes: simTail, RoomBytes: simRoom, Owner: n.owner, Transport: &simTransport{},
 	}
 	if err := o.check(); err != nil {
 		s.fail("start", "%v: %v", n, err)
@@ -169,11 +181,16 @@ func (n *simNode) start() {
 	o.Logger = slog.New(slog.NewTextHandler(noteWriter{n}, &slog.HandlerOptions{Level: slog.LevelError}))
 	d := &disk{log: &simOpen{&n.disk}, store: &simMeta{&n.disk}, always: true}
 	st, err := begin(&o, d)
+	if errors.Is(err, errSimDisk) {
+		s.note("%v: cannot start: %v", n, err)
+		n.up = false
+		return
+	}
 	if err != nil {
 		s.fail("start", "%v: %v", n, err)
 		return
 	}
-	n.disk.flushed = n.disk.now.clone() // Replay flushes
+	n.disk.flush() // as Replay does
 	n.core, err = newCore(&o, d, st)
 	if err != nil {
 		s.fail("start", "%v: %v", n, err)
@@ -217,8 +234,69 @@ func (n *simNode) crash(power bool) {
 	n.sim.note("%v: crashes, power lost %v, keeps %d entries", n, power, keep)
 	n.up = false
 	n.core.endStreams()
+	if power && n.disk.lies {
+		n.exposed()
+	}
 	n.disk.crash(keep)
 	n.sim.counts["crash"]++
+}
+
+// exposed lets a disk that lies lose what it has said to have flushed, as far as the promise covers that:
+// a majority without this node must have it. Otherwise a majority could elect a leader that does not have
+// what was acknowledged; nobody can notice that, so nothing is promised.
+func (n *simNode) exposed() {
+	s, d := n.sim, &n.disk
+	last := d.flushed.last()
+	if d.really.begin == d.flushed.begin && d.really.last() < last && s.others(n, func(o *simNode) bool {
+		return o.disk.flushed.has(last, d.flushed.entries[last-d.flushed.begin-1].Epoch)
+	}) {
+		s.note("%v: its disk had lied: it loses entries %d to %d, which were flushed", n, d.really.last()+1, last)
+		d.flushed = d.really.clone()
+		d.now = d.really.clone()
+		n.lied = true
+		s.counts["lied"]++
+	}
+	// A vote that is forgotten matters as long as a majority could elect somebody else in its term.
+	if now, old := d.meta, d.realMeta; old != nil && (old.Term != now.Term || old.Vote != now.Vote) && s.others(n, func(o *simNode) bool {
+		m := o.disk.meta
+		return m != nil && (m.Term > now.Term || m.Term == now.Term && m.Vote == now.Vote && m.Vote != n.id && m.Vote != 0)
+	}) {
+		s.note("%v: its disk had lied: it forgets term %d, vote %d", n, now.Term, now.Vote)
+		c := *now
+		c.Term, c.Vote = old.Term, old.Vote
+		d.meta = &c
+		n.lied = true
+		s.counts["lied"]++
+	}
+}
+
+// others reports whether something holds of a majority of the first nodes, without one.
+func (s *sim) others(not *simNode, holds func(*simNode) bool) bool {
+	have := 0
+	for _, o := range s.nodes[:s.net.first] {
+		if o != not && holds(o) {
+			have++
+		}
+	}
+	return have >= s.net.first/2+1
+}
+
+// ends is called when a node has failed, which is right if its disk is the reason.
+func (n *simNode) ends() {
+	s, err := n.sim, n.core.err
+	switch {
+	case errors.Is(err, errSimDisk) && errors.Is(err, ErrFailed):
+		s.note("%v: ends: %v", n, err)
+		s.counts["ended"]++
+		n.crash(s.chance(2))
+	case n.lied && errors.Is(err, ErrFailed): // others know that it had what it does not have
+		s.note("%v: ends, and does not come back: %v", n, err)
+		s.counts["noticed"]++
+		n.member, n.gone = false, true
+		n.crash(false)
+	default:
+		s.fail("engine", "%v: %v", n, err)
+	}
 }
 
 // ready returns the steps that a node can do.
@@ -228,7 +306,7 @@ func (n *simNode) ready() (steps []func()) {
 	}
 	c := n.core
 	if c.err != nil {
-		n.sim.fail("engine", "%v: %v", n, c.err)
+		n.ends()
 		return nil
 	}
 	if c.appends.Len() > 0 && !n.disk.stalled {
@@ -237,7 +315,7 @@ func (n *simNode) ready() (steps []func()) {
 	if len(n.written) > 0 && !n.disk.stalled {
 		steps = append(steps, n.stepFlush)
 	}
-	if c.tasks.Len() > 0 && (!n.slow || n.sim.chance(20)) {
+	if c.tasks.Len() > 0 && !n.stuck && (!n.slow || n.sim.chance(20)) {
 		steps = append(steps, n.stepApply)
 	}
 	if c.parts.Len() > 0 && !n.disk.stalled {
@@ -260,8 +338,7 @@ func (n *simNode) stepWrite() {
 		install = c.installs.Front()
 	}
 	if err := c.disk.write(&m, install); err != nil {
-		n.sim.fail("disk", "%v: %v", n, err)
-		return
+		c.fail(fmt.Errorf("%w: %w", ErrFailed, err))
 	}
 	n.written = append(n.written, m)
 }
@@ -272,7 +349,9 @@ func (n *simNode) stepFlush() {
 	n.written = nil
 	for i := range all {
 		if c.disk.needsFlush(&all[i]) {
-			c.disk.log.Sync()
+			if err := c.disk.flush(); err != nil {
+				c.fail(fmt.Errorf("%w: %w", ErrFailed, err))
+			}
 			break
 		}
 	}
@@ -302,6 +381,7 @@ func (s *sim) run(steps int, between func()) {
 			return
 		}
 		s.now++
+		s.net.flap()
 		s.net.deliver()
 		for _, n := range s.nodes {
 			if n.up && !n.stopped && s.now >= n.clock {
@@ -374,15 +454,15 @@ func (s *sim) read(n *simNode) {
 }
 
 // checkApplied checks a value that a node has applied: all nodes must apply the same.
-func (s *sim) checkApplied(n *simNode, i int, v uint64, at Position) {
+func (s *sim) checkApplied(n *simNode, i int, v uint64, at Position, sum uint32) {
 	switch {
 	case i > len(s.chosen):
 		s.fail("order", "%v applied value %d at %v as number %d; nobody has number %d", n, v, at, i, len(s.chosen))
 	case i == len(s.chosen):
-		s.chosen, s.chosenAt = append(s.chosen, v), append(s.chosenAt, at)
+		s.chosen, s.chosenAt, s.chosenSum = append(s.chosen, v), append(s.chosenAt, at), append(s.chosenSum, sum)
 		s.checkStored(n, at)
-	case s.chosen[i] != v || s.chosenAt[i] != at:
-		s.fail("equal", "%v applied value %d at %v as number %d; another node has value %d at %v", n, v, at, i, s.chosen[i], s.chosenAt[i])
+	case s.chosen[i] != v || s.chosenAt[i] != at || s.chosenSum[i] != sum:
+		s.fail("equal", "%v applied value %d (%x) at %v as number %d; another node has value %d (%x) at %v", n, v, sum, at, i, s.chosen[i], s.chosenSum[i], s.chosenAt[i])
 	}
 	s.committed = max(s.committed, at.Index)
 }
@@ -404,8 +484,7 @@ func (s *sim) checkStored(n *simNode, at Position) {
 		for _, voters := range [][]uint64{m.Conf.Voters, m.Conf.VotersOutgoing} {
 			have := 0
 			for _, id := range voters {
-				l := &s.nodes[id-1].disk.flushed
-				if i := int(at.Index) - int(l.begin) - 1; i < 0 && l.index >= at.Index || i >= 0 && i < len(l.entries) && l.entries[i].Epoch == at.Term {
+				if s.nodes[id-1].disk.flushed.has(at.Index, at.Term) {
 					have++
 				}
 			}
@@ -433,7 +512,7 @@ func (s *sim) checkRestored(n *simNode, at Position) {
 	o := n.owner
 	s.counts["restored"]++
 	for i := range o.values {
-		if i >= len(s.chosen) || o.values[i] != s.chosen[i] || o.at[i] != s.chosenAt[i] {
+		if i >= len(s.chosen) || o.values[i] != s.chosen[i] || o.at[i] != s.chosenAt[i] || o.sums[i] != s.chosenSum[i] {
 			s.fail("equal", "%v restored value %d at %v as number %d, which was not applied", n, o.values[i], o.at[i], i)
 			return
 		}
@@ -444,6 +523,31 @@ func (s *sim) checkRestored(n *simNode, at Position) {
 	}
 	if want != len(o.values) {
 		s.fail("snapshot", "%v restored %d values at %v; up to there %d were applied", n, len(o.values), at, want)
+	}
+}
+
+// checkBounds checks that a node keeps no more in memory than it promises, whatever happens to it.
+func (s *sim) checkBounds() {
+	for _, n := range s.nodes {
+		if !n.up || n.stopped {
+			continue
+		}
+		c := n.core
+		for _, b := range []struct {
+			what      string
+			has, most int
+		}{
+			{"bytes of the tail", c.tail.bytes, 3*simTail + 2*simRoom + 20_000}, // and what was on its way to the disk
+			{"bytes of proposals", c.pending.bytes, 2*simRoom + 200},
+			{"snapshots on their way", len(c.streams), maxStreams},
+			{"bytes of parts of a snapshot", c.partBytes, 2*windowBytes + 1<<10},
+			{"groups of reads", len(c.reads.found), 1 << 10},
+		} {
+			s.most[b.what] = max(s.most[b.what], b.has)
+			if b.has > b.most {
+				s.fail("bounds", "%v has %d %s, at most %d are allowed", n, b.has, b.what, b.most)
+			}
+		}
 	}
 }
 
@@ -483,7 +587,9 @@ func (s *sim) heal() {
 	s.faults = false
 	s.net.heal()
 	for _, n := range s.nodes {
-		n.disk.stalled, n.stopped, n.slow, n.rate = false, false, false, 10
+		n.disk.stalled, n.disk.broken, n.stopped, n.slow, n.rate = false, "", false, false, 10
+		n.disk.lies = false
+		n.clock = min(n.clock, s.now+10)
 		if n.member && !n.up {
 			n.start()
 		}
