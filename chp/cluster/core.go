@@ -147,7 +147,7 @@ func (c *core) receive(m *Message) {
 		}
 		switch m.Kind {
 		case KindRaft:
-			if !c.expects(&m.Raft) {
+			if !c.expects(&m.Raft) || len(m.Raft.Entries) > 0 && c.behind() {
 				return
 			}
 			_ = c.raw.Step(m.Raft) // an error is of a message that comes too late
@@ -182,6 +182,12 @@ func (c *core) expects(m *raftpb.Message) bool {
 		return len(m.Entries) <= 1
 	}
 	return false // a snapshot comes in parts, and proposals are not forwarded
+}
+
+// behind reports whether the owner has so much to do that this node takes no more entries: they would have to
+// stay in memory. Raft sends them again, as it does if the network loses them.
+func (c *core) behind() bool {
+	return c.applied < c.commit && c.tail.bytes > 3*c.limits.TailBytes+2*c.limits.RoomBytes
 }
 
 // unreachable says that messages to a node were dropped.

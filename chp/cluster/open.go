@@ -32,7 +32,7 @@ func begin(o *Options, d *disk) (*started, error) {
 	if !fresh && (m.Node != o.Node || m.Cluster != o.Cluster.String()) {
 		return nil, &ForeignError{Dir: o.Dir, Node: m.Node, WantNode: o.Node, Cluster: m.Cluster, WantCluster: o.Cluster.String()}
 	}
-	r := reader{disk: d, owner: o.Owner}
+	r := reader{disk: d, owner: o.Owner, limit: o.TailBytes}
 	done, err := d.log.Replay(r.look)
 	if err != nil {
 		return nil, err
@@ -98,6 +98,7 @@ func first(o *Options, r *reader, done *commit.Replayed) (meta, error) {
 type reader struct {
 	disk       *disk
 	owner      Owner
+	limit      int // of the tail
 	checkpoint uint64
 	head       *members // of the checkpoint
 	sequence   uint64
@@ -166,7 +167,7 @@ func (r *reader) start(m meta, done *commit.Replayed) (*started, error) {
 			return nil
 		}
 		s.last = at
-		s.tail.trim(DefaultTailBytes, c.Index)
+		s.tail.trim(r.limit, c.Index)
 		if c.Kind == KindEmpty || c.Kind == KindChange {
 			return nil
 		}

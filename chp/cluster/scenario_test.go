@@ -152,3 +152,20 @@ func TestFailedHandOver(t *testing.T) {
 	s.propose(n, 1)
 	s.ends(t)
 }
+
+// TestSlowOwnerIsBounded shows that a node whose owner does not take what is committed does not collect the log
+// in memory, and gets the rest when it does.
+func TestSlowOwnerIsBounded(t *testing.T) {
+	s, n := scenario(t)
+	other := s.nodes[n.id%3]
+	other.stuck = true
+	for s.value < 2000 && s.failed == "" {
+		s.propose(n, 4)
+		s.run(2, s.checkBounds)
+	}
+	if len(n.owner.values) < 1000 {
+		t.Errorf("%d values are committed without it", len(n.owner.values))
+	}
+	other.stuck = false
+	s.ends(t)
+}

@@ -88,6 +88,7 @@ func (s *sim) chaos(p *profile, steps int) {
 				s.note("%v: its disk works again", n)
 			}
 		}
+		s.checkBounds()
 	})
 }
 
