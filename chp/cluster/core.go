@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"log/slog"
+	"runtime"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -106,8 +107,12 @@ func (c *core) guard(f func()) {
 		return
 	}
 	defer func() {
-		if p := recover(); p != nil {
-			c.fail(fmt.Errorf("%w: %v", ErrFailed, p))
+		switch p := recover().(type) {
+		case nil:
+		case runtime.Error:
+			c.fail(fmt.Errorf("%w: %w", ErrFailed, p))
+		default:
+			c.fail(fmt.Errorf("%w: %w: %v", ErrFailed, errContradiction, p))
 		}
 	}()
 	f()

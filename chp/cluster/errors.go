@@ -36,6 +36,9 @@ var (
 	ErrFailed = errors.New("cluster: failed")
 )
 
+// errContradiction is why raft panics, if the reason is not an error of the program.
+var errContradiction = errors.New("the log of this node contradicts what other nodes know of it, as if its disk had lost what it had flushed, or the directory were a copy of an earlier time; remove the node from the cluster, and let a new one join")
+
 // A NotLeaderError says that a node does not lead.
 type NotLeaderError struct {
 	Node   uint64

@@ -169,3 +169,28 @@ func TestSlowOwnerIsBounded(t *testing.T) {
 	other.stuck = false
 	s.ends(t)
 }
+
+// TestLostLogIsNoticed shows that a node whose disk has lost what it had flushed ends with an error that says what
+// to do, as soon as the leader says that this is committed, and that the others go on.
+func TestLostLogIsNoticed(t *testing.T) {
+	s, n := scenario(t)
+	other := s.nodes[n.id%3]
+	s.propose(n, 4)
+	s.run(30, nil)
+	other.disk.lies, other.lied = true, true
+	l := &other.disk.flushed
+	l.entries = l.entries[:len(l.entries)-2]
+	other.disk.now = l.clone()
+	other.crash(true)
+	other.start()
+	for range 200 {
+		s.run(1, nil)
+		if other.core.err != nil {
+			break
+		}
+	}
+	if err := other.core.err; !errors.Is(err, ErrFailed) || !errors.Is(err, errContradiction) {
+		t.Errorf("the node: %v", err)
+	}
+	s.ends(t)
+}
