@@ -75,14 +75,15 @@ type simNode struct {
 	applier applier
 	status  Status
 	written []raftpb.Message
-	clock   int  // when the next tick is
-	rate    int  // steps of a tick
-	stopped bool // its goroutines do nothing
-	slow    bool // its owner
-	stuck   bool // its owner, which does nothing at all
-	member  bool // is to take part
-	gone    bool // was removed
-	lied    bool // its disk has lost what it had flushed
+	clock   int       // when the next tick is
+	rate    int       // steps of a tick
+	stopped bool      // its goroutines do nothing
+	slow    bool      // its owner
+	stuck   bool      // its owner, which does nothing at all
+	member  bool      // is to take part
+	gone    bool      // was removed
+	lied    bool      // its disk has lost what it had flushed
+	files   *simFiles // of its disk; nil if it is only simulated
 }
 
 func (n *simNode) String() string { return fmt.Sprintf("node %d", n.id) }
@@ -105,7 +106,7 @@ func restoreRandom() func() {
 	return func() { crand.Reader = r }
 }
 
-func newSim(seed uint64, nodes, spare int) *sim {
+func newSim(seed uint64, nodes, spare int, setup ...func(*simNode)) *sim {
 	var key [32]byte
 	binary.BigEndian.PutUint64(key[:], seed)
 	source := rand.NewChaCha8(key)
@@ -119,6 +120,9 @@ func newSim(seed uint64, nodes, spare int) *sim {
 	for i := range nodes + spare {
 		n := &simNode{id: uint64(i + 1), sim: s, member: i < nodes, rate: 10}
 		n.disk.random = s.random
+		for _, set := range setup {
+			set(n)
+		}
 		s.nodes = append(s.nodes, n)
 	}
 	s.net.init()
@@ -180,7 +184,24 @@ func (n *simNode) start() {
 	}
 	o.Logger = slog.New(slog.NewTextHandler(noteWriter{n}, &slog.HandlerOptions{Level: slog.LevelError}))
 	d := &disk{log: &simOpen{&n.disk}, store: &simMeta{&n.disk}, always: true}
-	st, err := begin(&o, d)
+	var err error
+	if n.files != nil {
+		if d, err = n.files.open(n); err != nil && n.files.damage == "" {
+			s.fail("start", "%v: %v", n, err)
+			return
+		}
+	}
+	var st *started
+	if err == nil {
+		st, err = begin(&o, d)
+	}
+	if err != nil && n.files != nil && n.files.damage != "" {
+		n.files.refused = err
+		s.note("%v: refuses to start: %v", n, err)
+		n.up = false
+		n.files.close()
+		return
+	}
 	if errors.Is(err, errSimDisk) {
 		s.note("%v: cannot start: %v", n, err)
 		n.up = false
@@ -226,6 +247,7 @@ func (simTransport) Close() error               { return nil }
 // crash ends a node. If power is lost, so is what was not flushed.
 func (n *simNode) crash(power bool) {
 	keep := 0
+	power = power && n.files == nil // package durable simulates what a loss of power does to files
 	if !power {
 		keep = 1 << 20
 	} else if n.sim.chance(2) {
@@ -238,6 +260,9 @@ func (n *simNode) crash(power bool) {
 		n.exposed()
 	}
 	n.disk.crash(keep)
+	if n.files != nil {
+		n.files.kill(n)
+	}
 	n.sim.counts["crash"]++
 }
 
