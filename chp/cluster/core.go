@@ -84,7 +84,7 @@ func newCore(o *Options, d *disk, start *started) (*core, error) {
 		Storage: c.tail, Applied: start.applied, AsyncStorageWrites: true,
 		MaxSizePerMsg: maxMessageBytes, MaxCommittedSizePerReady: applyBytes,
 		MaxInflightMsgs: maxInflight, MaxInflightBytes: maxInflightBytes,
-		CheckQuorum: true, PreVote: true, ReadOnlyOption: raft.ReadOnlySafe,
+		CheckQuorum: !mutate.ClusterNoQuorumCheck, PreVote: true, ReadOnlyOption: raft.ReadOnlySafe,
 		DisableProposalForwarding: true, StepDownOnRemoval: true,
 		Logger: raftLogger{o.Logger},
 	})
@@ -192,7 +192,7 @@ func (c *core) expects(m *raftpb.Message) bool {
 // behind reports whether the owner has so much to do that this node takes no more entries: they would have to
 // stay in memory. Raft sends them again, as it does if the network loses them.
 func (c *core) behind() bool {
-	return c.applied < c.commit && c.tail.bytes > 3*c.limits.TailBytes+2*c.limits.RoomBytes
+	return !mutate.ClusterCollect && c.applied < c.commit && c.tail.bytes > 3*c.limits.TailBytes+2*c.limits.RoomBytes
 }
 
 // unreachable says that messages to a node were dropped.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 
 	"clustermap/chp/commit"
+	"clustermap/internal/mutate"
 )
 
 // meta is what a node keeps beside its log: who it is, for whom it has voted in which term, and
@@ -130,6 +131,10 @@ func (s *metaFile) save(m *meta) error {
 		}
 	}
 	for slot := range slots {
+		if mutate.ClusterForgetMember && slot > 0 {
+			s.slot = (s.slot + 1) % slots
+			break
+		}
 		// The one that load did not take is written first: the other is not torn before that is on the disk.
 		if _, err := s.f.WriteAt(b, int64((s.slot+1+slot)%slots)*memberBytes); err != nil {
 			return err

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"go.etcd.io/raft/v3/raftpb"
+
 	"clustermap/chp/commit"
 )
 
@@ -193,4 +195,29 @@ func TestLostLogIsNoticed(t *testing.T) {
 		t.Errorf("the node: %v", err)
 	}
 	s.ends(t)
+}
+
+// TestVoteIsKept shows that a node that has answered a vote and loses power does not vote again in that term.
+func TestVoteIsKept(t *testing.T) {
+	t.Cleanup(restoreRandom())
+	s := newSim(1, 3, 0)
+	n := s.nodes[0]
+	ask := func(from uint64) (answers []raftpb.Message) {
+		n.core.receive(&Message{Kind: KindRaft, From: from, To: 1, Raft: raftpb.Message{Type: raftpb.MsgVote, From: from, To: 1, Term: 5, Index: 1, LogTerm: 1}})
+		for steps := n.ready(); len(steps) > 0 && len(n.core.out) == 0; steps = n.ready() {
+			steps[0]()
+		}
+		for _, m := range n.core.out {
+			answers = append(answers, m.Raft)
+		}
+		return answers
+	}
+	if a := ask(2); len(a) != 1 || a[0].Type != raftpb.MsgVoteResp || a[0].Reject {
+		t.Fatalf("asked by node 2 it answers %v", a)
+	}
+	n.crash(true)
+	n.start()
+	if a := ask(3); len(a) != 1 || a[0].Type != raftpb.MsgVoteResp || !a[0].Reject {
+		t.Errorf("VIOLATED vote: node 1 votes in a term twice: asked by node 3 it answers %v", a)
+	}
 }

@@ -31,6 +31,9 @@ const (
 	ClusterForgetCommit  = false // a node of a cluster does not store that a change of the members is committed
 	ClusterApplyEarly    = false // a node of a cluster applies what is not committed yet
 	ClusterReadLocal     = false // a node of a cluster answers reads without asking a majority
+	ClusterNoQuorumCheck = false // a leader of a cluster that hears nobody goes on leading
+	ClusterForgetMember  = false // a node of a cluster keeps one copy of its vote and takes the older one if that is damaged
+	ClusterCollect       = false // a node of a cluster whose owner is slow takes entries without a bound
 	ClusterSnapshotIndex = false // a snapshot of a cluster has a later index than its state
 )
 

@@ -39,6 +39,9 @@ var (
 	ClusterForgetCommit  = off("cluster-forget-commit")
 	ClusterApplyEarly    = off("cluster-apply-early")
 	ClusterReadLocal     = off("cluster-read-local")
+	ClusterNoQuorumCheck = off("cluster-no-quorum-check")
+	ClusterForgetMember  = off("cluster-forget-member")
+	ClusterCollect       = off("cluster-collect")
 	ClusterSnapshotIndex = off("cluster-snapshot-index")
 )
 

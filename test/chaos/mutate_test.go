@@ -48,10 +48,13 @@ var mutations = []struct {
 	{name: "copy-any-map", of: "clustermap/chp/internal/partner", run: "^TestPairKeepsNewerMap$"},
 
 	{name: "cluster-ack-early", of: engine, run: simulation, checks: []string{"stored"}, args: []string{"-sim.profile", "all"}},
-	{name: "cluster-forget-vote", of: engine, run: simulation, checks: []string{"leader", "stored"}, args: []string{"-sim.profile", "votes", "-sim.runs", "3000"}},
-	{name: "cluster-forget-commit", of: engine, run: "^TestCommittedChangeIsKept$"}, // it takes thousands of seeds
+	{name: "cluster-forget-vote", of: engine, run: "^TestVoteIsKept$", checks: []string{"vote"}}, // the simulation needs some thousand seeds: profile votes
+	{name: "cluster-forget-commit", of: engine, run: "^TestCommittedChangeIsKept$"},              // it takes thousands of seeds
 	{name: "cluster-apply-early", of: engine, run: simulation, checks: []string{"stored"}, args: []string{"-sim.profile", "all"}},
 	{name: "cluster-read-local", of: engine, run: simulation, checks: []string{"read"}, args: []string{"-sim.profile", "all"}},
+	{name: "cluster-no-quorum-check", of: engine, run: "^TestDeafLeaderEndsItsTerm$"},
+	{name: "cluster-forget-member", of: engine, run: "^TestMetaFile$|^TestDamagedFiles$"},
+	{name: "cluster-collect", of: engine, run: "^TestSlowOwnerIsBounded$", checks: []string{"bounds"}},
 	{name: "cluster-snapshot-index", of: engine, run: simulation, checks: []string{"snapshot"}, args: []string{"-sim.profile", "all"}},
 }
 
