@@ -53,7 +53,11 @@ func TestChaos(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			c := run(t, s, func(c *cluster, seed uint64) []fault {
-				return c.plan(orDefault(*faultCount, 60, 30), seed, *longest)
+				n := orDefault(*faultCount, 60, 30)
+				if c.shape.raft {
+					n = orDefault(*faultCount, 100, 30)
+				}
+				return c.plan(n, seed, *longest)
 			})
 			c.report()
 		})
@@ -96,6 +100,7 @@ type cluster struct {
 	keys     []string
 	counting []int    // replicas of the whole map: they notice when an update is missing
 	between  []*proxy // links of the servers
+	nodes    int      // how many have joined
 	troubles []trouble
 	settles  []time.Duration // before each trouble: from then on both servers had everything
 	flooder  *writer         // writes through the observer
@@ -325,15 +330,7 @@ func (c *cluster) start(replicas int, seed uint64) {
 func (c *cluster) startServers(ctx context.Context, args ...string) {
 	switch {
 	case c.shape.raft:
-		var nodes []string
-		for i := range 3 {
-			s := newServer(c.t, fmt.Sprintf("node%d", i+1), c.dir, true)
-			c.servers = append(c.servers, s)
-			nodes = append(nodes, fmt.Sprintf("%d=%s", i+1, s.address()))
-		}
-		for i, s := range c.servers {
-			s.args = append(s.args, "--node", fmt.Sprint(i+1), "--cluster", strings.Join(nodes, ","))
-		}
+		c.startNodes()
 	case !c.shape.pair:
 		c.servers = []*server{newServer(c.t, "server", c.dir, c.shape.data)}
 	default:

@@ -104,10 +104,15 @@ type server struct {
 	dir    string // of its data, or ""
 	output string // file with its output
 
+	node  int      // its number, of a node of a cluster
+	front *front   // by which other nodes reach it
+	base  []string // args without those of the cluster
+
 	mu      sync.Mutex
 	process *process // nil while none is meant to run
 	crashed []string // processes that ended by themselves
 	starts  int
+	mayEnd  bool // before it is ready
 }
 
 // process is one run of a server.
@@ -185,7 +190,7 @@ func (s *server) start(ctx context.Context) error {
 		return err
 	}
 	ready := make(chan struct{})
-	p := &process{cmd: exec.Command(command(s.t), s.args...), stderr: &watched{file: file, ready: ready}, ended: make(chan struct{})}
+	p := &process{cmd: exec.Command(command(s.t), s.args...), stderr: &watched{file: file, ready: ready}, ended: make(chan struct{}), asked: s.mayEnd}
 	fmt.Fprintf(file, "--- start %d: chp %s\n", s.starts, strings.Join(s.args, " "))
 	p.cmd.Stderr, p.cmd.Stdout = p.stderr, p.stderr
 	if err := testenv.Launch(p.cmd); err != nil {
@@ -211,6 +216,9 @@ func (s *server) start(ctx context.Context) error {
 	}()
 	select {
 	case <-ready:
+		s.mu.Lock()
+		p.asked = p.asked && !s.mayEnd
+		s.mu.Unlock()
 		return nil
 	case <-p.ended:
 		return fmt.Errorf("%s ended before it was ready: %s", s.name, p.stderr.text())

@@ -6,12 +6,13 @@
 //	go test ./test/chaos -faults 500 -seed 7 -v      # as long as you like
 //	go test ./test/chaos -run 'TestChaos/^memory$' -faults 100 -longest 5s
 //	go test ./test/chaos -run 'TestChaos/^pair$' -faults 20 -only kill,stop
+//	go test ./test/chaos -run 'TestChaos/^cluster$' -faults 2000 -timeout 1h
 //
 // There is a test for each shape of a cluster: memory (one server, whose map is gone
 // when it ends), data (one that keeps it on disk: --sync always), pair (two in memory),
-// pair-data (two with disks), and pair-split (two that lose sight of each other at times,
+// pair-data (two with disks), pair-split (two that lose sight of each other at times,
 // so that both can be active: then only the equality of all replicas in the end is
-// checked).
+// checked), and cluster (three nodes of a cluster).
 //
 // # Faults
 //
@@ -20,7 +21,9 @@
 // client late, and leave out updates as a forwarder of libzmq does with a slow
 // subscriber. Servers are killed with SIGKILL, stopped with SIGSTOP and started again,
 // with their data or without them; of a pair one at a time, and only while the other one
-// has everything. Replicas are closed and made anew. With -seed the same faults come in
+// has everything. Of a cluster any of the three are killed or stopped at once; nodes do not hear
+// each other, in one direction or both, for a while or in turns; the files of a node that was killed are
+// damaged; and a node is removed, in whose place a new one joins. Replicas are closed and made anew. With -seed the same faults come in
 // the same order; the state in which they meet the cluster depends on the machine.
 //
 // # Checks

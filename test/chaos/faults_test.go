@@ -70,6 +70,10 @@ func (c *cluster) plan(n int, seed uint64, longest time.Duration) (faults []faul
 	if c.shape.data && !c.shape.raft { // a node must not forget for whom it has voted
 		process = append(process, faultForget)
 	}
+	often := 10 // one of so many faults is of a server
+	if c.shape.raft {
+		process, often = append(process, nodeFaults...), 5
+	}
 	if c.shape.splits {
 		process = append(process, faultSplit, faultSplit, faultSplit)
 	}
@@ -83,6 +87,11 @@ func (c *cluster) plan(n int, seed uint64, longest time.Duration) (faults []faul
 	if len(connection)+len(process) == 0 {
 		return nil
 	}
+	var each []int // a cluster meets each kind of fault of its nodes
+	met := 0
+	if c.shape.raft {
+		each = rng.Perm(len(process))
+	}
 	for i := range n {
 		f := fault{
 			after:     time.Duration(rng.ExpFloat64() * float64(*pace)),
@@ -94,8 +103,12 @@ func (c *cluster) plan(n int, seed uint64, longest time.Duration) (faults []faul
 			lasts:     time.Duration(float64(longest) * rng.Float64() * rng.Float64()),
 			then:      time.Duration(float64(longest) * rng.Float64() * rng.Float64()),
 		}
-		if i%10 == 9 && len(process) > 0 || len(connection) == 0 {
+		if i%often == often-1 && len(process) > 0 || len(connection) == 0 {
 			f.kind = process[rng.IntN(len(process))]
+			if each != nil {
+				f.kind = process[each[met%len(each)]]
+				met++
+			}
 		} else {
 			f.kind = connection[rng.IntN(len(connection))]
 		}
@@ -121,7 +134,7 @@ func (c *cluster) inject(ctx context.Context, faults []fault) {
 			break
 		}
 		switch f.kind {
-		case faultKill, faultFull, faultForget, faultStop, faultStopKill, faultTerm, faultSplit:
+		case faultKill, faultFull, faultForget, faultStop, faultStopKill, faultTerm, faultSplit, faultMany, faultFreeze, faultApart, faultDamage, faultReplace:
 			trouble <- struct{}{}
 			running.Go(func() {
 				c.doServer(ctx, f)
@@ -268,6 +281,10 @@ func (c *cluster) doServer(ctx context.Context, f fault) {
 		}
 	}()
 	var reset *op
+	if slices.Contains(nodeFaults, f.kind) {
+		c.doNodes(ctx, f)
+		return
+	}
 	switch f.kind {
 	case faultStop:
 		s.signal(syscall.SIGSTOP)

@@ -41,6 +41,7 @@ const proxyQueue = 128 << 10
 type proxy struct {
 	listener net.Listener
 	parse    bool // bytes for the client are split into messages, so that some can be left out
+	senders  bool // connections come from nodes of a cluster
 	running  sync.WaitGroup
 
 	mu      sync.Mutex
@@ -48,10 +49,11 @@ type proxy struct {
 	pipes   map[*pipe]struct{}
 	holds   [directions]int // nothing is carried while above 0; faults may overlap
 	delays  [directions]time.Duration
-	refuses int           // new connections are reset while above 0
-	drop    int           // how many of the next updates are left out
-	dropped int           // how many were
-	changed chan struct{} // closed and replaced when one of these changes
+	refuses int             // new connections are reset while above 0
+	cut     map[uint64]bool // nodes of which nothing gets through
+	drop    int             // how many of the next updates are left out
+	dropped int             // how many were
+	changed chan struct{}   // closed and replaced when one of these changes
 	closed  bool
 }
 
@@ -171,6 +173,7 @@ type pipe struct {
 	proxy *proxy
 	ends  [directions]*net.TCPConn // by the direction that leads to them: the server's, the client's
 	held  int                      // as proxy.holds, for this connection; guarded by proxy.mu
+	from  uint64                   // the node that sends; guarded by proxy.mu
 	ended chan struct{}
 	once  sync.Once
 }
@@ -252,6 +255,7 @@ func (c *pipe) run(direction int) {
 		}
 	})
 	var cut messages
+	var who sender
 	buffer := make([]byte, 16<<10)
 	for failed == nil {
 		var n int
@@ -259,6 +263,9 @@ func (c *pipe) run(direction int) {
 		whole := append([]byte(nil), buffer[:n]...)
 		if c.proxy.parse && direction == toClient {
 			whole = cut.admit(whole, c.proxy.omits)
+		}
+		if c.proxy.senders && direction == toServer && who.node == 0 {
+			c.proxy.change(func() { c.from = who.see(whole) })
 		}
 		if len(whole) > 0 {
 			room.take(len(whole), c.ended)
@@ -287,7 +294,7 @@ func (c *pipe) await(direction int, at time.Time) bool {
 	p := c.proxy
 	for {
 		p.mu.Lock()
-		held, changed := p.holds[direction]+c.held > 0, p.changed
+		held, changed := p.holds[direction]+c.held > 0 || direction == toServer && p.cut[c.from], p.changed
 		wait := time.Until(at.Add(p.delays[direction]))
 		p.mu.Unlock()
 		if !held && wait <= 0 {
