@@ -21,6 +21,8 @@ type simFiles struct {
 	log  *durable.Log
 	meta *metaFile
 
+	adopt bool // the simulated disk is to have what is in them
+
 	damage  string // what was done to them while the node was down
 	refused error  // why the node does not start with them
 }
@@ -107,6 +109,17 @@ func (l *fileLog) Replay(fn func(commit.Entry) error) (commit.Replayed, error) {
 		return r, err
 	}
 	model := &l.disk.now
+	if f := l.node.files; f.adopt {
+		f.adopt = false
+		*model = simLog{index: r.Checkpoint, begin: r.Checkpoint, sequence: r.Sequence, committed: r.Committed}
+		for _, e := range all {
+			if e.Index <= r.Checkpoint {
+				model.checkpoint = append(model.checkpoint, e)
+			} else {
+				model.entries = append(model.entries, e)
+			}
+		}
+	}
 	pieces := len(model.checkpoint)
 	want := slices.Concat(model.checkpoint, slices.DeleteFunc(slices.Clone(model.entries), func(e commit.Entry) bool { return e.Index <= model.index }))
 	if len(all) > pieces { // the entry of the checkpoint may be in the files
@@ -180,6 +193,9 @@ type fileMeta struct {
 
 func (m *fileMeta) load() (meta, error) {
 	c, err := m.real.load()
+	if m.node.files.adopt {
+		m.disk.meta, m.disk.realMeta = &c, &c
+	}
 	want := m.disk.meta
 	if err == nil && (want == nil || want.Term != c.Term || want.Vote != c.Vote || want.Commit != c.Commit || want.Members.Index != c.Members.Index) {
 		m.node.sim.fail("files", "%v has %+v in its file; written was %+v", m.node, c, want)
