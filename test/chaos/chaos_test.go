@@ -330,7 +330,7 @@ func (c *cluster) start(replicas int, seed uint64) {
 func (c *cluster) startServers(ctx context.Context, args ...string) {
 	switch {
 	case c.shape.raft:
-		c.startNodes()
+		c.startNodes(true)
 	case !c.shape.pair:
 		c.servers = []*server{newServer(c.t, "server", c.dir, c.shape.data)}
 	default:

@@ -68,12 +68,15 @@ func (s *server) member() string {
 	return fmt.Sprintf("tcp://%s:%d", s.front.host, s.port)
 }
 
-// startNodes prepares the nodes of a cluster.
-func (c *cluster) startNodes() {
+// startNodes prepares the nodes of a cluster, which reach each other through fronts or directly.
+func (c *cluster) startNodes(fronts bool) {
 	var nodes []string
 	for i := range 3 {
 		s := newServer(c.t, fmt.Sprintf("node%d", i+1), c.dir, true)
-		s.front, s.node = c.newFront(s), i+1
+		s.node = i + 1
+		if fronts {
+			s.front = c.newFront(s)
+		}
 		c.servers = append(c.servers, s)
 		nodes = append(nodes, fmt.Sprintf("%d=%s", i+1, s.member()))
 	}
