@@ -186,7 +186,7 @@ func TestWatchLosesNothing(t *testing.T) {
 
 func TestWatchIsQuiet(t *testing.T) {
 	t.Parallel()
-	d := openTo(t, served(t, chp.ServerOptions{HeartbeatInterval: time.Millisecond}), Options{}, short)
+	d := openTo(t, served(t, chp.ServerOptions{HeartbeatInterval: time.Millisecond}), Options{}, func(h *Handler) { h.heartbeat, h.lookAgain = 20*time.Millisecond, 10*time.Millisecond })
 	s := d.watch("/a/")
 	s.expect("reset", "synced")
 	for range 3 {
