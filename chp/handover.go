@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"clustermap/chp/internal/partner"
 	"clustermap/chp/internal/wire"
@@ -18,9 +19,13 @@ import (
 type handovers struct {
 	under   sync.Mutex // is locked while one runs
 	running sync.WaitGroup
+	changes atomic.Int64 // of the cluster, which are asked for now
 }
 
-var errNotOfPair = errors.New("the server is not part of a pair")
+var (
+	errNotOfPair   = errors.New("the server is not part of a pair")
+	errManyChanges = errors.New("too many changes of the cluster are under way")
+)
 
 // HandoverError reports that a server did not hand over to the other server of its
 // pair: it is not the active one of a pair, or the other one could not take over.
@@ -63,6 +68,22 @@ func (h *handovers) begin(ctx context.Context, do func(context.Context) error, e
 	return true
 }
 
+// change is begin for a change of the cluster, which waits for others by itself. It returns false if too many do.
+func (h *handovers) change(ctx context.Context, do func(context.Context) error, ended func(error)) bool {
+	if h.changes.Add(1) > maxChanges {
+		h.changes.Add(-1)
+		return false
+	}
+	h.running.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, handoverTimeout)
+		defer cancel()
+		err := do(ctx)
+		h.changes.Add(-1)
+		ended(err)
+	})
+	return true
+}
+
 // startHandover starts a handover at the request of a peer.
 func (s *Server) startHandover(ctx context.Context, peer *sockets.Peer) {
 	s.administer(ctx, peer, wire.AnswerHandover, "does not hand over", func(ctx context.Context) error {
@@ -93,7 +114,12 @@ func (s *Server) administer(ctx context.Context, peer *sockets.Peer, answer, ref
 	err := s.admins.check(peer)
 	switch {
 	case err != nil:
-	case s.pair == nil && answer != wire.AnswerCluster:
+	case answer == wire.AnswerCluster:
+		if s.handovers.change(ctx, do, ended) {
+			return
+		}
+		err = errManyChanges
+	case s.pair == nil:
 		err = errNotOfPair
 	case !s.handovers.begin(ctx, do, ended):
 		err = partner.ErrHandover

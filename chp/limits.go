@@ -103,6 +103,9 @@ const handoverTimeout = 30 * time.Second
 // transferTimeout bounds how long a node of a cluster that ends waits until another one leads.
 const transferTimeout = 2 * time.Second
 
+// maxChanges bounds the changes of a cluster that are asked for at a time.
+const maxChanges = 16
+
 // leadingPause is the pause before a node that has just been elected is asked again whether it can change the cluster.
 const leadingPause = 10 * time.Millisecond
 

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -49,6 +50,25 @@ func TestClusterOverHTTP(t *testing.T) {
 	}
 	if code, body, next := ask("PUT", "/v1/kv/k", "2", "If-Match", tag); code != 204 || next == tag {
 		t.Errorf("set with the tag: %d %s", code, body)
+	}
+	code, body, _ = ask("POST", "/v1/lease", `{"ttl":60}`, "Content-Type", "application/json")
+	var lease struct{ ID string }
+	if json.Unmarshal([]byte(body), &lease); code != 201 || lease.ID == "" {
+		t.Errorf("lease: %d %s", code, body)
+	}
+	if code, body, _ := ask("PUT", "/v1/kv/leased?lease="+lease.ID, "1"); code != 204 {
+		t.Errorf("set with the lease: %d %s", code, body)
+	}
+	for method, want := range map[string]int{"GET": 200, "PUT": 200} {
+		if code, body, _ := ask(method, "/v1/lease/"+lease.ID, ""); code != want {
+			t.Errorf("%s of the lease: %d %s", method, code, body)
+		}
+	}
+	if code, body, _ := ask("DELETE", "/v1/lease/"+lease.ID, ""); code != 204 {
+		t.Errorf("revoke: %d %s", code, body)
+	}
+	if code, _, _ := ask("GET", "/v1/kv/leased", ""); code != 404 {
+		t.Errorf("the key of the lease: %d", code)
 	}
 	for _, path := range []string{"/livez", "/readyz", "/metrics", "/clients", "/status"} {
 		if code, body, _ := ask("GET", path, ""); code != 200 {

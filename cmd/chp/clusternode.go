@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -367,16 +368,29 @@ func (n clusterNode) ReadIndex(ctx context.Context) error {
 	return err
 }
 
+// change makes a change as soon as no other one is under way.
+func (n clusterNode) change(ctx context.Context, c cluster.Change) error {
+	for {
+		err := n.Node.Change(ctx, c)
+		if !errors.Is(err, cluster.ErrBusy) || !wake.Pause(ctx, changeAgain) {
+			return err
+		}
+	}
+}
+
+// changeAgain is the pause before a change is tried again that has to wait for another one.
+const changeAgain = 10 * time.Millisecond
+
 func (n clusterNode) AddLearner(ctx context.Context, node uint64, address string) error {
-	return n.Change(ctx, cluster.Change{Kind: cluster.ChangeAdd, Node: node, Address: address})
+	return n.change(ctx, cluster.Change{Kind: cluster.ChangeAdd, Node: node, Address: address})
 }
 
 func (n clusterNode) Promote(ctx context.Context, node uint64) error {
-	return n.Change(ctx, cluster.Change{Kind: cluster.ChangePromote, Node: node})
+	return n.change(ctx, cluster.Change{Kind: cluster.ChangePromote, Node: node})
 }
 
 func (n clusterNode) Remove(ctx context.Context, node uint64) error {
-	return n.Change(ctx, cluster.Change{Kind: cluster.ChangeRemove, Node: node})
+	return n.change(ctx, cluster.Change{Kind: cluster.ChangeRemove, Node: node})
 }
 
 func (n clusterNode) Status() chp.ClusterStatus {
