@@ -27,7 +27,7 @@ import (
 func newCluster() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster",
-		Short: "Run three nodes on this machine; show and change the nodes of a cluster",
+		Short: "Run three nodes here; show and change those of a cluster",
 		Long: `A cluster is three or more servers with the same map, which survives the loss of any
 minority of them: see chp serve --cluster.
 
@@ -58,10 +58,10 @@ func newClusterStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Print the nodes of a cluster",
-		Long: `Prints a line for each node of the cluster of --server: its number, its endpoint, its state
-(leader, follower, candidate, or learner, which has no vote; - if it does not answer), the
-term, the sequence of its last update, and its lag, the number of batches of updates that the
-leader does not know to be on its disk.
+		Long: `Prints a line for each node of the cluster of --server: its number, its endpoint, its
+state (leader, follower, candidate, or learner, which has no vote; - if it does not
+answer), the term, the sequence of its last update, and its lag, the number of batches
+of updates that the leader does not know to be on its disk.
 
 chp status --json with all nodes as --server has the same, for programs.`,
 		Args: cobra.NoArgs,
@@ -204,9 +204,10 @@ func nodeCommand(use, short, long string, args int, what func(node uint64, args 
 }
 
 func newClusterAdd() *cobra.Command {
-	return nodeCommand("add NODE ENDPOINT", "Add a node to a cluster", `Adds a node, which gets the map and serves clients, and has no vote until chp cluster promote. ENDPOINT is the
-first of its ports, tcp://HOST:PORT, as clients and the other nodes reach it. NODE is a number that no node has had. Then the
-node is started with chp serve --join, which can also do both.`,
+	return nodeCommand("add NODE ENDPOINT", "Add a node to a cluster", `Adds a node, which gets the map and serves clients, and has no vote until chp
+cluster promote. ENDPOINT is the first of its ports, tcp://HOST:PORT, as clients and
+the other nodes reach it. NODE is a number that no node has had. Then the node is
+started with chp serve --join, which can also do both.`,
 		2, func(node uint64, args []string) (chp.ClusterChange, string, error) {
 			if _, err := nodeAddress(args[0]); err != nil {
 				return chp.ClusterChange{}, "", fail(exitUsage, "%s", plain(err))
@@ -223,8 +224,8 @@ func newClusterPromote() *cobra.Command {
 }
 
 func newClusterRemove() *cobra.Command {
-	return nodeCommand("remove NODE", "Remove a node from a cluster", `Removes a node. It is refused if of the nodes that are left no majority answers. The number is not used again,
-nor is the directory.`,
+	return nodeCommand("remove NODE", "Remove a node from a cluster", `Removes a node. It is refused if of the nodes that are left no majority answers. The
+number is not used again, nor is the directory.`,
 		1, func(node uint64, _ []string) (chp.ClusterChange, string, error) {
 			return chp.ClusterChange{Remove: node}, fmt.Sprintf("node %d is removed", node), nil
 		})
@@ -249,9 +250,9 @@ func newClusterDev() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a cluster of three nodes on this machine",
-		Long: `Runs three nodes, each a process of its own, on the ports from --port on, ten apart, with
-directories of their own below --data, and ends them when it ends. Kill one of the processes that it
-names to see that nothing is lost; it is started again.`,
+		Long: `Runs three nodes, each a process of its own, on the ports from --port on, ten apart,
+with directories of their own below --data, and ends them when it ends. Kill one of the
+processes that it names to see that nothing is lost; it is started again.`,
 		Example: `  chp cluster dev
   chp set /lamp/1 on --server tcp://127.0.0.1:5556 --server tcp://127.0.0.1:5566`,
 		Args: cobra.NoArgs,
