@@ -101,7 +101,6 @@ type reader struct {
 	limit      int // of the tail
 	checkpoint uint64
 	head       *members // of the checkpoint
-	sequence   uint64
 	term       uint64   // of the checkpoint
 	epoch      uint64   // highest one
 	changes    []uint64 // indexes of changes of the members

@@ -154,17 +154,6 @@ func (s *sim) transcript(lines int) string {
 
 func (s *sim) chance(n int) bool { return s.random.IntN(n) == 0 }
 
-// peers are the addresses of the first members.
-func (s *sim) peers() map[uint64]string {
-	all := map[uint64]string{}
-	for _, n := range s.nodes {
-		if n.member {
-			all[n.id] = fmt.Sprint("sim-", n.id)
-		}
-	}
-	return all
-}
-
 // start starts a node that is down.
 func (n *simNode) start() {
 	s := n.sim
