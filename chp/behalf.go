@@ -7,20 +7,37 @@ import (
 
 	"clustermap/chp/internal/order"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/wake"
 )
 
 // OnBehalf returns a context for conditional updates, transactions and leases that a [Server] makes for somebody else, as another
 // door to the map does, such as one for HTTP: they have that one's name, as those of a client
-// (ServerOptions.Stamp and Server.LeaseOwner), and its Limits of keys and bytes hold. What that one may do the door has to check: see Role.Allow.
+// (ServerOptions.Stamp and Server.LeaseOwner), and its Limits hold: of keys and of the map, and of updates and bytes
+// a second, for which it waits. What that one may do the door has to check: see Role.Allow.
 func OnBehalf(ctx context.Context, role *Role) context.Context {
 	return context.WithValue(ctx, behalf{}, role)
 }
 
 type behalf struct{}
 
+// roleIn returns for whom updates are made with a context, or nil.
+func roleIn(ctx context.Context) *Role {
+	role, _ := ctx.Value(behalf{}).(*Role)
+	return role
+}
+
+// paceFor waits until whoever updates are made for may send them (Limits.Updates and Limits.Bytes). The error is that of the context:
+// nothing was made.
+func (s *Server) paceFor(ctx context.Context, updates, bytes int) error {
+	if wait := s.rights.Charge(roleIn(ctx), updates, bytes); wait > 0 && !wake.Pause(ctx, wait) {
+		return ctx.Err()
+	}
+	return nil
+}
+
 // authorIn returns whose the updates are that are made with a context.
 func (s *Server) authorIn(ctx context.Context) order.From {
-	role, _ := ctx.Value(behalf{}).(*Role)
+	role := roleIn(ctx)
 	if role == nil {
 		return order.From{}
 	}

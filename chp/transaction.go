@@ -437,6 +437,9 @@ func (s *Server) propose(ctx context.Context, p *proposal) (int64, error) {
 	}
 	r := txn.Request{Flags: p.flags}
 	r.Conditions, r.Updates = p.appendConditions(nil), p.appendUpdates(nil, s.uuid())
+	if err := s.paceFor(ctx, p.updates.Len(), len(r.Updates)); err != nil {
+		return 0, err
+	}
 	a, w, err := s.local.Transact(ctx, &r, s.authorIn(ctx))
 	if err == nil {
 		err = s.sequencer.Published(ctx, w)

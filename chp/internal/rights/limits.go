@@ -12,6 +12,6 @@ const (
 	mostPause = 2 * time.Second
 	// burst is how long a client may have sent nothing and still send the more afterwards.
 	burst = 250 * time.Millisecond
-	// maxIdle bounds the clients without connections whose excess is remembered.
+	// maxIdle bounds the clients without connections of which is remembered what they have sent.
 	maxIdle = 4096
 )

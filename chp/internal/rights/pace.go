@@ -15,7 +15,7 @@ type account struct {
 	free time.Time // when it may send again, if it has sent nothing meanwhile
 }
 
-// take counts updates, and returns how long to read no more of the client.
+// take counts updates, and returns how long the client must send no more.
 func (a *account) take(now time.Time, l Limits, updates, bytes int) time.Duration {
 	var cost time.Duration
 	if l.Updates > 0 {
@@ -30,14 +30,14 @@ func (a *account) take(now time.Time, l Limits, updates, bytes int) time.Duratio
 		a.free = earliest
 	}
 	a.free = a.free.Add(cost)
-	return min(max(a.free.Sub(now), 0), mostPause)
+	return max(a.free.Sub(now), 0)
 }
 
-// excess reports whether the client has sent more than it may.
-func (a *account) excess(now time.Time) bool {
+// spent reports whether the client may send less than one that has just come.
+func (a *account) spent(now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.free.After(now)
+	return a.free.After(now.Add(-burst))
 }
 
 // holder returns who is behind a connection with a role, for its limits: a user or, of those who have no
@@ -57,17 +57,25 @@ func (p *Peers) join(peer *sockets.Peer, role *Role) {
 	if role.limits.Rates() == (Limits{}) {
 		return
 	}
+	if p.paced == nil {
+		p.paced = map[*sockets.Peer]pace{}
+	}
 	name := holder(peer, role)
+	p.paced[peer] = pace{p.open(name), name, role.limits}
+}
+
+// open returns the account of a holder, which stays until close. mu must be held.
+func (p *Peers) open(name string) *account {
 	a := p.accounts[name]
 	if a == nil {
 		a = &account{}
 		if p.accounts == nil {
-			p.accounts, p.paced = map[string]*account{}, map[*sockets.Peer]pace{}
+			p.accounts = map[string]*account{}
 		}
 		p.accounts[name] = a
 	}
 	a.peers++
-	p.paced[peer] = pace{a, name, role.limits}
+	return a
 }
 
 // pace is the account of a connection.
@@ -77,20 +85,23 @@ type pace struct {
 	limits Limits
 }
 
-// leave is the reverse of join. The account stays while the client has sent too much: coming back does not
-// clear it. mu must be held.
+// leave is the reverse of join. mu must be held.
 func (p *Peers) leave(peer *sockets.Peer) {
-	of, ok := p.paced[peer]
-	if !ok {
-		return
+	if of, ok := p.paced[peer]; ok {
+		delete(p.paced, peer)
+		p.close(of.name, of.account)
 	}
-	delete(p.paced, peer)
-	if of.peers--; of.peers > 0 {
+}
+
+// close is the reverse of open. The account stays while it differs from a new one: coming back does not
+// clear it. mu must be held.
+func (p *Peers) close(name string, a *account) {
+	if a.peers--; a.peers > 0 {
 		return
 	}
 	now := time.Now()
-	if !of.excess(now) {
-		delete(p.accounts, of.name)
+	if !a.spent(now) {
+		delete(p.accounts, name)
 		return
 	}
 	p.idle++
@@ -101,7 +112,7 @@ func (p *Peers) leave(peer *sockets.Peer) {
 	for name, a := range p.accounts {
 		switch {
 		case a.peers > 0:
-		case a.excess(now) && p.idle < maxIdle/2:
+		case a.spent(now) && p.idle < maxIdle/2:
 			p.idle++
 		default:
 			delete(p.accounts, name)
@@ -117,5 +128,18 @@ func (p *Peers) Pace(peer *sockets.Peer, updates, bytes int) time.Duration {
 	if !ok {
 		return 0
 	}
-	return of.take(time.Now(), of.limits, updates, bytes)
+	return min(of.take(time.Now(), of.limits, updates, bytes), mostPause)
+}
+
+// Charge counts updates that another door makes for somebody, who has one account with the connections of that name, and returns
+// how long they have to wait.
+func (p *Peers) Charge(role *Role, updates, bytes int) time.Duration {
+	if p == nil || role == nil || role.limits.Rates() == (Limits{}) {
+		return 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a := p.open(role.name)
+	defer p.close(role.name, a)
+	return a.take(time.Now(), role.limits, updates, bytes)
 }
