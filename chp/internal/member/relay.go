@@ -52,7 +52,7 @@ type relay struct {
 	mu     sync.Mutex
 	queue  fifo.Queue[*item] // without an answer
 	open   int               // of them, those that what clients send must not overtake
-	bytes  int               // of queue
+	bytes  int               // of queue and done
 	room   chan struct{}     // closed when there may be room; nil while nobody waits
 	leader uint64            // 0 if there is none
 	term   uint64
@@ -360,7 +360,6 @@ func (r *relay) answered(p place, body []byte) {
 		return
 	}
 	i := r.queue.Pop()
-	r.bytes -= i.size()
 	r.ahead -= i.size()
 	if i.kind != kindLeases {
 		r.open--
@@ -368,14 +367,21 @@ func (r *relay) answered(p place, body []byte) {
 	r.flying--
 	r.first++
 	r.moved = time.Now()
-	r.wakeRoom()
 	if r.flying < r.queue.Len() {
 		wake.Signal(r.sending)
 	}
-	if i.done != nil {
-		r.done.Push(finished{i, answer{int64(binary.BigEndian.Uint64(body)), body[8:]}})
-		wake.Signal(r.finishing)
+	if i.done == nil {
+		r.free(i)
+		return
 	}
+	r.done.Push(finished{i, answer{int64(binary.BigEndian.Uint64(body)), body[8:]}})
+	wake.Signal(r.finishing)
+}
+
+// free gives back the memory of an item. mu must be held.
+func (r *relay) free(i *item) {
+	r.bytes -= i.size()
+	r.wakeRoom()
 }
 
 // runFinishing passes answers to those who wait for them, when shown says that this node has all up to their sequence.
@@ -397,5 +403,8 @@ func (r *relay) runFinishing(ctx context.Context, shown func(context.Context, in
 			return
 		}
 		f.item.done(f.answer)
+		r.mu.Lock()
+		r.free(f.item)
+		r.mu.Unlock()
 	}
 }
