@@ -10,9 +10,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"unicode/utf8"
 
@@ -54,6 +56,12 @@ func Main(m *testing.M, use func(*Program)) int {
 // Build builds the command in a folder, which has the name of that folder, into dir. It may
 // be a command of another module.
 func Build(folder, dir string) (*Program, error) {
+	// Commands would inherit what this process ignores, as under nohup: what it handles they do not.
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 	p := &Program{name: filepath.Base(folder)}
 	p.path = filepath.Join(dir, p.name)
 	// Without debug information, which takes half of the time to link.
