@@ -429,6 +429,7 @@ func TestOnlyTheActiveServerOfAPairAnswers(t *testing.T) {
 			t.Errorf("%v", a)
 		}
 	}
+	testenv.Eventually(t, "the backup has the map, and can take over", func() bool { return primary.Status().InSync })
 	testenv.Must(t, primary.Close())
 	for {
 		if _, err := stream.read(); err != nil {
