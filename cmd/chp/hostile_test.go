@@ -164,6 +164,9 @@ func TestHostileServer(t *testing.T) {
 				if path[0] == "serve" {
 					args = append(args, "--host", loopback.Own())
 				}
+				if cmd.Name() == "dev" { // it asks no server, and has its nodes listen
+					args = append(args, "--port", "65535")
+				}
 				run := program(t, args...)
 				run.Env = append(run.Env, "XDG_CONFIG_HOME="+dir, "TMPDIR="+dir, "VISUAL=", "EDITOR=echo edited >")
 				var o outcome

@@ -19,7 +19,7 @@ func TestHistoryInDataForEarlierVersion(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "map")
 	dump := filepath.Join(t.TempDir(), "dump")
 	testenv.Must(t, os.WriteFile(dump, []byte(`{"key":"/k","value":"v"}`+"\n"), 0o600)) // becomes a checkpoint
-	s := serve(t, today(t), "--data", dir, "--load", dump, "--history", "3")
+	s := serve(t, today(t), "--port", "0", "--data", dir, "--load", dump, "--history", "3")
 	s.end(t)
 	sound(t, dir)
 	refused := old(t).Try(t, "serve", "--port", "0", "--data", dir)
