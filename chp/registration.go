@@ -353,8 +353,9 @@ func (l *Registration) deleteWith(ctx context.Context, lease *Lease) {
 		if !errors.As(err, &conflict) {
 			return
 		}
-		// It may have an update of the registration that did not come back in time.
-		if err = l.client.WaitFor(ctx, conflict.Sequence); err != nil || l.attached(lease) <= l.seq {
+		// It may have an update of the registration that did not come back in time. What is outside of
+		// the client's subtrees it would hear of with the next heartbeat only.
+		if !l.client.subtrees.Contains(bytesOf(l.key)) || l.client.WaitFor(ctx, conflict.Sequence) != nil || l.attached(lease) <= l.seq {
 			_ = lease.Revoke(ctx)
 			return
 		}

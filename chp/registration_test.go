@@ -188,6 +188,27 @@ func TestRegistrationComesBack(t *testing.T) {
 	}
 }
 
+// A registration outside of the client's subtrees that ends after another update of its key waits for no heartbeat, and its
+// lease ends with it.
+func TestRegistrationOutsideOfSubtreesEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{HeartbeatInterval: time.Hour})
+	c, other := startClient(t, s, ClientOptions{Subtrees: []string{"/other/"}, HeartbeatTimeout: -1}), startClient(t, s, ClientOptions{HeartbeatTimeout: -1})
+	l, err := c.KeepAlive(ctx, "/k", []byte("v"), time.Hour)
+	must(t, err)
+	id := l.lease.ID()
+	_, err = other.SetSync(ctx, "/k", []byte("another's"))
+	must(t, err)
+	must(t, l.Close())
+	if left, err := other.LeaseLeft(ctx, id); err != nil || left != 0 {
+		t.Errorf("the lease has %v left, %v", left, err)
+	}
+	if v, _ := s.Get("/k"); string(v) != "another's" {
+		t.Errorf("the key has %q", v)
+	}
+}
+
 // A registration goes on with refreshes at a server that knows no leases, and with a lease at the next one
 // that does.
 func TestRegistrationAtServerWithoutLeases(t *testing.T) {
