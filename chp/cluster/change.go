@@ -192,7 +192,7 @@ func (c *core) majority(next *members) error {
 	return nil
 }
 
-// caughtUp returns an error if a node is to get a vote that does not have the log.
+// caughtUp returns an error if a node that gets a vote does not have the log yet.
 func (c *core) caughtUp(all []Change) error {
 	behind := uint64(0)
 	c.raw.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {

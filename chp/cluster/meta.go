@@ -38,7 +38,7 @@ const metaName = "member"
 
 // A metaStore keeps the meta of a node.
 type metaStore interface {
-	load() (meta, error) // fs.ErrNotExist if there is none
+	load() (meta, error) // fs.ErrNotExist before the first save
 	save(*meta) error    // returns when it is on the disk
 	close() error
 }
@@ -183,7 +183,7 @@ func ParseID(s string) (id ID, err error) {
 	return ID(b), nil
 }
 
-// DirMember returns the id of the cluster whose node has a directory, and that node, and false if it is none's.
+// DirMember returns the cluster and the node that a directory belongs to, and false if it belongs to no node.
 func DirMember(dir string) (id ID, node uint64, ok bool, err error) {
 	m, err := (&metaFile{path: filepath.Join(dir, metaName)}).load()
 	if errors.Is(err, fs.ErrNotExist) {

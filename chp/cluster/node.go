@@ -147,7 +147,7 @@ func (n *Node) do(f func(*core)) {
 	n.wakeAll()
 }
 
-// wait waits until there is work, and reports false when the goroutine is to end. The caller
+// wait waits until there is work, and reports false when the goroutine must end. The caller
 // holds n.mu.
 func (n *Node) wait(thread int, work func() bool) bool {
 	for !work() {
@@ -515,7 +515,7 @@ func (n *Node) Err() (err error) {
 }
 
 // Close ends the node. What was proposed and is not known to be committed is reported as lost,
-// and unknown. A leader that is to be restarted calls Transfer first.
+// and unknown. Before a restart, a leader calls Transfer.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	if n.closing {
