@@ -149,8 +149,10 @@ func (c *core) begin(all []Change, done func(error)) error {
 	if err != nil {
 		return err
 	}
-	if err := c.majority(&next); err != nil {
-		return err
+	for _, m := range []*members{&c.members, &next} { // the majority before commits the change, and that after it goes on
+		if err := c.majority(m); err != nil {
+			return err
+		}
 	}
 	if err := c.caughtUp(all); err != nil {
 		return err
@@ -176,17 +178,17 @@ func (c *core) begin(all []Change, done func(error)) error {
 	return nil
 }
 
-// majority returns an error if too few voters would answer after a change.
-func (c *core) majority(next *members) error {
-	need := len(next.Conf.Voters)/2 + 1
+// majority returns an error if too few voters of some members answer.
+func (c *core) majority(of *members) error {
+	need := len(of.Conf.Voters)/2 + 1
 	e := &MajorityError{Need: need}
-	for _, id := range next.Conf.Voters {
+	for _, id := range of.Conf.Voters {
 		if !c.active(id) {
 			e.Missing = append(e.Missing, id)
 			e.Names = append(e.Names, c.members.Addresses[id])
 		}
 	}
-	if n := len(next.Conf.Voters); n == 0 || n-len(e.Missing) < need {
+	if n := len(of.Conf.Voters); n == 0 || n-len(e.Missing) < need {
 		return e
 	}
 	return nil

@@ -24,9 +24,9 @@ var (
 	ErrForeign = errors.New("cluster: the directory is another's")
 	// ErrBusy means that another change of the members is under way.
 	ErrBusy = errors.New("cluster: a change of the members is under way")
-	// ErrMajority means that a change would leave fewer members than a majority. The error is a
-	// [*MajorityError].
-	ErrMajority = errors.New("cluster: no majority would be left")
+	// ErrMajority means that fewer members than a majority answer, or would be left by a change. The
+	// error is a [*MajorityError].
+	ErrMajority = errors.New("cluster: no majority answers")
 	// ErrUnknown means that what was asked for may or may not have happened: the node lost its
 	// term, or was closed, before it knew.
 	ErrUnknown = errors.New("cluster: outcome unknown")
@@ -73,10 +73,11 @@ func (e *ForeignError) Error() string {
 // Is reports whether target is ErrForeign.
 func (e *ForeignError) Is(target error) bool { return target == ErrForeign }
 
-// A MajorityError says which members do not answer, so that a change would leave too few.
+// A MajorityError says which members do not answer, so that a change cannot be made, or would leave
+// too few.
 type MajorityError struct {
-	Need    int      // voters that a majority has after the change
-	Missing []uint64 // voters after the change that do not answer
+	Need    int      // voters that a majority has
+	Missing []uint64 // voters that do not answer
 	Names   []string // of Missing: their addresses
 }
 
@@ -88,7 +89,7 @@ func (e *MajorityError) Error() string {
 	if len(who) == 0 {
 		return "cluster: the change would leave no voter"
 	}
-	return fmt.Sprintf("cluster: the change needs %d voters that answer, and there would be too few: missing %s", e.Need, strings.Join(who, ", "))
+	return fmt.Sprintf("cluster: the change needs %d voters that answer, before it and after it, and there are too few: missing %s", e.Need, strings.Join(who, ", "))
 }
 
 // Is reports whether target is ErrMajority.

@@ -110,6 +110,35 @@ func TestReturnDoesNotDisturb(t *testing.T) {
 	s.ends(t)
 }
 
+// TestChangeNeedsBothMajorities shows that a change of the members is refused if too few of those before it answer, as
+// it is if too few would be left: it would wait, and be made long after.
+func TestChangeNeedsBothMajorities(t *testing.T) {
+	s, n := scenario(t)
+	voter, learner := s.nodes[n.id%3], s.nodes[(n.id+1)%3]
+	ask := func(c Change) (err error) {
+		err = ErrUnknown
+		n.core.change([]Change{c}, func(result error) { err = result })
+		s.run(50, nil)
+		return err
+	}
+	if err := ask(Change{Kind: ChangeDemote, Node: learner.id}); err != nil {
+		t.Fatal(err)
+	}
+	n.core.heard[voter.id] = 0
+	n.core.now += electionTicks + 1
+	for _, c := range []Change{{Kind: ChangeRemove, Node: voter.id}, {Kind: ChangeRemove, Node: learner.id}, {Kind: ChangeRemove, Node: n.id}} {
+		n.core.heard[voter.id] = 0
+		var e *MajorityError
+		if err := ask(c); !errors.As(err, &e) || e.Missing[0] != voter.id {
+			t.Errorf("remove %d: %v; want an error that node %d is missing", c.Node, err, voter.id)
+		}
+	}
+	if err := ask(Change{Kind: ChangeRemove, Node: voter.id}); err != nil {
+		t.Errorf("the node that has answered is not removed: %v", err)
+	}
+	s.ends(t)
+}
+
 // TestReadsShareARound shows that reads which wait are answered by one question to a majority.
 func TestReadsShareARound(t *testing.T) {
 	s, n := scenario(t)
