@@ -108,11 +108,12 @@ type server struct {
 	front *front   // by which other nodes reach it
 	base  []string // args without those of the cluster
 
-	mu      sync.Mutex
-	process *process // nil while none is meant to run
-	crashed []string // processes that ended by themselves
-	starts  int
-	mayEnd  bool // before it is ready
+	mu       sync.Mutex
+	process  *process // nil while none is meant to run
+	crashed  []string // processes that ended by themselves
+	starts   int
+	mayFail  bool // a process may end before it is ready
+	mayLeave bool // and later: it is being removed
 }
 
 // process is one run of a server.
@@ -190,7 +191,7 @@ func (s *server) start(ctx context.Context) error {
 		return err
 	}
 	ready := make(chan struct{})
-	p := &process{cmd: exec.Command(command(s.t), s.args...), stderr: &watched{file: file, ready: ready}, ended: make(chan struct{}), asked: s.mayEnd}
+	p := &process{cmd: exec.Command(command(s.t), s.args...), stderr: &watched{file: file, ready: ready}, ended: make(chan struct{}), asked: s.mayFail || s.mayLeave}
 	fmt.Fprintf(file, "--- start %d: chp %s\n", s.starts, strings.Join(s.args, " "))
 	p.cmd.Stderr, p.cmd.Stdout = p.stderr, p.stderr
 	if err := testenv.Launch(p.cmd); err != nil {
@@ -217,7 +218,7 @@ func (s *server) start(ctx context.Context) error {
 	select {
 	case <-ready:
 		s.mu.Lock()
-		p.asked = p.asked && !s.mayEnd
+		p.asked = p.asked && !s.mayFail
 		s.mu.Unlock()
 		return nil
 	case <-p.ended:
@@ -239,6 +240,13 @@ func (s *server) end(signal os.Signal) {
 	_ = p.cmd.Process.Signal(signal)
 	s.mu.Unlock()
 	<-p.ended
+}
+
+// allow says whether processes that are started from now on may end by themselves: while they start, or at any time.
+func (s *server) allow(mayFail, mayLeave bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mayFail, s.mayLeave = mayFail, mayLeave
 }
 
 // kill ends the process without warning.

@@ -188,13 +188,9 @@ func (c *cluster) damage(ctx context.Context, s *server, rng *rand.Rand) {
 		c.t.Errorf("damage: %v", err)
 	}
 	c.history.fault("%s: %s", s.name, what)
-	s.mu.Lock()
-	s.mayEnd = true
-	s.mu.Unlock()
+	s.allow(true, false)
 	err = s.start(ctx)
-	s.mu.Lock()
-	s.mayEnd = false
-	s.mu.Unlock()
+	s.allow(false, false)
 	if err != nil && ctx.Err() == nil {
 		if text := err.Error(); !strings.Contains(text, "corrupt") && !strings.Contains(text, "newer version") {
 			c.history.violate("damage", "%s: %s; what it says does not tell that: %s", s.name, what, text)
@@ -243,14 +239,27 @@ func damageFile(dir string, rng *rand.Rand) (what string, err error) {
 	return fmt.Sprintf("%s has another bit at %d of %d", filepath.Base(path), at, used), os.WriteFile(path, b, 0o600)
 }
 
-// replace removes a node from the cluster, and lets a new one join in its place.
+// replace removes a node from the cluster, and lets a new one join in its place. The node does not run meanwhile or, if
+// no majority is left without it, does.
 func (c *cluster) replace(ctx context.Context, s *server) {
 	other := c.servers[(slices.Index(c.servers, s)+1)%len(c.servers)]
 	s.end(syscall.SIGTERM)
-	if out, err := c.changed(ctx, s, other); err != nil { // as if too few would be left
-		c.history.fault("%s is not removed: %v: %s", s.name, err, out)
-		c.startAll(ctx, []*server{s})
-		return
+	if out, err := c.removed(ctx, s, other, 10*time.Second); err != nil {
+		c.history.fault("%s is not removed without it: %v: %s", s.name, err, out)
+		s.allow(false, true)
+		if err := s.start(ctx); err != nil {
+			c.history.fault("%s: %v", s.name, err)
+		}
+		out, err := c.removed(ctx, s, other, time.Minute)
+		s.end(syscall.SIGKILL)
+		s.allow(false, false)
+		if err != nil {
+			if ctx.Err() == nil {
+				c.history.violate("change", "%s is not removed: %v: %s", s.name, err, out)
+			}
+			c.startAll(ctx, []*server{s})
+			return
+		}
 	}
 	if err := s.forget(); err != nil {
 		c.t.Error(err)
@@ -261,15 +270,18 @@ func (c *cluster) replace(ctx context.Context, s *server) {
 	node := []string{"--node", fmt.Sprint(s.node)}
 	s.args = slices.Concat(s.base, node, []string{"--join", other.member(), "--advertise", s.member()})
 	c.startAll(ctx, []*server{s})
-	s.args = slices.Concat(s.base, node, []string{"--cluster", fmt.Sprintf("%d=%s", s.node, s.member())})
 }
 
-// changed removes a node, as soon as another one leads.
-func (c *cluster) changed(ctx context.Context, s, other *server) (out []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+// removed removes a node, as soon as another one leads. That it is no member any more is the answer if an earlier
+// try had none.
+func (c *cluster) removed(ctx context.Context, s, other *server, within time.Duration) (out []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for {
 		out, err = exec.CommandContext(ctx, command(c.t), "cluster", "remove", fmt.Sprint(s.node), "--server", other.member()).CombinedOutput()
+		if bytes.Contains(out, []byte("is no member")) {
+			err = nil
+		}
 		if err == nil || !sleep(ctx, 100*time.Millisecond) {
 			return out, err
 		}
