@@ -61,6 +61,9 @@ type NodeMember struct {
 	// that it is not known to have. Only the leader knows these: from another node they are false and -1.
 	Active bool  `json:"active"`
 	Lag    int64 `json:"lag"`
+	// Heard says that the node has run: the one that was asked has had a message of it, at any time. If its directory is
+	// empty it has lost it, and must be removed.
+	Heard bool `json:"heard"`
 }
 
 // nodeStatus sets the fields of a node of a cluster.
@@ -81,7 +84,7 @@ func (s *Server) nodeStatus(st *Status) {
 		if now.Leader == now.Node {
 			lag = int64(newest - m.Match)
 		}
-		n.Members = append(n.Members, NodeMember{m.Node, m.Address, m.Learner, m.Active, lag})
+		n.Members = append(n.Members, NodeMember{m.Node, m.Address, m.Learner, m.Active, lag, m.Heard})
 	}
 	st.Cluster = n
 	switch {

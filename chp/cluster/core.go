@@ -141,6 +141,13 @@ func (c *core) tick() {
 	})
 }
 
+// isNew reports whether a message is the first one of a member since this node was opened.
+func (c *core) isNew(m *Message) bool {
+	_, member := c.members.Addresses[m.From]
+	_, heard := c.heard[m.From]
+	return member && !heard && m.From != c.id && m.To == c.id
+}
+
 // receive takes a message of another node.
 func (c *core) receive(m *Message) {
 	if m.To != c.id || m.From == c.id {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -62,7 +63,27 @@ func (d *disk) joined(to *members) error {
 	}
 	m := d.meta
 	m.Members = to.clone()
+	m.Heard = slices.DeleteFunc(slices.Clone(m.Heard), func(id uint64) bool { return !slices.Contains(to.all(), id) })
 	return d.save(&m)
+}
+
+// heard stores that a member has sent something.
+func (d *disk) heard(id uint64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if slices.Contains(d.meta.Heard, id) {
+		return nil
+	}
+	m := d.meta
+	m.Heard = append(slices.Clone(m.Heard), id)
+	return d.save(&m)
+}
+
+// hasHeard reports whether a node has sent something at any time.
+func (d *disk) hasHeard(id uint64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return id == d.meta.Node || slices.Contains(d.meta.Heard, id)
 }
 
 // save stores the meta. The caller holds d.mu.

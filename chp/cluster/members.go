@@ -23,6 +23,7 @@ type Member struct {
 	Address string
 	Learner bool // has no vote
 	Active  bool // has answered of late; known by the leader alone
+	Heard   bool // it has run: the node that was asked has had a message of it, now or in an earlier run
 	// Match is up to which index it is known to have the log on its disk; known by the leader
 	// alone.
 	Match uint64

@@ -28,6 +28,9 @@ type meta struct {
 	// Commit is the index of the last change of the members that is known to be committed, which
 	// may not be applied yet. The log has this index with a delay.
 	Commit uint64 `json:"commit"`
+	// Heard are the members of which this node has ever had a message. One of these whose directory is
+	// empty has lost it.
+	Heard []uint64 `json:"heard,omitempty"`
 }
 
 // metaFormat is the version of the file.

@@ -166,7 +166,17 @@ func (n *Node) receive(m *Message) {
 		}
 		return
 	}
-	n.do(func(c *core) { c.receive(m) })
+	n.do(func(c *core) {
+		if c.isNew(m) { // before it can help to elect a leader, or to commit
+			n.mu.Unlock()
+			err := n.disk.heard(m.From)
+			n.mu.Lock()
+			if err != nil {
+				c.fail(err)
+			}
+		}
+		c.receive(m)
+	})
 }
 
 // Tell sends a note to the owner of another node, in order with other notes to it. It does not wait, and
@@ -473,6 +483,9 @@ func (n *Node) Status() (s Status) {
 // Members returns the members.
 func (n *Node) Members() (all []Member) {
 	n.do(func(c *core) { all = c.list() })
+	for i := range all {
+		all[i].Heard = n.disk.hasHeard(all[i].Node)
+	}
 	return all
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -321,6 +322,32 @@ func TestClusterMistakes(t *testing.T) {
 	must(t, append([]string{"set", "/k", "v", "--timeout", "1m"}, c.servers()...)...)
 	c.kill(0)
 	try(t, append([]string{"serve", "--data", c.dirs[0], "--node", "2"}, c.args...)...).expect(t, exitRefused, "is the directory of node 1, not of node 2")
+}
+
+// TestLostDirectory: a node whose directory is empty does not start under a number that has run before, and joins
+// under another one when that is removed.
+func TestLostDirectory(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	must(t, append([]string{"set", "/k", "v", "--timeout", "1m"}, c.servers()...)...)
+	testenv.Eventually(t, "node 2 does not hear of node 1", func() bool {
+		st, err := chp.ServerStatus(t.Context(), c.endpoints[1], sockets.Security{})
+		return err == nil && slices.ContainsFunc(st.Cluster.Members, func(m chp.NodeMember) bool { return m.Node == 1 && m.Heard })
+	})
+	c.kill(0)
+	again := append([]string{"serve", "--data", t.TempDir(), "--node", "1"}, c.args...)
+	try(t, again...).expect(t, exitRefused, "chp cluster remove 1 --server")
+	lost := strings.TrimPrefix(c.endpoints[0], "tcp://")
+	host, port, err := net.SplitHostPort(lost)
+	testenv.Must(t, err)
+	join := []string{"serve", "--data", t.TempDir(), "--host", host, "--port", port, "--join", c.endpoints[1]}
+	try(t, join...).expect(t, exitRefused, "node 1 has run before")
+	must(t, "cluster", "remove", "1", "--server", c.endpoints[1], "--timeout", "1m")
+	p := start(t, join...)
+	p.ready()
+	if got := must(t, "get", "/k", "--server", c.endpoints[0], "--timeout", "1m"); !strings.Contains(got, "v") {
+		t.Errorf("the node in its place has %q", got)
+	}
 }
 
 // TestClusterDev runs three nodes with one command, which starts one again that is killed, and ends all.

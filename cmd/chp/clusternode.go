@@ -9,9 +9,12 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"clustermap/chp"
@@ -137,7 +140,7 @@ func (c *clusterFlags) options(ctx context.Context, cmd *cobra.Command, f *serve
 	if c.join != "" {
 		m, err = c.joins(ctx, f, security)
 	} else {
-		m, err = c.founds(f)
+		m, err = c.founds(ctx, f, security)
 	}
 	if err != nil {
 		return nil, err
@@ -194,7 +197,7 @@ func nodeSecurity(s sockets.Security) sockets.Security {
 }
 
 // founds returns the membership of one of the first nodes of a cluster.
-func (c *clusterFlags) founds(f *serveFlags) (*membership, error) {
+func (c *clusterFlags) founds(ctx context.Context, f *serveFlags, security sockets.Security) (*membership, error) {
 	nodes, err := parseNodes(c.nodes)
 	switch {
 	case err != nil:
@@ -216,6 +219,9 @@ func (c *clusterFlags) founds(f *serveFlags) (*membership, error) {
 			fmt.Fprintf(h, "%d=%s\n", n, nodes[n])
 		}
 		id = cluster.ID(h.Sum(nil))
+		if err := neverRan(ctx, f, c.node, nodes, nodeSecurity(security)); err != nil {
+			return nil, err
+		}
 	}
 	return &membership{id: id, node: c.node, own: nodes[c.node], peers: nodes}, nil
 }
@@ -244,7 +250,7 @@ func (c *clusterFlags) joins(ctx context.Context, f *serveFlags, security socket
 		if st, err := chp.ServerStatus(ask, c.join, use); err == nil && st.Cluster != nil {
 			m.meet(st.Cluster)
 		}
-	} else if err := c.add(ask, m, use); err != nil {
+	} else if err := c.add(ask, f, m, use); err != nil {
 		return nil, err
 	}
 	m.peers[m.node] = m.own
@@ -267,7 +273,7 @@ func (m *membership) meet(st *chp.NodeStatus) (leader string) {
 }
 
 // add asks a cluster to add a node, unless it knows it, as soon as a node leads.
-func (c *clusterFlags) add(ctx context.Context, m *membership, use sockets.Security) error {
+func (c *clusterFlags) add(ctx context.Context, f *serveFlags, m *membership, use sockets.Security) error {
 	for {
 		st, err := chp.ServerStatus(ctx, c.join, use)
 		switch {
@@ -283,7 +289,7 @@ func (c *clusterFlags) add(ctx context.Context, m *membership, use sockets.Secur
 		for n, endpoint := range m.peers {
 			if endpoint == m.own {
 				m.node = n
-				return nil
+				return neverRan(ctx, f, n, m.peers, use)
 			}
 		}
 		if m.node == 0 {
@@ -301,6 +307,43 @@ func (c *clusterFlags) add(ctx context.Context, m *membership, use sockets.Secur
 		}
 	}
 }
+
+// neverRan returns an error if one of the other nodes has heard of a node whose directory is empty: it has lost it.
+func neverRan(ctx context.Context, f *serveFlags, node uint64, peers map[uint64]string, use sockets.Security) error {
+	if some, err := os.ReadDir(f.data); err == nil && len(some) > 0 {
+		return nil // it is damaged, or that of a server without a cluster: who opens it says so
+	}
+	ctx, cancel := context.WithTimeout(ctx, lostTimeout)
+	defer cancel()
+	var asking sync.WaitGroup
+	var said atomic.Pointer[string] // the endpoint of a node that has heard of it
+	for n, endpoint := range peers {
+		if n == node {
+			continue
+		}
+		asking.Go(func() {
+			st, err := chp.ServerStatus(ctx, endpoint, use)
+			if err != nil || st.Cluster == nil { // it does not run, or for the first time, too
+				return
+			}
+			for _, m := range st.Cluster.Members {
+				if m.Node == node && m.Heard {
+					said.Store(&endpoint)
+				}
+			}
+		})
+	}
+	asking.Wait()
+	if by := said.Load(); by != nil {
+		return fail(exitRefused, `--data %s: there is no node in it, and node %d has run before, says %s. A node that has lost its directory
+may have acknowledged what the others lack, so it must not come back under its number: "chp cluster remove %d --server %s",
+and then start this one with --join %s`, f.data, node, *by, node, *by, *by)
+	}
+	return nil
+}
+
+// lostTimeout bounds what a node that starts for the first time waits for what the others say of it.
+const lostTimeout = 2 * time.Second
 
 // joinTimeout bounds what a node waits for the cluster before it starts.
 const joinTimeout = 10 * time.Second

@@ -103,5 +103,6 @@ type Member struct {
 	Address string
 	Learner bool   // it has no vote
 	Active  bool   // it has answered of late; only the leader knows
+	Heard   bool   // it has run: the node that was asked has heard of it at some time
 	Match   uint64 // up to which index of the log it is known to have all; only the leader knows
 }
