@@ -182,7 +182,6 @@ func (o *ServerOptions) checkCluster() (errs []error) {
 	}
 	bad(o.Cluster.Open == nil, "has no Open")
 	bad(o.Log != nil, "is not for a server with Log: the log of the cluster takes its place")
-	bad(o.Access != nil, "does not go with Access yet: leases have owners, whom the leader would have to ask for")
 	bad(o.Pair != nil, "is not for a server of a pair")
 	bad(o.Preload != nil, "is not for a server with Preload: use a client to set the first keys")
 	bad(!wire.DialectOf(o.Model).Full, "needs the full protocol, model 6")
@@ -196,6 +195,7 @@ func newMember(s *Server, o *ServerOptions, j journal.Journal) *member.Member {
 		Answer: func(ctx context.Context, peer *sockets.Peer, want wire.Want) error {
 			return s.snapshots.Add(ctx, peer, want)
 		},
+		Share: s.shareOf,
 		Dismiss: func(reason error, ours bool) {
 			switch {
 			case s.members == nil: // the server is being made

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
+	"time"
 
 	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/rights"
@@ -124,6 +126,20 @@ func (s *Server) share(role *Role) *order.Share {
 	return known.(*order.Share)
 }
 
+// shareOf is share for somebody whose updates another node of the cluster has taken.
+func (s *Server) shareOf(name string) *order.Share {
+	all, ok := s.opts.Access.(interface{ Roles() []*Role })
+	if !ok {
+		return nil
+	}
+	for _, role := range all.Roles() {
+		if role.Name() == name {
+			return s.share(role)
+		}
+	}
+	return nil
+}
+
 // Recheck disconnects the connections that began under rights which are no longer those of their clients, and returns
 // how many that are: what Access says of them has changed (the server calls it then by itself), or
 // ServerOptions.Accepted no longer accepts them.
@@ -219,23 +235,30 @@ func (s *Server) leaseOwner(id kvmsg.LeaseID) (name string, ok bool) {
 	return name, ok
 }
 
-// answerOwnLeases is Sequencer.Leases for a client that may renew and revoke its own leases, and look at those that it
-// may read.
-func (s *Server) answerOwnLeases(a *leaseAnswers, peer *sockets.Peer, kind wire.LeaseKind, ids []kvmsg.LeaseID) (ok bool) {
+// mayAskLease reports whether a client may ask a question about a lease: it may renew and revoke its own, and look at those
+// that it may read. there says whether this server knows the lease: if not, anybody may ask for it.
+func (s *Server) mayAskLease(peer *sockets.Peer, kind wire.LeaseKind, id kvmsg.LeaseID) (may, there bool) {
 	role := s.rights.Of(peer)
+	var space [64]byte
+	key := kvmsg.AppendLeaseKey(space[:0], id)
+	if role.MayWrite(key) || kind == wire.LeaseLook && role.MayRead(key) {
+		return true, true
+	}
+	name, there := s.leaseOwner(id)
+	if !there || name == role.Name() && role.WritesSome() {
+		return true, there
+	}
+	err := leaseDenied(role.Name(), kind, string(key))
+	s.counts.refused.add(err)
+	s.peerLog.Refused("request refused", peer, err)
+	return false, true
+}
+
+// answerOwnLeases is Sequencer.Leases for a client that may not ask for all leases.
+func (s *Server) answerOwnLeases(a *leaseAnswers, peer *sockets.Peer, kind wire.LeaseKind, ids []kvmsg.LeaseID) (ok bool) {
 	a.left, ok = a.left[:0], true
 	for i, id := range ids {
-		var space [64]byte
-		key := kvmsg.AppendLeaseKey(space[:0], id)
-		may := role.MayWrite(key) || kind == wire.LeaseLook && role.MayRead(key)
-		if !may {
-			name, there := s.leaseOwner(id)
-			may = !there || name == role.Name() && role.WritesSome()
-		}
-		if !may {
-			err := leaseDenied(role.Name(), kind, string(key))
-			s.counts.refused.add(err)
-			s.peerLog.Refused("request refused", peer, err)
+		if may, _ := s.mayAskLease(peer, kind, id); !may {
 			a.left = append(a.left, wire.LeaseDenied)
 			continue
 		}
@@ -244,6 +267,46 @@ func (s *Server) answerOwnLeases(a *leaseAnswers, peer *sockets.Peer, kind wire.
 		}
 	}
 	return true
+}
+
+// relayOwnLeases is answerOwnLeases at a node of a cluster, where the leader knows the leases. This node may not know a lease yet: then it
+// only looks whether there is one, and if so says nothing. The client asks again.
+func (s *Server) relayOwnLeases(peer *sockets.Peer, kind wire.LeaseKind, ids []kvmsg.LeaseID, done func(left []time.Duration)) {
+	var known, unknown []kvmsg.LeaseID
+	left := make([]time.Duration, len(ids))
+	var from []int // where known come in left
+	for i, id := range ids {
+		switch may, there := s.mayAskLease(peer, kind, id); {
+		case !may:
+			left[i] = wire.LeaseDenied
+		case there:
+			known, from = append(known, id), append(from, i)
+		default:
+			unknown = append(unknown, id)
+		}
+	}
+	ask := func(kind wire.LeaseKind, ids []kvmsg.LeaseID, done func([]time.Duration)) {
+		if len(ids) == 0 {
+			done(nil)
+			return
+		}
+		s.member.Leases(kind, ids, func(some []time.Duration) {
+			if len(some) == len(ids) {
+				done(some)
+			}
+		})
+	}
+	ask(wire.LeaseLook, unknown, func(some []time.Duration) {
+		if slices.ContainsFunc(some, func(d time.Duration) bool { return d != wire.LeaseGone }) {
+			return
+		}
+		ask(kind, known, func(some []time.Duration) {
+			for i, d := range some {
+				left[from[i]] = d
+			}
+			done(left)
+		})
+	})
 }
 
 // Identity is who a client is to a server, and what it may do.

@@ -30,9 +30,14 @@ func (s *Server) answerLeases(a *leaseAnswers, peer *sockets.Peer, m zmtp.WireMe
 		return false
 	}
 	if s.member != nil {
-		s.member.Leases(kind, ids, func(left []time.Duration) {
+		answer := func(left []time.Duration) {
 			_ = hooks.SendWireTo(wake.Ended, s.router, peer, wire.AppendLeases(nil, number, left), 1, nil)
-		})
+		}
+		if s.rights != nil {
+			s.relayOwnLeases(peer, kind, ids, answer)
+		} else {
+			s.member.Leases(kind, ids, answer)
+		}
 		return true
 	}
 	if s.rights != nil {

@@ -196,8 +196,9 @@ type ServerOptions struct {
 	// Access, if set, says what each client may do: see package clustermap/chp/access. What it does not
 	// allow is refused with an [*AccessError]. It takes the place of Security.Authenticate and
 	// AdminAnywhere. The owners of the server's own key and of Admins may do everything, and so may this process. The other
-	// server of a pair needs no rights, and proves who it is as without Access. By default every client may read and write
-	// everything.
+	// server of a pair needs no rights, and proves who it is as without Access. In a cluster each node decides what its clients may do, and
+	// the leader, by their names, what they may add (Limits.Keys and Limits.Map): its Access must have a method
+	// Roles() []*Role then, as that of package access has. By default every client may read and write everything.
 	Access Access
 
 	// Accepted, if set, says whether the server accepts a client still that Security.Authenticate has accepted: now, when it

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -340,6 +341,69 @@ func TestUsersHaveShares(t *testing.T) {
 	if o := as("anna", "whoami"); !strings.Contains(o.out, "limits 2 keys, 2000B of the map\n") && !strings.Contains(o.out, "limits 2 keys, 2000 of the map\n") {
 		t.Errorf("%q", o.out)
 	}
+}
+
+// At each node of a cluster, whether it leads or not, users may what the file says and no more: keys, leases and limits.
+func TestClusterAccess(t *testing.T) {
+	t.Parallel()
+	serverFile, serverKey := keygen(t, "server")
+	annaFile, anna := keygen(t, "anna")
+	bertFile, bert := keygen(t, "bert")
+	token, tokenHash := access.NewToken()
+	file := filepath.Join(t.TempDir(), "access.toml")
+	rules := "[users.anna]\ncurve=['" + anna + "']\n[users.bert]\ncurve=['" + bert + "']\ntoken=['" + tokenHash + "']\n" +
+		"[[rules]]\nwho=['anna','bert']\nread=['/a/', '/b/']\n[[rules]]\nwho=['anna']\nwrite=['/a/']\n[[rules]]\nwho=['bert']\nwrite=['/b/']\n" +
+		"[[limits]]\nwho=['bert']\nkeys=4\n"
+	testenv.Must(t, os.WriteFile(file, []byte(rules), 0o600))
+	try(t, "serve", "--data", t.TempDir(), "--node", "1", "--cluster", "1=tcp://127.0.0.1:7000", "--access", file).expect(t, exitUsage, "needs --curve-key")
+	c := startCluster(t, "--curve-key", serverFile, "--access", file, "--stamp", "--http", "127.0.0.1:0", "--http-write")
+	as := func(key string, node int, args ...string) []string {
+		return append(args, "--server", c.endpoints[node], "--curve-key", key, "--curve-server-key", serverKey, "--timeout", "1m")
+	}
+	put := func(node int, key string) string {
+		return curl(t, "--output", os.DevNull, "--write-out", "%{http_code}", "-H", "Authorization: Bearer "+token, "-X", "PUT", "--data-binary", "v", c.nodes[node].web()+"/v1/kv"+key)
+	}
+	for i := range c.nodes {
+		mine, his := fmt.Sprintf("/a/%d", i), fmt.Sprintf("/b/%d", i)
+		must(t, as(annaFile, i, "set", mine, "v")...)
+		must(t, as(bertFile, i, "set", his, "v")...)
+		try(t, as(annaFile, i, "set", his, "v")...).expect(t, exitRefused, "access denied")
+		try(t, as(annaFile, i, "set", his, "v", "--if-absent")...).expect(t, exitRefused, "access denied")
+		try(t, as(annaFile, i, "get", "/c")...).expect(t, exitRefused, "access denied")
+		try(t, as(annaFile, i, "cluster", "remove", "1")...).expect(t, exitRefused, "not an administrator")
+		if got := must(t, as(bertFile, i, "get", mine, "--json")...); !strings.Contains(got, `"by":"anna"`) {
+			t.Errorf("node %d has %s", i+1, got)
+		}
+		lease := strings.TrimSpace(must(t, as(annaFile, i, "lease", "grant", "--ttl", "1h")...))
+		must(t, as(annaFile, i, "set", mine, "w", "--lease", lease)...)
+		for j := range c.nodes {
+			for _, command := range []string{"renew", "revoke"} {
+				try(t, as(bertFile, j, "lease", command, lease)...).expect(t, exitRefused, "access denied")
+			}
+		}
+		must(t, as(annaFile, (i+1)%3, "lease", "renew", lease)...)
+		must(t, as(annaFile, (i+2)%3, "lease", "revoke", lease)...)
+	}
+	// One more is possible, and all nodes count what others have ordered.
+	if code := put(0, "/b/3"); code != "204" {
+		t.Errorf("the fourth key: %s", code)
+	}
+	if got := must(t, as(annaFile, 1, "get", "/b/3", "--json")...); !strings.Contains(got, `"by":"bert"`) {
+		t.Errorf("/b/3 is %s", got)
+	}
+	full := func(nodes ...int) {
+		t.Helper()
+		for _, i := range nodes {
+			try(t, as(bertFile, i, "set", "/b/4", "v")...).expect(t, exitRefused, "client limit")
+			if code := put(i, "/b/4"); code != "507" {
+				t.Errorf("a fifth key at node %d: %s", i+1, code)
+			}
+			must(t, as(bertFile, i, "set", "/b/3", "w")...)
+		}
+	}
+	full(0, 1, 2)
+	c.kill(0) // it has ordered most, since it was there first
+	full(1, 2)
 }
 
 // A server gets another key: it accepts clients that know either, shows the first, and in the end has the new one

@@ -132,6 +132,8 @@ func (c *clusterFlags) options(ctx context.Context, cmd *cobra.Command, f *serve
 		return nil, fail(exitUsage, "--load is not for a cluster: use chp load")
 	case len(f.Endpoints) > 0:
 		return nil, fail(exitUsage, "--endpoint is not for a node of a cluster")
+	case f.access.name != "" && !security.CurveServer:
+		return nil, fail(exitUsage, "--access at a node of a cluster needs --curve-key: else anybody may be a node")
 	case c.election <= 0:
 		return nil, fail(exitUsage, "--election-timeout %v: must be positive", c.election)
 	}

@@ -101,7 +101,7 @@ func (c *client) explain() error {
 		return fail(exitNoServer, "cannot reach %s: no such host", strings.Join(c.servers, ", "))
 	}
 	if denied := asDenied(err); denied != nil {
-		return fail(exitRefused, "%s: %s; chp whoami shows what this client may do", server, plain(denied))
+		return fail(exitRefused, "%s: %w; chp whoami shows what this client may do", server, plainError{denied})
 	}
 	return fail(exitRefused, "the server %s %s", server, c.connection.refusal(err))
 }

@@ -85,6 +85,12 @@ func asDenied(err error) error {
 	return nil
 }
 
+// plainError is an error whose text is that of plain.
+type plainError struct{ error }
+
+func (e plainError) Error() string { return plain(e.error) }
+func (e plainError) Unwrap() error { return e.error }
+
 // printIdentity prints who somebody is and what that one may do.
 func printIdentity(out io.Writer, who chp.Identity) error {
 	parts := func(list []string) string {

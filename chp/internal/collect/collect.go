@@ -46,7 +46,7 @@ type Relay interface {
 	Relays() bool
 	// Updates passes updates. done is called when they are in the map of this server, with those that it has no room for. The error is
 	// that of the context.
-	Updates(ctx context.Context, records []byte, spans []buf.Span, from order.From, done func(repeated bool, unfit [][]byte)) error
+	Updates(ctx context.Context, records []byte, spans []buf.Span, from order.From, done func(repeated bool, records []byte, unfit []buf.Span)) error
 	// Requests passes requests. done gets their answers, unless lost is called: then the client has to send them again, over
 	// another connection.
 	Requests(ctx context.Context, messages []byte, spans []buf.Span, from order.From, done func(answers []byte), lost func()) error
@@ -280,7 +280,7 @@ func (c *Clients) order(b *hooks.Batch, from sender, asks bool) bool {
 		if unfit, repeated, ok = c.o.Order.Accept(b, from.From); !ok {
 			return false
 		}
-		c.refuse(b, peer, unfit)
+		c.refuse(b.Wire(), peer, unfit)
 	}
 	if from.Numbered && c.o.Full {
 		c.notifyProgress(peer, from, repeated > 0 || asks, buf.Extent(b.Spans()))
@@ -307,14 +307,8 @@ func (c *Clients) relay(ctx context.Context, b *hooks.Batch, from sender, asks b
 		last = uint64(kvmsg.Record(b.Wire()[b.Spans()[n-1].Start:]).Seq())
 		from.member.relay()
 	}
-	return true, c.o.Relay.Updates(ctx, b.Wire(), b.Spans(), from.From, func(repeated bool, unfit [][]byte) {
-		if len(unfit) > 0 {
-			var told refusalNotice
-			for _, update := range unfit {
-				told.add(c, peer, update, kvmsg.ErrMapFull)
-			}
-			told.send(c)
-		}
+	return true, c.o.Relay.Updates(ctx, b.Wire(), b.Spans(), from.From, func(repeated bool, records []byte, unfit []buf.Span) {
+		c.refuse(records, peer, unfit)
 		if due := last > 0 && from.member.relayed(last); due || report || numbered && repeated {
 			c.report(peer, from)
 		}
@@ -322,7 +316,7 @@ func (c *Clients) relay(ctx context.Context, b *hooks.Batch, from sender, asks b
 }
 
 // refuse reports updates for which the map, or the client's share of it, has no room. Their tags are the reasons.
-func (c *Clients) refuse(b *hooks.Batch, peer *sockets.Peer, unfit []buf.Span) {
+func (c *Clients) refuse(records []byte, peer *sockets.Peer, unfit []buf.Span) {
 	if len(unfit) == 0 {
 		return
 	}
@@ -332,7 +326,7 @@ func (c *Clients) refuse(b *hooks.Batch, peer *sockets.Peer, unfit []buf.Span) {
 		if last = kvmsg.ErrMapFull; kvmsg.Reason(span.Tag) == kvmsg.ReasonLimit {
 			last = kvmsg.ErrLimit
 		}
-		told.add(c, peer, b.Wire()[span.Start:span.End], last)
+		told.add(c, peer, records[span.Start:span.End], last)
 	}
 	told.send(c)
 	c.o.Log.Refused("updates refused", peer, last, slog.Int("updates", len(unfit)))

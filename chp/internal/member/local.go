@@ -39,16 +39,16 @@ func (m *Member) Apply(ctx context.Context, records []byte, spans []buf.Span) (l
 	}
 }
 
-// Transact relays a request of this process. Nobody else sends it again, so another leader judges it if
-// it is not known to have been made.
-func (m *Member) Transact(ctx context.Context, r *txn.Request) (a txn.Answer, err error) {
+// Transact relays a request of this process, or of somebody for whom it acts. Nobody else sends it again, so another leader judges
+// it if it is not known to have been made.
+func (m *Member) Transact(ctx context.Context, r *txn.Request, by string) (a txn.Answer, err error) {
 	if err := m.relay.wait(ctx); err != nil {
 		return a, err
 	}
 	var since int64
 	m.o.Order.Between(func(now *order.Moment) { since = now.State.Last() })
 	done := make(chan []byte, 1)
-	m.relay.requestOfOurs(r, since, func(answer []byte) { done <- answer })
+	m.relay.requestOfOurs(r, by, since, func(answer []byte) { done <- answer })
 	select {
 	case b := <-done:
 		if _, ok := a.Next(b); !ok {

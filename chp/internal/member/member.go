@@ -33,6 +33,7 @@ type Options struct {
 	ExpiryGrace time.Duration
 
 	Answer  func(ctx context.Context, peer *sockets.Peer, want wire.Want) error // answers a request for the map
+	Share   func(by string) *order.Share                                        // what somebody may add, or nil if that is not bounded
 	Dismiss func(reason error, ours bool)                                       // disconnects all clients, or those that send again what they have no answer for
 	Log     *slog.Logger
 }
@@ -73,7 +74,7 @@ var (
 func New(o Options) *Member {
 	m := &Member{o: o, attached: make(chan struct{}), failed: make(chan struct{}), led: time.Now()}
 	m.relay = newRelay(m.tell, o.Order.Undecided)
-	m.orders = newOrders(o.Order, m.tell, m.Confirm, m.elected)
+	m.orders = newOrders(o.Order, m.tell, m.Confirm, m.elected, o.Share)
 	m.asks.init()
 	return m
 }
@@ -325,7 +326,7 @@ func (m *Member) Relays() bool { return m.o.Order.Follows() || m.relay.busy() }
 
 // Updates relays updates of a client. done is called when this node has them in its map, with those that the map has no
 // room for, and whether some had come before. The error is that of the context.
-func (m *Member) Updates(ctx context.Context, records []byte, spans []buf.Span, from order.From, done func(repeated bool, unfit [][]byte)) error {
+func (m *Member) Updates(ctx context.Context, records []byte, spans []buf.Span, from order.From, done func(repeated bool, records []byte, unfit []buf.Span)) error {
 	if err := m.relay.wait(ctx); err != nil {
 		return err
 	}

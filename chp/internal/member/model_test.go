@@ -75,7 +75,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		n := &node{w: w, id: uint64(i + 1), order: new(order.Sequencer), tasks: make(chan func(), 1<<16)}
 		j := new(raft.Journal)
 		n.member = New(Options{
-			Order: n.order, Journal: j, ID: [ledger.MapIDSize]byte{byte(i + 1)}, Log: slog.New(slog.DiscardHandler), ExpiryGrace: -1,
+			Share: func(string) *order.Share { return nil }, Order: n.order, Journal: j, ID: [ledger.MapIDSize]byte{byte(i + 1)}, Log: slog.New(slog.DiscardHandler), ExpiryGrace: -1,
 			Answer:  func(context.Context, *sockets.Peer, wire.Want) error { return nil },
 			Dismiss: func(error, bool) {},
 		})

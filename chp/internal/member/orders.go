@@ -21,7 +21,8 @@ type orders struct {
 	tell  func(to uint64, note []byte) bool           // Member.tell
 	led   func(context.Context, uint64) (bool, error) // Member.Confirm
 
-	elected func(term uint64) bool // this node leads in a term, or is about to
+	elected func(term uint64) bool       // this node leads in a term, or is about to
+	share   func(by string) *order.Share // what somebody may add
 
 	arrived  chan struct{} // capacity 1
 	answered chan struct{} // capacity 1
@@ -59,8 +60,8 @@ type unsent struct {
 	when order.Written // kindLeases does not use it
 }
 
-func newOrders(q *order.Sequencer, tell func(uint64, []byte) bool, led func(context.Context, uint64) (bool, error), elected func(uint64) bool) *orders {
-	return &orders{order: q, tell: tell, led: led, elected: elected, nodes: map[uint64]*relayed{}, arrived: make(chan struct{}, 1), answered: make(chan struct{}, 1)}
+func newOrders(q *order.Sequencer, tell func(uint64, []byte) bool, led func(context.Context, uint64) (bool, error), elected func(uint64) bool, share func(string) *order.Share) *orders {
+	return &orders{order: q, tell: tell, led: led, elected: elected, share: share, nodes: map[uint64]*relayed{}, arrived: make(chan struct{}, 1), answered: make(chan struct{}, 1)}
 }
 
 // take takes an item that a node has relayed, if it is the next one.
@@ -157,7 +158,7 @@ func (o *orders) updates(ctx context.Context, i *relayedItem, a *unsent) bool {
 		return false
 	}
 	o.spans = spans
-	from := order.From{ID: i.client, Numbered: true, By: i.by}
+	from := order.From{ID: i.client, Numbered: true, By: i.by, Share: o.share(i.by)}
 	for {
 		unfit, repeated, w, ok, led := o.order.Relayed(i.term, i.body, spans, from)
 		if !led {
@@ -165,8 +166,8 @@ func (o *orders) updates(ctx context.Context, i *relayedItem, a *unsent) bool {
 		}
 		if ok {
 			a.when, a.body = w, append(a.body, byte(min(repeated, 1)))
-			for _, n := range unfit {
-				a.body = binary.BigEndian.AppendUint32(a.body, uint32(n))
+			for _, u := range unfit {
+				a.body = binary.BigEndian.AppendUint32(a.body, uint32(u.Reason)<<reasonShift|uint32(u.At))
 			}
 			return true
 		}
@@ -188,7 +189,7 @@ func (o *orders) requests(ctx context.Context, i *relayedItem, a *unsent) bool {
 		o.spans = append(o.spans, buf.Span{Start: uint32(at), End: uint32(at + size)})
 		at += size
 	}
-	from := order.From{ID: i.client, Numbered: true, By: i.by, Generation: i.generation}
+	from := order.From{ID: i.client, Numbered: true, By: i.by, Share: o.share(i.by), Generation: i.generation}
 	for spans := o.spans; len(spans) > 0; {
 		if o.order.Room(ctx) != nil {
 			return false

@@ -148,10 +148,13 @@ func updatesOf(records []byte, spans []buf.Span, from order.From) *item {
 }
 
 // updates adds updates of a client.
-func (r *relay) updates(records []byte, spans []buf.Span, from order.From, done func(repeated bool, unfit [][]byte)) {
+func (r *relay) updates(records []byte, spans []buf.Span, from order.From, done func(repeated bool, records []byte, unfit []buf.Span)) {
 	i := updatesOf(records, spans, from)
 	if done != nil {
-		i.done = func(a answer) { done(parseUpdated(a.body, i.body)) }
+		i.done = func(a answer) {
+			repeated, unfit := parseUpdated(a.body, i.body)
+			done(repeated, i.body, unfit)
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -214,9 +217,10 @@ func (r *relay) resend(records []byte) {
 	r.restart()
 }
 
-// requestOfOurs adds a request of this process, which has the map up to a sequence. done gets the answer.
-func (r *relay) requestOfOurs(q *txn.Request, since int64, done func(answer []byte)) {
-	i := &item{kind: kindRequests, sent: sent{body: q.Append(make([]byte, 0, q.Size()))}, done: func(a answer) { done(bytes.Clone(a.body)) }}
+// requestOfOurs adds a request of this process, which has the map up to a sequence, or of somebody for whom it acts. done gets the
+// answer.
+func (r *relay) requestOfOurs(q *txn.Request, by string, since int64, done func(answer []byte)) {
+	i := &item{kind: kindRequests, sent: sent{by: by, body: q.Append(make([]byte, 0, q.Size()))}, done: func(a answer) { done(bytes.Clone(a.body)) }}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.requests++

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"clustermap/chp/internal/ledger"
+	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
 )
 
@@ -89,16 +90,20 @@ func parseSent(b []byte) (s sent, ok bool) {
 	return s, true
 }
 
-// parseUpdated parses the answer to updates. It returns those that are refused, in records.
-func parseUpdated(b, records []byte) (repeated bool, unfit [][]byte) {
+// reasonShift is where the answer to updates has the reason for a refusal: above the place of the update in its batch.
+const reasonShift = 24
+
+// parseUpdated parses the answer to updates. It returns those that are refused, in records, with the reasons as tags.
+func parseUpdated(b, records []byte) (repeated bool, unfit []buf.Span) {
 	if len(b) <= 1 {
 		return len(b) > 0 && b[0] != 0, nil
 	}
 	spans, _ := kvmsg.SpansOf(records, nil)
 	repeated = b[0] != 0
 	for b = b[1:]; len(b) >= 4; b = b[4:] {
-		if i := binary.BigEndian.Uint32(b); int64(i) < int64(len(spans)) {
-			unfit = append(unfit, records[spans[i].Start:spans[i].End])
+		reason, i := binary.BigEndian.Uint32(b)>>reasonShift, binary.BigEndian.Uint32(b)&(1<<reasonShift-1)
+		if int64(i) < int64(len(spans)) {
+			unfit = append(unfit, buf.Span{Start: spans[i].Start, End: spans[i].End, Tag: uint64(reason)})
 		}
 	}
 	return repeated, unfit

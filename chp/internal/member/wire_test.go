@@ -30,19 +30,19 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestAnswers: what is refused is found in what was sent, and a malformed answer refuses nothing.
+// TestAnswers: what is refused is found in what was sent, with the reason, and a malformed answer refuses nothing.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	var records []byte
 	for _, key := range []string{"/a", "/b", "/c"} {
 		records = kvmsg.AppendRecord(records, []byte(key), 0, nil, nil, []byte("v"))
 	}
-	repeated, unfit := parseUpdated([]byte{1, 0, 0, 0, 2, 0, 0, 0, 9, 1}, records)
-	if !repeated || len(unfit) != 1 || string(kvmsg.Record(unfit[0]).Key()) != "/c" {
-		t.Errorf("%v, %q", repeated, unfit)
+	repeated, unfit := parseUpdated([]byte{1, byte(kvmsg.ReasonLimit), 0, 0, 2, 0, 0, 0, 9, 1}, records)
+	if !repeated || len(unfit) != 1 || kvmsg.Reason(unfit[0].Tag) != kvmsg.ReasonLimit || string(kvmsg.Record(records[unfit[0].Start:unfit[0].End]).Key()) != "/c" {
+		t.Errorf("%v, %v", repeated, unfit)
 	}
 	if repeated, unfit := parseUpdated(nil, records); repeated || len(unfit) > 0 {
-		t.Errorf("%v, %q", repeated, unfit)
+		t.Errorf("%v, %v", repeated, unfit)
 	}
 	if got := parseLeft([]byte{0, 0, 0, 0, 0, 0, 0, 7, 1}); !slices.Equal(got, []time.Duration{7}) {
 		t.Error(got)

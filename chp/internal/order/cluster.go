@@ -46,6 +46,7 @@ func (q *Sequencer) LeadTerm(term uint64, id [ledger.MapIDSize]byte, first int64
 	}
 	q.order.reigns.Present, q.order.reigns.Interim = term, false
 	q.passive = false
+	q.recount() // what others have ordered was not counted
 	q.wakeWaiters()
 }
 
@@ -269,10 +270,16 @@ func (q *Sequencer) Stale(from From) bool {
 	return q.stale(from)
 }
 
+// Unfit is the place of an update that is refused in a batch, and why.
+type Unfit struct {
+	At     int
+	Reason kvmsg.Reason
+}
+
 // Relayed orders updates of a client of another server, or of this one, as Accept does. It returns which of them the map
 // has no room for, by their place. Until ok is true, it did nothing, and the caller has to call Room; if led is false
 // this server leads no more.
-func (q *Sequencer) Relayed(term uint64, records []byte, spans []buf.Span, from From) (unfit []int, repeated int, w Written, ok, led bool) {
+func (q *Sequencer) Relayed(term uint64, records []byte, spans []buf.Span, from From) (unfit []Unfit, repeated int, w Written, ok, led bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.leads(term) {
@@ -288,7 +295,7 @@ func (q *Sequencer) Relayed(term uint64, records []byte, spans []buf.Span, from 
 	for _, r := range refused {
 		for i, s := range spans {
 			if s.Start == r.Start {
-				unfit = append(unfit, i)
+				unfit = append(unfit, Unfit{i, kvmsg.Reason(r.Tag)})
 			}
 		}
 	}

@@ -41,7 +41,7 @@ type Elsewhere interface {
 	// Apply returns the sequence of the last update, and the number of those that the map has no room for.
 	Apply(ctx context.Context, wire []byte, spans []buf.Span) (last int64, unfit int, err error)
 	// Transact is also for the server that leads: what it says of conditions that do not hold needs a majority.
-	Transact(ctx context.Context, r *txn.Request) (txn.Answer, error)
+	Transact(ctx context.Context, r *txn.Request, by string) (txn.Answer, error)
 	Lease(ctx context.Context, kind wire.LeaseKind, id kvmsg.LeaseID) (left time.Duration, err error)
 }
 
@@ -210,7 +210,7 @@ func (l *Local) Transact(ctx context.Context, r *txn.Request, from From) (a txn.
 	if l.Elsewhere != nil {
 		either, stop := l.q.untilClosed(ctx)
 		defer stop()
-		a, err = l.Elsewhere.Transact(either, r)
+		a, err = l.Elsewhere.Transact(either, r, from.By)
 		return a, Written{shown: true}, l.ended(ctx, err)
 	}
 	for {
