@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"clustermap/chp"
@@ -17,7 +18,8 @@ import (
 // File follows a file: it is the [Policy] that the file last was without an error. It is a chp.Access, and
 // safe for concurrent use.
 type File struct {
-	name string
+	name  string
+	reads atomic.Uint64
 
 	mu      sync.RWMutex
 	policy  *Policy
@@ -36,43 +38,43 @@ func Open(name string) (*File, error) {
 	return f, nil
 }
 
-// read reads the file, which must be no larger than it may be.
-func (f *File) read() ([]byte, error) {
+// read reads the file, which must be no larger than it may be. It returns the number of the read, too.
+func (f *File) read() (text []byte, number uint64, err error) {
+	number = f.reads.Add(1)
 	file, err := os.Open(f.name)
 	if err != nil {
-		return nil, err
+		return nil, number, err
 	}
 	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
-	if err != nil {
-		return nil, err
-	}
-	return text, nil
+	text, err = io.ReadAll(io.LimitReader(file, maxFile+1))
+	return text, number, err
 }
 
 // Load reads the file again, and returns what it says, without an effect: see Set.
 func (f *File) Load() (*Policy, error) {
-	text, err := f.read()
+	text, number, err := f.read()
 	if err != nil {
 		return nil, err
 	}
-	return f.parse(text)
+	return f.parse(text, number)
 }
 
 // parse parses a text of the file.
-func (f *File) parse(text []byte) (*Policy, error) {
+func (f *File) parse(text []byte, number uint64) (*Policy, error) {
 	p, err := Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.name, err)
 	}
+	p.number = number
 	return p, nil
 }
 
-// Set puts a policy into effect, and reports whether its text is another one than that of the policy before.
+// Set puts a policy into effect, and reports whether its text is another one than that of the policy before. One that was read
+// before that has no effect.
 func (f *File) Set(p *Policy) (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.policy != nil && p.text == f.policy.text {
+	if f.policy != nil && (p.text == f.policy.text || p.number > 0 && p.number < f.policy.number) {
 		return false
 	}
 	f.policy = p
@@ -100,7 +102,7 @@ func (f *File) Watch(ctx context.Context, interval time.Duration, report func(er
 		case <-ctx.Done():
 			return
 		}
-		text, err := f.read()
+		text, number, err := f.read()
 		var p *Policy
 		if err == nil {
 			sum := sha256.Sum256(text)
@@ -108,7 +110,7 @@ func (f *File) Watch(ctx context.Context, interval time.Duration, report func(er
 				continue
 			}
 			looked = sum
-			p, err = f.parse(text)
+			p, err = f.parse(text, number)
 		}
 		switch {
 		case err == nil:

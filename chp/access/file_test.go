@@ -21,6 +21,30 @@ func write(t testing.TB, name, text string) {
 
 const one, two = "[users.a]\n[[rules]]\nwho=['a']\nread=['/a/']\n", "[users.a]\n[[rules]]\nwho=['a']\nread=['/b/']\n"
 
+// What was read before the policy in force does not take its place: two may read the file at the same time.
+func TestOlderPolicyHasNoEffect(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "access.toml")
+	write(t, name, one)
+	f, err := Open(name)
+	testenv.Must(t, err)
+	write(t, name, two)
+	older, err := f.Load()
+	testenv.Must(t, err)
+	write(t, name, one+"\n")
+	if changed, err := f.Reload(); !changed || err != nil {
+		t.Fatal(changed, err)
+	}
+	if f.Set(older) || f.Policy() == older {
+		t.Error("the older policy is in force")
+	}
+	given, err := Parse([]byte(two))
+	testenv.Must(t, err)
+	if !f.Set(given) {
+		t.Error("a policy that was not read has no effect")
+	}
+}
+
 // A file is read again when that is asked for; one with a mistake changes nothing.
 func TestFileIsReadAgain(t *testing.T) {
 	t.Parallel()

@@ -32,6 +32,7 @@ const Anonymous = "anonymous"
 // Policy is who the clients are and what each may do. It is immutable, and safe for concurrent use.
 type Policy struct {
 	text         [sha256.Size]byte // a sum of what it was parsed from
+	number       uint64            // of the read of its File, or 0
 	users        map[string]*user
 	curve        map[zmtp.PublicKey]string // names by what proves them
 	tokens       map[string]string
