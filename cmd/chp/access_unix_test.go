@@ -374,6 +374,7 @@ func TestClusterAccess(t *testing.T) {
 		if got := must(t, as(bertFile, i, "get", mine, "--json")...); !strings.Contains(got, `"by":"anna"`) {
 			t.Errorf("node %d has %s", i+1, got)
 		}
+		must(t, as(annaFile, i, "wait")...)
 		lease := strings.TrimSpace(must(t, as(annaFile, i, "lease", "grant", "--ttl", "1h")...))
 		must(t, as(annaFile, i, "set", mine, "w", "--lease", lease)...)
 		for j := range c.nodes {

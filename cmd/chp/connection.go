@@ -209,6 +209,39 @@ func (n *connection) openKeys(ctx context.Context, open func(context.Context, ch
 	return c, err
 }
 
+// absentKey is a part of a key that nobody has.
+var absentKey = strings.Repeat("0", 32)
+
+// openNothing calls open, which is that of n or read, for a client that holds no part of the map. One that may read
+// only some parts names a key there.
+func (n *connection) openNothing(ctx context.Context, open func(context.Context, chp.ClientOptions) (*client, error)) (*client, error) {
+	c, err := open(ctx, chp.ClientOptions{Subtrees: []string{"/" + absentKey}})
+	if asDenied(err) != nil {
+		if readable := n.readable(ctx); readable != "" {
+			return open(ctx, chp.ClientOptions{Subtrees: []string{readable}})
+		}
+	}
+	return c, err
+}
+
+// readable returns a key of which this client may know that nobody has it, or "".
+func (n *connection) readable(ctx context.Context) string {
+	var who chp.Identity
+	err := n.firstAnswer(ctx, func(ctx context.Context, server string) (err error) {
+		who, err = chp.WhoAmI(ctx, server, n.security)
+		return err
+	})
+	if err != nil || len(who.Read) == 0 {
+		return ""
+	}
+	if part := who.Read[0]; !strings.HasSuffix(part, "/") {
+		return part // one key, which may be there
+	} else if len(part)+len(absentKey) <= maxKey {
+		return part + absentKey
+	}
+	return ""
+}
+
 // maxKey is the maximum size of a key in bytes (RFC 12).
 const maxKey = 255
 

@@ -328,39 +328,16 @@ func (n *connection) registerLease(cmd *cobra.Command, timeout time.Duration) {
 // context is for the questions to the server: --timeout limits all together.
 func (n *connection) openLease(ctx context.Context, whole bool) (c *client, limited context.Context, stop func(), err error) {
 	limited, cancel := context.WithTimeout(ctx, n.timeout)
-	var subtrees []string
-	if !whole {
-		subtrees = []string{"/" + noLease} // a key that nobody has
-	}
-	c, err = n.read(ctx, chp.ClientOptions{Subtrees: subtrees}) // after its time-out, which is the same, it asks why
-	if !whole && asDenied(err) != nil {
-		if readable := n.readable(limited); readable != "" {
-			c, err = n.read(ctx, chp.ClientOptions{Subtrees: []string{readable}})
-		}
+	if whole { // after its time-out, which is the same, it asks why
+		c, err = n.read(ctx, chp.ClientOptions{})
+	} else {
+		c, err = n.openNothing(ctx, n.read)
 	}
 	if err != nil {
 		cancel()
 		return nil, nil, nil, err
 	}
 	return c, limited, func() { cancel(); c.Close() }, nil
-}
-
-// readable returns a key of which this client may know that nobody has it, or "".
-func (n *connection) readable(ctx context.Context) string {
-	var who chp.Identity
-	err := n.firstAnswer(ctx, func(ctx context.Context, server string) (err error) {
-		who, err = chp.WhoAmI(ctx, server, n.security)
-		return err
-	})
-	if err != nil || len(who.Read) == 0 {
-		return ""
-	}
-	if part := who.Read[0]; !strings.HasSuffix(part, "/") {
-		return part // one key, which may be there
-	} else if len(part)+len(noLease) <= maxKey {
-		return part + noLease
-	}
-	return ""
 }
 
 // ofLease converts an error about leases to one with an exit code.

@@ -40,7 +40,7 @@ refuses this client, or, with --in-sync, if the server is not one of a pair.`,
 		}
 		limited, cancel := context.WithTimeout(ctx, n.timeout)
 		defer cancel()
-		c, err := n.open(ctx, chp.ClientOptions{Subtrees: []string{waitedFor}})
+		c, err := n.openNothing(ctx, n.open)
 		if err != nil {
 			return err
 		}
@@ -75,7 +75,4 @@ refuses this client, or, with --in-sync, if the server is not one of a pair.`,
 	return cmd
 }
 
-const (
-	waitedFor = "/chp-wait/" // a subtree that is empty: the map itself is not needed
-	waitLook  = 100 * time.Millisecond
-)
+const waitLook = 100 * time.Millisecond
