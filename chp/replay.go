@@ -91,6 +91,7 @@ func (f *filled) replay(o *ServerOptions, committed func()) error {
 
 // EntryCheck returns a function that reports whether a server can replay an entry of its
 // log, as it does when it starts: for durable.Check and durable.ReadBackup, which only check
-// what is around the content of entries. The error is a [*commit.FormatError] or a
+// what is around the content of entries. An entry that is about a cluster is good, since a node
+// replays it, and durable.Restore leaves it out. The error is a [*commit.FormatError] or a
 // [*commit.CorruptError].
 func EntryCheck() func(commit.Entry) error { return disk.Check() }

@@ -15,12 +15,12 @@ import (
 const (
 	// KindEmpty is the kind of an entry without records: a new log begins with one, and so does
 	// each term of a leader.
-	KindEmpty uint32 = 1<<16 + iota
+	KindEmpty = commit.KindEmpty
 	// KindChange is the kind of a change of the members: its records are a raftpb.ConfChangeV2.
-	KindChange
+	KindChange = commit.KindChange
 	// KindMembers is the kind of the first entry of a checkpoint. Its epoch is the term of the
 	// checkpoint's index, and its records are the members at that index, as JSON.
-	KindMembers
+	KindMembers = commit.KindMembers
 )
 
 // A Position is where an entry stands in the log of a cluster. No two entries ever have the

@@ -5,6 +5,22 @@ import "time"
 // KindRecords is the kind of entry that holds updates.
 const KindRecords = 0
 
+// Kinds of entries in the log of a node of a cluster (see clustermap/chp/cluster), which are
+// about the cluster and not about the map.
+const (
+	// KindEmpty is the kind of an entry without records: the log of a new node begins with one,
+	// and so does each term of a leader.
+	KindEmpty uint32 = 1<<16 + iota
+	// KindChange is the kind of a change of the members.
+	KindChange
+	// KindMembers is the kind of the first entry of a checkpoint, which has the members.
+	KindMembers
+)
+
+// OfCluster reports whether an entry is about a cluster and not about the map. A node needs
+// it; a backup that is restored becomes that of another server, or of another cluster.
+func (e *Entry) OfCluster() bool { return e.Kind >= KindEmpty && e.Kind <= KindMembers }
+
 // An Entry is one batch of updates, and the unit that a [Log] appends, reads and
 // verifies. Batches of about 100 KiB are best: all costs of a log except copying and
 // checksums are per entry.

@@ -257,7 +257,9 @@ func ReadBackup(path string, fn func(commit.Entry) error) (BackupInfo, error) {
 // changes.
 //
 // The new log has its own identity and the epoch of the backup. Its entries are those
-// of the backup with new indexes. If Restore is interrupted, there is no log in the
+// of the backup with new indexes, without those that are about a cluster
+// ([commit.Entry.OfCluster]): the backup of a node becomes the log of a server without
+// a cluster, or of the first node of a new one. If Restore is interrupted, there is no log in the
 // directory, and Restore can be called again.
 //
 // The functions in done, if there are some, are called with the number of bytes of each entry.
@@ -343,6 +345,9 @@ func restore(ctx context.Context, path, dir string, disk file.Disk, done ...func
 			return err
 		}
 		tell(done, &e)
+		if e.OfCluster() {
+			return nil
+		}
 		if index > 0 && e.Index == index {
 			return state.Append(e)
 		}

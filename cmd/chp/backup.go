@@ -115,6 +115,9 @@ FILE. It creates DIR if necessary, and fails if DIR already has data of a server
 also fails if FILE is damaged, or if a newer version of this program has written
 something in it that this one does not understand; then nothing is restored.
 
+Of a backup of a node of a cluster the map is restored, and not who the nodes are: DIR
+is that of a server alone, or of the first node of a new cluster, to which others join.
+
 If the command is interrupted, DIR has no data, and the command can be repeated.`,
 		Example: `  chp restore map.backup /var/lib/chp
   chp serve --data /var/lib/chp`,

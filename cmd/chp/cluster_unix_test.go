@@ -288,6 +288,43 @@ func TestClusterGrows(t *testing.T) {
 	try(t, "cluster", "remove", "1", "--server", endpoints[0], "--timeout", "2s").expect(t, exitRefused, "no node leads")
 }
 
+// TestBackupOfNode: a backup of a node's directory becomes the directory of a server alone, and of the first node of
+// another cluster. What the node has for its cluster only is no damage.
+func TestBackupOfNode(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	must(t, append([]string{"set", "/k", "v", "--timeout", "1m"}, c.servers()...)...)
+	for i := range c.nodes {
+		testenv.Eventually(t, "the node has no update", func() bool {
+			return try(t, "get", "/k", "--server", c.endpoints[i]).code == exitDone
+		})
+	}
+	file := filepath.Join(t.TempDir(), "node.backup")
+	must(t, "backup", c.dirs[1], file)
+	must(t, "fsck", file)
+	must(t, "fsck", c.dirs[1])
+	c.nodes[1].terminate()
+	try(t, "serve", "--data", c.dirs[1], "--port", "0").expect(t, exitRefused, "it is the directory of node 2 of a cluster")
+
+	alone, lone := filepath.Join(t.TempDir(), "alone"), filepath.Join(t.TempDir(), "lone")
+	must(t, "restore", file, alone)
+	must(t, "restore", file, lone)
+	s := start(t, "serve", "--data", alone, "--port", "0")
+	at := s.ready()
+	if got := must(t, "get", "/k", "--server", at); got != "v\n" {
+		t.Errorf("the server has %q", got)
+	}
+	endpoint := "tcp://" + loopback.Own() + ":5556"
+	start(t, "serve", "--data", lone, "--node", "1", "--cluster", "1="+endpoint).ready()
+	if got := must(t, "get", "/k", "--timeout", "1m", "--server", endpoint); got != "v\n" {
+		t.Errorf("the node has %q", got)
+	}
+	joined := start(t, "serve", "--host", loopback.Own(), "--data", t.TempDir(), "--join", endpoint).ready()
+	if got := must(t, "get", "/k", "--timeout", "1m", "--server", joined); got != "v\n" {
+		t.Errorf("the node that joined has %q", got)
+	}
+}
+
 // TestClusterMistakes: the text says what is wrong.
 func TestClusterMistakes(t *testing.T) {
 	t.Parallel()

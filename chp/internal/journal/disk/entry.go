@@ -127,11 +127,14 @@ func parse(e *commit.Entry, to *state.State, spans []buf.Span) (c content, err e
 	return c, err
 }
 
-// Check returns a function that reports whether a server can replay an entry. The error is a
-// [*commit.FormatError] or a [*commit.CorruptError].
+// Check returns a function that reports whether a server can replay an entry, or a node if it is about its
+// cluster. The error is a [*commit.FormatError] or a [*commit.CorruptError].
 func Check() func(commit.Entry) error {
 	var spans []buf.Span
 	return func(e commit.Entry) error {
+		if e.OfCluster() {
+			return nil
+		}
 		c, err := parse(&e, new(state.State), spans)
 		if c.spans != nil {
 			spans = c.spans
