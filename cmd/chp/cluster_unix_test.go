@@ -303,6 +303,12 @@ func TestBackupOfNode(t *testing.T) {
 	must(t, "backup", c.dirs[1], file)
 	must(t, "fsck", file)
 	must(t, "fsck", c.dirs[1])
+	sequence := func(at ...string) (n int64) {
+		_, err := fmt.Sscan(must(t, append([]string{"set", "/later", "1", "--timeout", "1m"}, at...)...), &n)
+		testenv.Must(t, err)
+		return n
+	}
+	lost := sequence(c.servers()...) // the backup does not have it, and clients have seen it
 	c.nodes[1].terminate()
 	try(t, "serve", "--data", c.dirs[1], "--port", "0").expect(t, exitRefused, "it is the directory of node 2 of a cluster")
 
@@ -314,10 +320,16 @@ func TestBackupOfNode(t *testing.T) {
 	if got := must(t, "get", "/k", "--server", at); got != "v\n" {
 		t.Errorf("the server has %q", got)
 	}
+	if n := sequence("--server", at); n <= lost {
+		t.Errorf("the server gives the sequence %d, which clients know as that of another update: up to %d", n, lost)
+	}
 	endpoint := "tcp://" + loopback.Own() + ":5556"
 	start(t, "serve", "--data", lone, "--node", "1", "--cluster", "1="+endpoint).ready()
 	if got := must(t, "get", "/k", "--timeout", "1m", "--server", endpoint); got != "v\n" {
 		t.Errorf("the node has %q", got)
+	}
+	if n := sequence("--server", endpoint); n <= lost {
+		t.Errorf("the node gives the sequence %d, which clients know as that of another update: up to %d", n, lost)
 	}
 	joined := start(t, "serve", "--host", loopback.Own(), "--data", t.TempDir(), "--join", endpoint).ready()
 	if got := must(t, "get", "/k", "--timeout", "1m", "--server", joined); got != "v\n" {

@@ -189,7 +189,7 @@ func (m *Member) Changed(s raft.Status) {
 // lead orders updates, if this node leads.
 func (m *Member) lead() {
 	if s := m.Status(); s.Leading {
-		m.o.Order.LeadTerm(s.Term, m.o.ID, order.FirstSequence(time.Now()), m.o.ExpiryGrace)
+		m.o.Order.LeadTerm(s.Term, m.o.ID, order.FirstSequence(time.Now()), len(m.node.Members()) == 1, m.o.ExpiryGrace)
 	}
 }
 

@@ -20,24 +20,36 @@ import (
 // A termed journal appends in terms, and gives a map its identity. Its methods are called with the mutex held.
 type termed interface {
 	Lead(term uint64)
-	Name(id [ledger.MapIDSize]byte, after int64)
+	Name(id [ledger.MapIDSize]byte, after int64) (proposed bool)
 }
 
 // LeadTerm makes a server of a cluster order updates in a term. Of a new map, which has no identity yet, it orders none:
 // it gets one first, and a sequence after which its updates begin. In a term that was interrupted, what is held is still
 // under way. No key expires during the grace that was there before.
-func (q *Sequencer) LeadTerm(term uint64, id [ledger.MapIDSize]byte, first int64, grace time.Duration) {
+//
+// The only node of a cluster has, when it starts, no others that know more: its log may be that of a server which crashed, or
+// a backup. So its sequences go on above all that clients may have seen, as those of a server alone do when it starts.
+func (q *Sequencer) LeadTerm(term uint64, id [ledger.MapIDSize]byte, first int64, alone bool, grace time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	j := q.journal.(termed)
 	j.Lead(term)
-	if q.state.ID == [ledger.MapIDSize]byte{} {
+	switch {
+	case q.state.ID == [ledger.MapIDSize]byte{}:
+		q.begun = true
 		j.Name(id, first)
 		return
-	}
-	if !q.passive {
+	case q.skipping == term: // until the cluster has that
+		return
+	case !q.passive:
+		return
+	case alone && !q.begun:
+		if q.begun = j.Name([ledger.MapIDSize]byte{}, state.Unused(q.state.Last(), first)); q.begun {
+			q.skipping = term
+		}
 		return
 	}
+	q.begun = true
 	if q.held.empty() {
 		q.order.last = q.state.Last()
 		q.order.reigns.Set(q.state.Terms.History())
@@ -176,12 +188,20 @@ func (q *Sequencer) Foreign(e *state.Entry, index journal.Index) error {
 	return nil
 }
 
-// Name gives a new map its identity, and reports whether it had none. Its first update gets the sequence after one.
+// Name gives a new map its identity, and reports whether it had none. Its first update gets the sequence after one. Without an
+// identity it says only that the sequences of a map which has one go on there.
 func (q *Sequencer) Name(id [ledger.MapIDSize]byte, after int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.state.ID != [ledger.MapIDSize]byte{} {
+	none := [ledger.MapIDSize]byte{}
+	if (q.state.ID == none) == (id == none) {
 		return false
+	}
+	if id == none {
+		q.skipping = 0
+		q.state.SkipTo(after)
+		q.order.last = q.state.Last()
+		return true
 	}
 	q.state.ID = id
 	q.state.SkipTo(after)

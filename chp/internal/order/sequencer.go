@@ -77,8 +77,10 @@ type Sequencer struct {
 	early   wire.Early // updates that came before the active server published them
 
 	// Of a cluster; such a server is passive while it does not lead.
-	serves bool // it publishes heartbeats
-	unique unique
+	serves   bool   // it publishes heartbeats
+	begun    bool   // it has led, or is about to
+	skipping uint64 // the term in which its sequences go on elsewhere, while that is under way
+	unique   unique
 
 	held     held          // ordered and not yet committed
 	progress chan struct{} // closed when some were published; nil if no goroutine waits

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -65,7 +66,7 @@ func Compose(h *state.Head, memory []byte) (commit.Entry, []byte) {
 }
 
 // Named returns the entry with the identity of a map, which is a new one whose first update gets the sequence
-// after one.
+// after one. Without an identity the map keeps the one that it has.
 func Named(id [ledger.MapIDSize]byte, after int64) commit.Entry {
 	return commit.Entry{Kind: kindMapID, First: uint64(after), Time: time.Now().UnixNano(), Records: id[:]}
 }
@@ -108,7 +109,12 @@ func parse(e *commit.Entry, to *state.State, spans []buf.Span) (c content, err e
 	ok := true
 	c.wire = e.Records
 	switch e.Kind {
-	case kindOrigins, kindMapID, kindReigns, kindHistory, kindRequests:
+	case kindMapID:
+		if bytes.Equal(e.Records, make([]byte, ledger.MapIDSize)) {
+			return c, nil // of a node: only its sequences went on elsewhere
+		}
+		ok = to.Restore(state.Section{Kind: state.Kind(e.Kind), Body: e.Records}, 0) == nil
+	case kindOrigins, kindReigns, kindHistory, kindRequests:
 		ok = to.Restore(state.Section{Kind: state.Kind(e.Kind), Body: e.Records}, 0) == nil
 	case kindSent:
 		if ok = len(c.wire) >= sentHeadSize; ok {

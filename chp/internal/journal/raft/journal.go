@@ -35,12 +35,14 @@ func (j *Journal) Attach(n Node) { j.node = n }
 // Lead begins to propose in a term, and ends that if it is 0. It is called like Append.
 func (j *Journal) Lead(term uint64) { j.term = term }
 
-// Name proposes the identity of a map, which is a new one: see disk.Named.
-func (j *Journal) Name(id [ledger.MapIDSize]byte, after int64) {
+// Name proposes the identity of a map, which is a new one, or where its sequences go on: see disk.Named.
+func (j *Journal) Name(id [ledger.MapIDSize]byte, after int64) (proposed bool) {
 	e := disk.Named(id, after)
 	if _, err := j.node.Propose(j.term, &e); err != nil {
 		j.term = 0 // the next leader does it
+		return false
 	}
+	return true
 }
 
 // AtOnce returns false: a majority has to have a batch first.
