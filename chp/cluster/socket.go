@@ -149,6 +149,19 @@ func (t *SocketTransport) Peers(to map[uint64]string) {
 	}
 }
 
+// SetSecurity replaces the security of the sockets that listen and connect. Connections that there are stay; those
+// that begin later have the new one.
+func (t *SocketTransport) SetSecurity(bound, connected sockets.Security) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.options.Bound.Security, t.options.Connected.Security = bound, connected
+	err := t.pull.SetOptions(func(o *sockets.Options) { o.Security = bound })
+	for _, p := range t.peers {
+		err = errors.Join(err, p.push.SetOptions(func(o *sockets.Options) { o.Security = connected }))
+	}
+	return err
+}
+
 func (t *SocketTransport) connect(id uint64, address string) (*peer, error) {
 	o := t.options.Connected
 	if t.options.Peer != nil {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"clustermap/chp"
@@ -335,6 +336,48 @@ func TestBackupOfNode(t *testing.T) {
 	if got := must(t, "get", "/k", "--timeout", "1m", "--server", joined); got != "v\n" {
 		t.Errorf("the node that joined has %q", got)
 	}
+}
+
+// TestClusterKeys changes the key of all nodes while they run: one that is started again with the new key alone finds the
+// others.
+func TestClusterKeys(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	must(t, "keygen", "--out", file("old.key"))
+	must(t, "keygen", "--out", file("new.key"))
+	text := func(name string) string {
+		b, err := os.ReadFile(file(name))
+		testenv.Must(t, err)
+		return string(b)
+	}
+	write := func(keys ...string) {
+		var all strings.Builder
+		for _, k := range keys {
+			all.WriteString(text(k))
+		}
+		testenv.Must(t, os.WriteFile(file("next"), []byte(all.String()), 0o600))
+		testenv.Must(t, os.Rename(file("next"), file("server.key")))
+	}
+	write("old.key")
+	c := startCluster(t, "--curve-key", file("server.key"), "--curve-allow", file("new.key"))
+	ask := func(key string, args ...string) outcome {
+		return try(t, slices.Concat(args, c.servers(), []string{"--curve-key", file(key), "--curve-server-key", file(key)})...)
+	}
+	ask("old.key", "set", "/k", "1", "--timeout", "1m").expect(t, exitDone, "")
+	for _, keys := range [][]string{{"old.key", "new.key"}, {"new.key", "old.key"}, {"new.key"}} {
+		write(keys...)
+		for i := range c.nodes {
+			p := c.nodes[i]
+			again := strings.Count(p.stderr.String(), "server.key again:")
+			p.signal(syscall.SIGHUP)
+			testenv.Eventually(t, "the node does not read its keys", func() bool { return strings.Count(p.stderr.String(), "server.key again:") > again })
+		}
+	}
+	c.kill(0)
+	c.start(0)
+	c.kill(1) // the first one is needed for a majority now
+	ask("new.key", "set", "/k", "2", "--timeout", "1m").expect(t, exitDone, "")
 }
 
 // TestClusterMistakes: the text says what is wrong.

@@ -23,6 +23,7 @@ import (
 	"clustermap/internal/link"
 	"clustermap/internal/wake"
 	"clustermap/sockets"
+	"clustermap/zmtp"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -49,7 +50,16 @@ type clusterFlags struct {
 	learner  bool
 	election time.Duration
 
-	joined func(ctx context.Context, server *chp.Server) // asks for a vote; nil if that is not wanted
+	joined    func(ctx context.Context, server *chp.Server) // asks for a vote; nil if that is not wanted
+	transport *cluster.SocketTransport                      // nil before the node is open
+}
+
+// setKeys gives the node keys that were read again: the server's own ones, by which nodes know each other.
+func (c *clusterFlags) setKeys(own []zmtp.SecretKey) error {
+	if c.transport == nil {
+		return nil
+	}
+	return c.transport.SetSecurity(nodeSecurity(own))
 }
 
 func (c *clusterFlags) register(flags *pflag.FlagSet) {
@@ -166,11 +176,7 @@ func (c *clusterFlags) options(ctx context.Context, cmd *cobra.Command, f *serve
 	}
 	open := func(owner chp.ClusterOwner) (chp.ClusterNode, error) {
 		var bound, connected sockets.Options
-		if security.CurveServer {
-			public := security.CurveSecretKey.Public()
-			bound.Security = sockets.Security{CurveServer: true, CurveSecretKey: security.CurveSecretKey, Authenticate: sockets.AllowKeys(public)}
-			connected.Security = nodeSecurity(security)
-		}
+		bound.Security, connected.Security = nodeSecurity(ownKeys(security))
 		ctx, cancel := context.WithTimeout(ctx, bindTimeout)
 		defer cancel()
 		t, err := cluster.NewSocketTransport(ctx, cluster.SocketOptions{Node: m.node, Cluster: m.id, Listen: listen, Bound: bound, Connected: connected, Logger: log})
@@ -184,18 +190,33 @@ func (c *clusterFlags) options(ctx context.Context, cmd *cobra.Command, f *serve
 		if err != nil {
 			return nil, err
 		}
+		c.transport = t
 		return clusterNode{n, m.id.String()}, nil
 	}
 	return &chp.ClusterOptions{Open: open}, nil
 }
 
-// nodeSecurity is the security with which a node connects to others: all have one key.
-func nodeSecurity(s sockets.Security) sockets.Security {
+// ownKeys returns the keys of a server with CURVE.
+func ownKeys(s sockets.Security) []zmtp.SecretKey {
 	if !s.CurveServer {
-		return sockets.Security{}
+		return nil
 	}
-	public := s.CurveSecretKey.Public()
-	return sockets.Security{CurveServerKey: public, CurvePublicKey: public, CurveSecretKey: s.CurveSecretKey}
+	return append([]zmtp.SecretKey{s.CurveSecretKey}, s.CurveMoreKeys...)
+}
+
+// nodeSecurity returns the security with which a node listens to others, and that with which it connects to them. All nodes
+// have the same keys; while these change, some have one that others do not have yet, or any more, beside one that they have.
+func nodeSecurity(own []zmtp.SecretKey) (bound, connected sockets.Security) {
+	if len(own) == 0 {
+		return bound, connected
+	}
+	var public []zmtp.PublicKey
+	for _, key := range own {
+		public = append(public, key.Public())
+	}
+	bound = sockets.Security{CurveServer: true, CurveSecretKey: own[0], CurveMoreKeys: own[1:], Authenticate: sockets.AllowKeys(public...)}
+	connected = sockets.Security{CurveServerKey: public[0], CurveMoreServerKeys: public[1:], CurvePublicKey: public[0], CurveSecretKey: own[0]}
+	return bound, connected
 }
 
 // founds returns the membership of one of the first nodes of a cluster.
@@ -221,7 +242,8 @@ func (c *clusterFlags) founds(ctx context.Context, f *serveFlags, security socke
 			fmt.Fprintf(h, "%d=%s\n", n, nodes[n])
 		}
 		id = cluster.ID(h.Sum(nil))
-		if err := neverRan(ctx, f, c.node, nodes, nodeSecurity(security)); err != nil {
+		_, use := nodeSecurity(ownKeys(security))
+		if err := neverRan(ctx, f, c.node, nodes, use); err != nil {
 			return nil, err
 		}
 	}
@@ -246,7 +268,7 @@ func (c *clusterFlags) joins(ctx context.Context, f *serveFlags, security socket
 	}
 	ask, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
-	use := nodeSecurity(security)
+	_, use := nodeSecurity(ownKeys(security))
 	if ok { // it goes on with what it knows; who has moved meanwhile, it may learn
 		m.id, m.node, m.peers = id, node, map[uint64]string{}
 		if st, err := chp.ServerStatus(ask, c.join, use); err == nil && st.Cluster != nil {

@@ -239,7 +239,7 @@ func (f *serveFlags) keys(server *chp.Server) func(own []zmtp.SecretKey, admins 
 				k.Peer = append(k.Peer, key.Public())
 			}
 		}
-		return server.SetKeys(k)
+		return errors.Join(server.SetKeys(k), f.cluster.setKeys(own))
 	}
 }
 
