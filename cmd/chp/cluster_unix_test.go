@@ -397,6 +397,7 @@ func TestClusterMistakes(t *testing.T) {
 		{"serve --data " + dir + " --cluster " + nodes + " --node 1 --learner", "--learner is for --join"},
 		{"serve --data " + dir + " --cluster " + nodes + " --join tcp://127.0.0.1:7000", "exclude each other"},
 		{"serve --data " + dir + " --join tcp://127.0.0.1:7000 --host 0.0.0.0", "needs --advertise"},
+		{"serve --data " + dir + " --join tcp://10.0.0.1:7000", "the other nodes cannot reach this one at 127.0.0.1"},
 		{"cluster", "name a command"},
 		{"cluster frobnicate", "there is no command"},
 		{"cluster remove", "usage: chp cluster remove NODE"},

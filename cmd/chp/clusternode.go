@@ -257,6 +257,9 @@ func (c *clusterFlags) joins(ctx context.Context, f *serveFlags, security socket
 		if ip := net.ParseIP(f.Host); f.Host == "*" || ip != nil && ip.IsUnspecified() {
 			return nil, fail(exitUsage, "--join needs --advertise with --host %s: where do the other nodes reach this one?", f.Host)
 		}
+		if loopbackHost(f.Host) && !loopbackHost(hostOf(c.join)) {
+			return nil, fail(exitUsage, "--join %s needs --host or --advertise: the other nodes cannot reach this one at %s", c.join, f.Host)
+		}
 		m.own = "tcp://" + net.JoinHostPort(f.Host, strconv.Itoa(f.Port))
 	}
 	if _, err := nodeAddress(m.own); err != nil {
@@ -282,6 +285,18 @@ func (c *clusterFlags) joins(ctx context.Context, f *serveFlags, security socket
 		c.joined = func(ctx context.Context, server *chp.Server) { askForVote(ctx, server, use) }
 	}
 	return m, nil
+}
+
+// hostOf returns the host in an endpoint.
+func hostOf(endpoint string) string {
+	host, _, _ := net.SplitHostPort(strings.TrimPrefix(endpoint, "tcp://"))
+	return host
+}
+
+// loopbackHost reports whether only programs on the same machine reach a host by that name.
+func loopbackHost(host string) bool {
+	ip := net.ParseIP(host)
+	return ip.IsLoopback() || host == "localhost"
 }
 
 // meet takes over who the members are, and returns the endpoint of the leader, or "".
