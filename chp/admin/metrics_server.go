@@ -48,6 +48,20 @@ func (l *looked) queues() (bytes, largest, updates int) {
 	return bytes, largest, updates
 }
 
+// nodes returns the number of nodes of a cluster, and of those that do not answer this one, if it leads.
+func (l *looked) nodes() (all, away int) {
+	c := l.status.Cluster
+	if c == nil {
+		return 0, 0
+	}
+	for _, m := range c.Members {
+		if c.Leader == c.Node && !m.Active {
+			away++
+		}
+	}
+	return len(c.Members), away
+}
+
 // A metric is a series without labels.
 type metric[T any] struct {
 	desc  *prometheus.Desc
@@ -91,10 +105,12 @@ var (
 		counter("chp_resumed_total", "Clients that came back and got only what they had missed.", func(l *looked) float64 { return float64(l.stats.Resumed) }),
 		counter("chp_bad_asks_total", "Requests for snapshots that were refused.", func(l *looked) float64 { return float64(l.stats.BadAsks) }),
 		counter("chp_failovers_total", "Times that this server of a pair was passive and became active.", func(l *looked) float64 { return float64(l.stats.TookOver) }),
-		gauge("chp_active", "1 if the server accepts updates and serves clients, else 0.", func(l *looked) float64 { return truth(l.status.State == chp.ServerActive) }),
-		gauge("chp_term", "Number of the active server's term; 0 without a pair.", func(l *looked) float64 { return float64(l.status.Epoch) }),
+		gauge("chp_active", "1 if the server orders updates, else 0: it is the only one, the active one of a pair, or the leader of a cluster.", func(l *looked) float64 { return truth(l.status.State == chp.ServerActive) }),
+		gauge("chp_term", "Number of the term of the active server of a pair, or of the leader of a cluster; 0 without these.", func(l *looked) float64 { return float64(l.status.Epoch) }),
 		gauge("chp_peer_lag_updates", "Updates that the other server of the pair does not have yet; -1 while it does not follow.", func(l *looked) float64 { return float64(l.status.Lag) }),
 		gauge("chp_peer_in_sync", "1 if the other server of the pair has all published updates, else 0.", func(l *looked) float64 { return truth(l.status.InSync) }),
+		gauge("chp_cluster_nodes", "Nodes of the cluster, as far as this one knows; 0 without a cluster.", func(l *looked) float64 { n, _ := l.nodes(); return float64(n) }),
+		gauge("chp_cluster_nodes_away", "Nodes of the cluster that do not answer the leader; 0 at the others.", func(l *looked) float64 { _, n := l.nodes(); return float64(n) }),
 	}
 	refusedDesc = prometheus.NewDesc("chp_refused_total", "Messages refused, by reason.", []string{"reason"}, nil)
 	tookDesc    = prometheus.NewDesc("chp_snapshot_seconds", "How long clients waited for snapshots: from the request until the last of it was queued.", nil, nil)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -28,7 +29,8 @@ type Log interface {
 // which may be two; the other methods by any.
 type disk struct {
 	log    Log
-	always bool // responses wait for a flush
+	always bool                // responses wait for a flush
+	synced func(time.Duration) // gets how long a flush took, or nil
 
 	mu    sync.Mutex
 	meta  meta
@@ -175,7 +177,12 @@ func (d *disk) flush() error {
 	if d.log.Synced() == d.log.Last() {
 		return nil
 	}
-	return d.log.Sync()
+	began := time.Now()
+	err := d.log.Sync()
+	if d.synced != nil {
+		d.synced(time.Since(began))
+	}
+	return err
 }
 
 func (d *disk) close() error { return errors.Join(d.log.Close(), d.store.close()) }

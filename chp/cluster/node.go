@@ -66,7 +66,7 @@ func Open(o Options) (*Node, error) {
 }
 
 func open(o Options, log Log, store metaStore) (*Node, error) {
-	d := &disk{log: log, store: store, always: o.Policy.IsAlways()}
+	d := &disk{log: log, store: store, always: o.Policy.IsAlways(), synced: o.Synced}
 	start, err := begin(&o, d)
 	if err != nil {
 		return nil, err

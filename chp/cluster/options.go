@@ -36,6 +36,8 @@ type Options struct {
 	// is committed is lost as long as a majority of the disks is left. With another one, a power cut
 	// of a majority can lose what the policy says. The zero value is that of the log.
 	Policy commit.Policy
+	// Synced, if not nil, gets how long each flush of the log took.
+	Synced func(time.Duration)
 	// TailBytes is how much of the log is kept in memory for followers that are behind. If 0, it
 	// is DefaultTailBytes.
 	TailBytes int

@@ -82,7 +82,32 @@ func TestClusterOverHTTP(t *testing.T) {
 	try(t, append([]string{"failover"}, at...)...).expect(t, exitRefused, "chp cluster transfer")
 	try(t, append([]string{"promote"}, at...)...).expect(t, exitRefused, "a majority elects the leader")
 	try(t, append([]string{"wait", "--in-sync"}, at...)...).expect(t, exitRefused, "is not part of a pair")
+	if _, body, _ := ask("GET", "/metrics", ""); !strings.Contains(body, "\nchp_cluster_nodes 3\n") || !strings.Contains(body, "\nchp_wal_fsync_duration_seconds_count ") {
+		t.Errorf("metrics of a node: %s", body)
+	}
+	if got := must(t, append([]string{"status"}, at...)...); !strings.Contains(got, "follower") {
+		t.Errorf("status of a node that follows: %s", got)
+	}
 	c.kill(leader)
+	for i := range c.nodes {
+		if i != leader {
+			p := c.nodes[i]
+			testenv.Eventually(t, "the log does not say that another node leads", func() bool { return strings.Contains(p.stderr.String(), "another node leads the cluster") })
+		}
+	}
+	testenv.Eventually(t, "no node says that one is away", func() bool {
+		for i := range c.nodes {
+			if i == leader {
+				continue
+			}
+			url = c.nodes[i].web()
+			if _, body, _ := ask("GET", "/metrics", ""); strings.Contains(body, "\nchp_cluster_nodes_away 1\n") {
+				return true
+			}
+		}
+		return false
+	})
+	url = c.nodes[follower].web()
 	testenv.Eventually(t, "the node does not serve without the leader", func() bool { code, _, _ := ask("PUT", "/v1/kv/k", "3"); return code == 204 })
 	if code, body, _ := ask("DELETE", "/v1/kv/k", ""); code != 204 {
 		t.Errorf("delete: %d %s", code, body)

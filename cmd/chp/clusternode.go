@@ -51,6 +51,7 @@ type clusterFlags struct {
 	election time.Duration
 
 	joined    func(ctx context.Context, server *chp.Server) // asks for a vote; nil if that is not wanted
+	synced    func(time.Duration)                           // gets how long each flush of the log took, or nil
 	transport *cluster.SocketTransport                      // nil before the node is open
 }
 
@@ -184,7 +185,7 @@ func (c *clusterFlags) options(ctx context.Context, cmd *cobra.Command, f *serve
 			return nil, &chp.ListenError{Endpoint: listen, Err: err}
 		}
 		n, err := cluster.Open(cluster.Options{
-			Dir: f.data, Node: m.node, Cluster: m.id, Peers: m.peers, Join: m.join, ElectionTimeout: c.election, Policy: policy,
+			Dir: f.data, Node: m.node, Cluster: m.id, Peers: m.peers, Join: m.join, ElectionTimeout: c.election, Policy: policy, Synced: c.synced,
 			Owner: clusterOwner{owner, new([]chp.ClusterEntry)}, Note: owner.Note, Transport: nodeTransport{t}, Logger: log,
 		})
 		if err != nil {

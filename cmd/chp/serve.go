@@ -343,7 +343,9 @@ func (f *serveFlags) start(ctx context.Context, cmd *cobra.Command, o chp.Server
 	if err != nil {
 		return nil, err
 	}
-	if o.Cluster == nil { // otherwise the node opens the directory
+	if o.Cluster != nil { // the node opens the directory
+		f.cluster.synced = admin.syncs()
+	} else {
 		if o.Log, err = f.openData(ctx, admin.syncs()); err != nil {
 			return nil, err
 		}

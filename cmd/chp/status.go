@@ -28,7 +28,8 @@ for each, in the order of the flags:
   role      primary or backup of a pair, or alone
   state     active, passive (follows the active one), or waiting (not yet either);
             "would take over": it becomes active when a client asks for the map,
-            because it no longer hears the active one
+            because it no longer hears the active one; of a node of a cluster
+            leader, follower, candidate or learner
   epoch     number of the active server's reign, which rises with each
             failover; 0 if alone
   sequence  the sequence number of the last update

@@ -77,15 +77,22 @@ func (r *reply) cells() []string {
 	if line.Lag != nil {
 		lag = strconv.FormatInt(*line.Lag, 10)
 	}
-	state := string(line.State)
-	if line.TakesOver {
-		state += " (would take over)"
-	}
 	return []string{
-		r.server, string(line.Role), state, strconv.FormatUint(line.Epoch, 10), strconv.FormatInt(line.Sequence, 10),
+		r.server, string(line.Role), stateText(&line.Status), strconv.FormatUint(line.Epoch, 10), strconv.FormatInt(line.Sequence, 10),
 		strconv.Itoa(line.Keys), strconv.Itoa(line.Clients), peer, inSync, lag, refusals(line.Refused),
 		strconv.FormatUint(line.BadAsks, 10), memory(line.MemoryBytes), (time.Duration(line.UptimeSeconds) * time.Second).String(), made,
 	}
+}
+
+// stateText describes the state of a server: of a node what it is in its cluster, as all nodes serve.
+func stateText(st *chp.Status) string {
+	switch {
+	case st.Cluster != nil:
+		return st.Cluster.State
+	case st.TakesOver:
+		return string(st.State) + " (would take over)"
+	}
+	return string(st.State)
 }
 
 // refusalsWidth is the width that refusals does not exceed, so that a column fits into a

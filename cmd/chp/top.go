@@ -213,10 +213,7 @@ func (m *topModel) View() string {
 // lines returns the lines of the view, at most height of them.
 func (m *topModel) lines(height int) []string {
 	t := m.now
-	state := string(t.status.State)
-	if t.status.TakesOver {
-		state += " (would take over)"
-	}
+	state := stateText(&t.status)
 	paused := ""
 	if m.paused {
 		paused = "   paused"

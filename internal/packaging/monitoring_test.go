@@ -83,6 +83,10 @@ func TestAlertsAreOnMetricsThatExist(t *testing.T) {
 			if missing := unknown(r.Expr, names); len(missing) > 0 {
 				t.Errorf("%s: no server has %v", r.Alert, missing)
 			}
+			// Nodes of a cluster have a term, too, and no second server.
+			if regexp.MustCompile(`chp_(term|peer)`).MatchString(r.Expr) && !strings.Contains(r.Expr, "chp_cluster_nodes") {
+				t.Errorf("%s does not tell the servers of a pair from the nodes of a cluster", r.Alert)
+			}
 			if !strings.Contains(string(page), "`"+r.Alert+"`") {
 				t.Errorf("docs/MONITORING.md does not say what to do after %s", r.Alert)
 			}

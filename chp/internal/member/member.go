@@ -55,6 +55,7 @@ type Member struct {
 	mu     sync.Mutex
 	status raft.Status
 	led    time.Time // when a leader was last known
+	leader uint64    // the last one that was
 	hears  bool      // that is not long ago
 	lapses int       // how often that has ended
 	err    error
@@ -165,10 +166,10 @@ func (m *Member) Lost(_ int, known bool) { m.o.Order.LostAll(known) }
 func (m *Member) Changed(s raft.Status) {
 	<-m.attached
 	m.mu.Lock()
-	before := m.status
+	before, former := m.status, m.leader
 	m.status = s
 	if s.Leader != 0 {
-		m.led = time.Now()
+		m.led, m.leader = time.Now(), s.Leader
 	}
 	m.mu.Unlock()
 	if s.Leading {
@@ -181,7 +182,9 @@ func (m *Member) Changed(s raft.Status) {
 		leader = 0
 	}
 	m.relay.led(leader, s.Term)
-	if s.Leading != before.Leading || s.Leader != before.Leader {
+	if s.Leader != 0 && former != 0 && s.Leader != former {
+		m.o.Log.Warn("another node leads the cluster", "node", s.Node, "term", s.Term, "leader", s.Leader, "former", former)
+	} else if s.Leading != before.Leading || s.Leader != before.Leader {
 		m.o.Log.Info("cluster", "node", s.Node, "role", s.Role, "term", s.Term, "leader", s.Leader)
 	}
 }
