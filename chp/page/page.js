@@ -75,7 +75,7 @@ document.querySelector("nav").addEventListener("keydown", e => {
 
 // The status, each second.
 
-let status = null, last = null, points = [];
+let status = null, last = null, first = null, points = [];
 const metric = (text, name) => Number((text.match(new RegExp("^" + name + " (\\S+)$", "m")) ?? [0, NaN])[1]);
 
 async function look() {
@@ -84,7 +84,8 @@ async function look() {
     if (!one.ok) throw new Error((await one.text()).trim() || one.statusText);
     status = await one.json();
     const text = await all.text(), now = performance.now();
-    const updates = metric(text, "chp_updates_total");
+    // A node publishes what others have accepted, too. The sequences are above 2^53; what they grow by is not.
+    const updates = status.cluster ? Number(BigInt(status.sequence) - (first ??= BigInt(status.sequence))) : metric(text, "chp_updates_total");
     if (last && now > last.now && updates >= last.updates) points.push((updates - last.updates) * 1000 / (now - last.now));
     last = {now, updates};
     points = points.slice(-seconds);
@@ -107,11 +108,11 @@ function trouble(text) {
 const stateClass = state => ({active: "good", passive: "", waiting: "wait", stopped: "bad"})[state] ?? "";
 
 function overview(metrics) {
-  const s = status;
+  const s = status, c = s.cluster, state = c ? c.state : s.state;
   $("endpoint").textContent = s.endpoint;
   $("version").textContent = s.version ?? "";
-  $("state").textContent = s.state;
-  $("state").className = "badge " + stateClass(s.state);
+  $("state").textContent = state;
+  $("state").className = "badge " + (c ? (c.leader ? "good" : "wait") : stateClass(state));
   document.title = s.endpoint.replace("tcp://", "") + " · clustermap";
   const refused = Object.entries(s.refused).filter(([, n]) => n > 0);
   const figures = [
@@ -122,12 +123,16 @@ function overview(metrics) {
   const leases = metric(metrics, "chp_leases");
   if (leases > 0) figures.push(["Leases", number.format(leases)]);
   $("figures").replaceChildren(...figures.map(([name, value]) => element("div", {}, element("dt", {textContent: name}), element("dd", {textContent: value}))));
-  const rows = [[[s.endpoint, "mono"], s.state, String(s.epoch), [s.sequence, "mono"], "", s.takes_over ? "becomes active when a client asks" : ""]];
+  const rows = [[[s.endpoint, "mono"], state, String(s.epoch), [s.sequence, "mono"], "", s.takes_over ? "becomes active when a client asks" : ""]];
   if (s.peer) {
     const note = s.peer_error || (s.in_sync === true ? "in sync" : "");
     rows.push([[s.peer, "mono"], s.state === "active" ? (s.lag >= 0 ? "follows" : "does not follow") : "the other server", "", "", s.lag === null || s.lag < 0 ? "" : number.format(s.lag), note]);
   }
-  for (const n of s.nodes ?? []) rows.push([[n.endpoint ?? String(n.node), "mono"], n.state, String(n.term), [n.sequence, "mono"], n.lag == null ? "" : number.format(n.lag), ""]);
+  for (const m of c?.members ?? []) {
+    if (m.node === c.node) continue;
+    const role = m.node === c.leader ? "leader" : m.learner ? "learner" : "follower";
+    rows.push([[m.endpoint, "mono"], role, "", "", m.lag < 0 ? "" : number.format(m.lag), c.leader === c.node && !m.active ? "does not answer" : ""]);
+  }
   fill("servers", rows, "");
   fill("refused", refused.map(([why, n]) => [why.replaceAll("_", " "), [number.format(n), "number"]]), "none");
   chart();
