@@ -120,7 +120,8 @@
 // [ClientOptions.Security] select PLAIN, or CURVE, which encrypts all traffic. With CURVE
 // the server accepts only the keys that Security.Authenticate accepts (see
 // [clustermap/sockets.AllowKeys]). Without Authenticate or a ZAP handler it accepts every
-// client that knows its public key.
+// client that knows its public key. [ServerOptions.Access] says what each client may do
+// (docs/ACCESS.md).
 //
 // docs/DESIGN.md describes the data path, the ownership of bytes, the goroutines and
 // the locks.

@@ -15,8 +15,8 @@ type LinkEvent struct {
 	Server string // as named in ClientOptions.Servers
 	Former string `json:",omitempty"` // LinkFailedOver: the previous server
 
-	// Sequence is that of the new snapshot or, for LinkLost, of the last applied
-	// update.
+	// Sequence is that of the state with which the link begins or, for LinkLost, of the last
+	// applied update.
 	Sequence int64
 
 	Err error `json:",omitempty"` // LinkLost: the reason, as for ClientOptions.OnFailure
@@ -37,6 +37,6 @@ type LinkKind = follow.LinkKind
 const (
 	LinkConnected  LinkKind = follow.LinkConnected  // the client follows a server for the first time
 	LinkLost       LinkKind = follow.LinkLost       // the client no longer follows a server; its state stays readable
-	LinkResynced   LinkKind = follow.LinkResynced   // the client follows the previous server again, with a new snapshot
+	LinkResynced   LinkKind = follow.LinkResynced   // the client follows the previous server again, with what it has missed or a new snapshot
 	LinkFailedOver LinkKind = follow.LinkFailedOver // the client follows another server
 )

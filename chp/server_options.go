@@ -22,8 +22,8 @@ import (
 type ServerOptions struct {
 	// Host is the address, name or * that the three ports are bound to, without a port
 	// and without brackets around an IPv6 address. The default is 127.0.0.1. Every client
-	// that can connect, and that Security accepts, can read and write the whole map: CHP
-	// has no access control (RFC 12, Security).
+	// that can connect, and that Security accepts, can read and write the whole map, unless
+	// Access says otherwise: CHP itself has no access control (RFC 12, Security).
 	Host string
 
 	// Security selects CURVE or PLAIN for all three ports, and decides which clients

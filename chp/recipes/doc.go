@@ -28,5 +28,6 @@
 //   - Otherwise send [Lock.Token] with each request. The resource remembers the highest token that it has seen,
 //     and rejects lower ones.
 //
-// A server that loses its map forgets locks and tokens; use a log on disk, or a pair.
+// A server that loses its map forgets locks and tokens; use a log on disk, a pair, or a
+// cluster.
 package recipes
