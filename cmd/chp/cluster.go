@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"clustermap/chp"
+	"clustermap/internal/clusternode"
 	"clustermap/internal/command"
 	"clustermap/internal/visible"
 	"clustermap/internal/wake"
@@ -209,7 +210,7 @@ cluster promote. ENDPOINT is the first of its ports, tcp://HOST:PORT, as clients
 the other nodes reach it. NODE is a number that no node has had. Then the node is
 started with chp serve --join, which can also do both.`,
 		2, func(node uint64, args []string) (chp.ClusterChange, string, error) {
-			if _, err := nodeAddress(args[0]); err != nil {
+			if _, err := clusternode.Address(args[0]); err != nil {
 				return chp.ClusterChange{}, "", fail(exitUsage, "%s", plain(err))
 			}
 			return chp.ClusterChange{Add: node, Endpoint: args[0]}, fmt.Sprintf("node %d is added, without a vote", node), nil
@@ -261,8 +262,8 @@ processes that it names to see that nothing is lost; it is started again.`,
 	cmd.Flags().Var((*command.Number)(&port), "port", "first port of the first node")
 	cmd.Flags().StringVar(&dir, "data", "", "`directory` for those of the nodes (default a temporary one, which is removed)")
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
-		if port < 1 || port+(devNodes-1)*devStep+nodeOffset > maxPort {
-			return fail(exitUsage, "--port %d: must be 1 to %d", port, maxPort-(devNodes-1)*devStep-nodeOffset)
+		if port < 1 || port+(devNodes-1)*devStep+clusternode.Offset > maxPort {
+			return fail(exitUsage, "--port %d: must be 1 to %d", port, maxPort-(devNodes-1)*devStep-clusternode.Offset)
 		}
 		if dir == "" {
 			var err error

@@ -2,15 +2,10 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"errors"
-	"fmt"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,7 +15,7 @@ import (
 	"clustermap/chp"
 	"clustermap/chp/cluster"
 	"clustermap/chp/commit"
-	"clustermap/internal/link"
+	"clustermap/internal/clusternode"
 	"clustermap/internal/wake"
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -38,9 +33,6 @@ talk to each other on PORT+3. Clients list the nodes with --server, and may use 
 update is published, and "chp set" returns, when a majority has it on its disk. With
 --curve-key all nodes use the same key. "chp cluster dev" runs three nodes on this
 machine.`
-
-// nodeOffset is the distance of the port on which nodes talk to each other from the first one.
-const nodeOffset = 3
 
 // clusterFlags are the flags of a node.
 type clusterFlags struct {
@@ -60,7 +52,7 @@ func (c *clusterFlags) setKeys(own []zmtp.SecretKey) error {
 	if c.transport == nil {
 		return nil
 	}
-	return c.transport.SetSecurity(nodeSecurity(own))
+	return c.transport.SetSecurity(clusternode.Security(own))
 }
 
 func (c *clusterFlags) register(flags *pflag.FlagSet) {
@@ -80,7 +72,7 @@ func parseNodes(text string) (map[uint64]string, error) {
 		if !ok || err != nil || n == 0 {
 			return nil, fail(exitUsage, "--cluster: %q must have the form NODE=tcp://HOST:PORT", one)
 		}
-		if _, err := nodeAddress(endpoint); err != nil {
+		if _, err := clusternode.Address(endpoint); err != nil {
 			return nil, fail(exitUsage, "--cluster: node %d: %s", n, plain(err))
 		}
 		if all[n] != "" {
@@ -89,26 +81,6 @@ func parseNodes(text string) (map[uint64]string, error) {
 		all[n] = endpoint
 	}
 	return all, nil
-}
-
-// nodeAddress returns the endpoint on which a node talks to others, given its first one.
-func nodeAddress(endpoint string) (string, error) {
-	e, err := link.Parse(endpoint, false)
-	if err != nil {
-		return "", err
-	}
-	if e.Scheme != link.TCP {
-		return "", fmt.Errorf("%s: a node needs tcp://HOST:PORT", endpoint)
-	}
-	host, port, err := net.SplitHostPort(strings.TrimPrefix(endpoint, "tcp://"))
-	if err != nil {
-		return "", err
-	}
-	n, err := strconv.Atoi(port)
-	if err != nil || n < 1 || n > maxPort-1 {
-		return "", fmt.Errorf("%s: the port must be 1 to %d, with three more above it", endpoint, maxPort-1)
-	}
-	return "tcp://" + net.JoinHostPort(host, strconv.Itoa(n+nodeOffset)), nil
 }
 
 // membership is what a node begins with.
@@ -171,53 +143,15 @@ func (c *clusterFlags) options(ctx context.Context, cmd *cobra.Command, f *serve
 	if !changed("sync") {
 		policy = commit.Always()
 	}
-	listen, err := nodeAddress("tcp://" + net.JoinHostPort(f.Host, strconv.Itoa(f.Port)))
+	listen, err := clusternode.Address("tcp://" + net.JoinHostPort(f.Host, strconv.Itoa(f.Port)))
 	if err != nil {
 		return nil, fail(exitUsage, "%s", plain(err))
 	}
-	open := func(owner chp.ClusterOwner) (chp.ClusterNode, error) {
-		var bound, connected sockets.Options
-		bound.Security, connected.Security = nodeSecurity(ownKeys(security))
-		ctx, cancel := context.WithTimeout(ctx, bindTimeout)
-		defer cancel()
-		t, err := cluster.NewSocketTransport(ctx, cluster.SocketOptions{Node: m.node, Cluster: m.id, Listen: listen, Bound: bound, Connected: connected, Logger: log})
-		if err != nil {
-			return nil, &chp.ListenError{Endpoint: listen, Err: err}
-		}
-		n, err := cluster.Open(cluster.Options{
-			Dir: f.data, Node: m.node, Cluster: m.id, Peers: m.peers, Join: m.join, ElectionTimeout: c.election, Policy: policy, Synced: c.synced,
-			Owner: clusterOwner{owner, new([]chp.ClusterEntry)}, Note: owner.Note, Transport: nodeTransport{t}, Logger: log,
-		})
-		if err != nil {
-			return nil, err
-		}
-		c.transport = t
-		return clusterNode{n, m.id.String()}, nil
-	}
-	return &chp.ClusterOptions{Open: open}, nil
-}
-
-// ownKeys returns the keys of a server with CURVE.
-func ownKeys(s sockets.Security) []zmtp.SecretKey {
-	if !s.CurveServer {
-		return nil
-	}
-	return append([]zmtp.SecretKey{s.CurveSecretKey}, s.CurveMoreKeys...)
-}
-
-// nodeSecurity returns the security with which a node listens to others, and that with which it connects to them. All nodes
-// have the same keys; while these change, some have one that others do not have yet, or any more, beside one that they have.
-func nodeSecurity(own []zmtp.SecretKey) (bound, connected sockets.Security) {
-	if len(own) == 0 {
-		return bound, connected
-	}
-	var public []zmtp.PublicKey
-	for _, key := range own {
-		public = append(public, key.Public())
-	}
-	bound = sockets.Security{CurveServer: true, CurveSecretKey: own[0], CurveMoreKeys: own[1:], Authenticate: sockets.AllowKeys(public...)}
-	connected = sockets.Security{CurveServerKey: public[0], CurveMoreServerKeys: public[1:], CurvePublicKey: public[0], CurveSecretKey: own[0]}
-	return bound, connected
+	return clusternode.New(ctx, clusternode.Options{
+		Dir: f.data, Node: m.node, Cluster: m.id, Peers: m.peers, Join: m.join, Listen: listen,
+		ElectionTimeout: c.election, Policy: policy, Security: security, Logger: log, Synced: c.synced,
+		Opened: func(t *cluster.SocketTransport) { c.transport = t },
+	}), nil
 }
 
 // founds returns the membership of one of the first nodes of a cluster.
@@ -238,13 +172,8 @@ func (c *clusterFlags) founds(ctx context.Context, f *serveFlags, security socke
 	case ok && node != c.node:
 		return nil, fail(exitRefused, "--data %s: it is the directory of node %d, not of node %d", f.data, node, c.node)
 	case !ok:
-		h := sha256.New()
-		for _, n := range slices.Sorted(maps.Keys(nodes)) {
-			fmt.Fprintf(h, "%d=%s\n", n, nodes[n])
-		}
-		id = cluster.ID(h.Sum(nil))
-		_, use := nodeSecurity(ownKeys(security))
-		if err := neverRan(ctx, f, c.node, nodes, use); err != nil {
+		id = clusternode.ID(nodes)
+		if err := neverRan(ctx, f, c.node, nodes, clusternode.Connecting(security)); err != nil {
 			return nil, err
 		}
 	}
@@ -263,7 +192,7 @@ func (c *clusterFlags) joins(ctx context.Context, f *serveFlags, security socket
 		}
 		m.own = "tcp://" + net.JoinHostPort(f.Host, strconv.Itoa(f.Port))
 	}
-	if _, err := nodeAddress(m.own); err != nil {
+	if _, err := clusternode.Address(m.own); err != nil {
 		return nil, fail(exitUsage, "%s", plain(err))
 	}
 	id, node, ok, err := cluster.DirMember(f.data)
@@ -272,7 +201,7 @@ func (c *clusterFlags) joins(ctx context.Context, f *serveFlags, security socket
 	}
 	ask, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
-	_, use := nodeSecurity(ownKeys(security))
+	use := clusternode.Connecting(security)
 	if ok { // it goes on with what it knows; who has moved meanwhile, it may learn
 		m.id, m.node, m.peers = id, node, map[uint64]string{}
 		if st, err := chp.ServerStatus(ask, c.join, use); err == nil && st.Cluster != nil {
@@ -418,106 +347,3 @@ func askForVote(ctx context.Context, server *chp.Server, security sockets.Securi
 		}
 	}
 }
-
-// bindTimeout bounds the time to listen.
-const bindTimeout = 10 * time.Second
-
-// nodeTransport connects nodes, whose addresses are those for clients.
-type nodeTransport struct{ *cluster.SocketTransport }
-
-func (t nodeTransport) Peers(to map[uint64]string) {
-	all := map[uint64]string{}
-	for n, endpoint := range to {
-		if a, err := nodeAddress(endpoint); err == nil {
-			all[n] = a
-		}
-	}
-	t.SocketTransport.Peers(all)
-}
-
-// clusterNode is a node for package chp.
-type clusterNode struct {
-	*cluster.Node
-	id string // of the cluster
-}
-
-func (n clusterNode) Propose(term uint64, e *commit.Entry) (uint64, error) {
-	at, err := n.Node.Propose(term, e)
-	return at.Index, err
-}
-
-func (n clusterNode) ReadIndex(ctx context.Context) error {
-	_, err := n.Node.ReadIndex(ctx)
-	return err
-}
-
-// change makes a change as soon as no other one is under way.
-func (n clusterNode) change(ctx context.Context, c cluster.Change) error {
-	for {
-		err := n.Node.Change(ctx, c)
-		if !errors.Is(err, cluster.ErrBusy) || !wake.Pause(ctx, changeAgain) {
-			return err
-		}
-	}
-}
-
-// changeAgain is the pause before a change is tried again that has to wait for another one.
-const changeAgain = 10 * time.Millisecond
-
-func (n clusterNode) AddLearner(ctx context.Context, node uint64, address string) error {
-	return n.change(ctx, cluster.Change{Kind: cluster.ChangeAdd, Node: node, Address: address})
-}
-
-func (n clusterNode) Promote(ctx context.Context, node uint64) error {
-	return n.change(ctx, cluster.Change{Kind: cluster.ChangePromote, Node: node})
-}
-
-func (n clusterNode) Remove(ctx context.Context, node uint64) error {
-	return n.change(ctx, cluster.Change{Kind: cluster.ChangeRemove, Node: node})
-}
-
-func (n clusterNode) Status() chp.ClusterStatus {
-	s := clusterStatus(n.Node.Status())
-	s.ID = n.id
-	return s
-}
-
-func (n clusterNode) Members() (all []chp.ClusterMember) {
-	for _, m := range n.Node.Members() {
-		all = append(all, chp.ClusterMember(m))
-	}
-	return all
-}
-
-func clusterStatus(s cluster.Status) chp.ClusterStatus {
-	return chp.ClusterStatus{Node: s.Node, Term: s.Term, Role: string(s.Role), Leader: s.Leader, Leading: s.Leading}
-}
-
-// clusterOwner is the owner of a node.
-type clusterOwner struct {
-	chp.ClusterOwner
-	entries *[]chp.ClusterEntry // scratch
-}
-
-func (o clusterOwner) Committed(all []cluster.Committed) {
-	entries := (*o.entries)[:0]
-	for i := range all {
-		entries = append(entries, chp.ClusterEntry(all[i]))
-	}
-	o.ClusterOwner.Committed(entries)
-	clear(entries)
-	*o.entries = entries
-}
-
-func (o clusterOwner) Lost(all []cluster.Position, known bool) { o.ClusterOwner.Lost(len(all), known) }
-func (o clusterOwner) Changed(s cluster.Status)                { o.ClusterOwner.Changed(clusterStatus(s)) }
-func (o clusterOwner) Image() (cluster.Image, error)           { return o.ClusterOwner.Image() }
-func (o clusterOwner) Restore(s *cluster.Snapshot) error {
-	return o.ClusterOwner.Restore(clusterSnapshot{s})
-}
-
-// clusterSnapshot is a snapshot for package chp.
-type clusterSnapshot struct{ s *cluster.Snapshot }
-
-func (s clusterSnapshot) Sequence() uint64                          { return s.s.Sequence }
-func (s clusterSnapshot) Entries(fn func(commit.Entry) error) error { return s.s.Entries(fn) }

@@ -38,7 +38,7 @@
 //	                      chp ◀── chp/admin, chp/httpkv ◀── cmd
 //	                            chp/page ◀── cmd
 //	                        sockets ◀── sockets/metrics ◀── cmd
-//	     sockets, chp/durable ◀── chp/cluster ◀── cmd
+//	     sockets, chp/durable ◀── chp/cluster ◀── internal/clusternode ◀── cmd, internal/bench
 //	                      chp ◀── chp/recipes ◀── cmd
 //	                      chp ◀── chp/access ◀── cmd
 //	chp/internal/subtree, sockets ◀── chp/internal/rights ◀── chp
@@ -539,7 +539,7 @@ func TestDirection(t *testing.T) {
 var rooms = []string{module + "/internal/bounds", module + "/internal/connection", module + "/internal/engine", module + "/internal/fanout", module + "/internal/link", module + "/internal/queue", module + "/internal/route", module + "/internal/subscriber", module + "/internal/topic"}
 
 // linked lists the libraries that use the syntax of endpoints.
-var linked = []string{module + "/chp", module + "/chp/internal/ports", module + "/chp/internal/follow", module + "/patterns/freelance", module + "/internal/command", module + "/test/libzmq"}
+var linked = []string{module + "/chp", module + "/chp/internal/ports", module + "/chp/internal/follow", module + "/patterns/freelance", module + "/internal/clusternode", module + "/internal/command", module + "/test/libzmq"}
 
 // TestRooms checks that only package sockets imports its internal packages.
 func TestRooms(t *testing.T) {
@@ -592,7 +592,7 @@ var onDisk = []string{module + "/chp/durable", "go.etcd.io", "go.uber.org/zap", 
 func TestDiskApart(t *testing.T) {
 	t.Parallel()
 	watch(t)
-	allowed := []string{module + "/chp/durable", module + "/chp/admin", module + "/chp/cluster", module + "/sockets/metrics", module + "/patterns/titanic", module + "/cmd", module + "/internal/bench"}
+	allowed := []string{module + "/chp/durable", module + "/chp/admin", module + "/chp/cluster", module + "/sockets/metrics", module + "/patterns/titanic", module + "/cmd", module + "/internal/bench", module + "/internal/clusternode"}
 	cmd := exec.Command("go", "list", "-json=ImportPath,Deps", "./...")
 	cmd.Dir = root
 	out, err := cmd.Output()
@@ -631,8 +631,9 @@ func TestDiskApart(t *testing.T) {
 // TestInternal checks that no internal package depends on a public one, except for
 // internal/command with the packages below it, for internal/peerlog, which logs the events
 // of sockets, for the rooms of sockets, their door and their tests, which handle the frames of
-// zmtp, for internal/bench, which measures public packages and is used by commands only, and for
-// internal/kvjson, which has entries and events of chp in JSON.
+// zmtp, for internal/bench, which measures public packages and is used by commands only, for
+// internal/clusternode, which joins two of them, and for internal/kvjson, which has entries and
+// events of chp in JSON.
 func TestInternal(t *testing.T) {
 	t.Parallel()
 	watch(t)
@@ -644,7 +645,7 @@ func TestInternal(t *testing.T) {
 	}
 	var paths []string
 	for path := range strings.FieldsSeq(string(out)) {
-		if !among(path, append(rooms, module+"/internal/hooks", module+"/internal/command", module+"/internal/peerlog", module+"/internal/sockettest", module+"/internal/bench", module+"/internal/kvjson")) {
+		if !among(path, append(rooms, module+"/internal/hooks", module+"/internal/command", module+"/internal/peerlog", module+"/internal/sockettest", module+"/internal/bench", module+"/internal/clusternode", module+"/internal/kvjson")) {
 			paths = append(paths, strings.TrimPrefix(path, module+"/"))
 		}
 	}
