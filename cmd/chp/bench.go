@@ -22,6 +22,7 @@ func newBench() *cobra.Command {
 	c := bench.Config{}
 	var n connection
 	var asJSON bool
+	var sync commit.Policy
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure updates from publishers through a server to replicas",
@@ -42,8 +43,11 @@ divided by that of the pipeline.
 With --data each round also runs a server with a log, in a new directory that is
 removed afterwards. With --pair each round also runs a pair of servers where each
 update is published when both have it (--acks 2); both must end with the same keys
-and sequence. The ratios are their rates divided by that of the plain server in the
-same round.
+and sequence. With --cluster each round also runs a cluster of so many nodes, each
+with a log in a directory of its own below --data, or the one for temporary files if
+that is not given: it should be on a disk. Publishers and replicas use the leader; all
+nodes must end with the same keys and sequence. The ratios are their rates divided by
+that of the plain server in the same round.
 
 The last row has the median of each column: of the rounds' ratios, not the ratio of
 the median rates.
@@ -53,6 +57,7 @@ separate subtree and are deleted at the end.`,
 		Example: `  chp bench
   chp bench --baseline --json
   chp bench --data /var/tmp --sync always --pair
+  chp bench --cluster 3 --data /var/tmp
   chp bench --publishers 2 --replicas 4 --value-size 256
   chp bench --rate 100000`,
 	}
@@ -65,9 +70,10 @@ separate subtree and are deleted at the end.`,
 	f.IntVar(&c.Replicas, "replicas", 1, "number of replica processes")
 	f.BoolVar(&c.Baseline, "baseline", false, "also run a bare TCP pipeline in each round, and print the ratio")
 	f.StringVar(&c.Data, "data", "", "also run a server with a log under this `directory` in each round, and print the ratio")
-	f.TextVar(&c.Sync, "sync", commit.Policy{}, "when the log of --data is flushed: always, interval=`D`, never")
+	f.TextVar(&sync, "sync", commit.Policy{}, "when logs are flushed: always, interval=`D`, never (default of --cluster always)")
 	f.BoolVar(&c.Pair, "pair", false, "also run a pair of servers in each round, and print the ratio")
-	f.IntVar(&c.Rounds, "rounds", 0, "number of rounds (default 1, or 3 with --baseline, --data or --pair)")
+	f.IntVar(&c.Cluster, "cluster", 0, "also run a cluster of 3 or 5 `nodes` in each round, and print the ratio")
+	f.IntVar(&c.Rounds, "rounds", 0, "number of rounds (default 1, or 3 with --baseline, --data, --pair or --cluster)")
 	f.IntVar(&c.Warmup, "warmup", 500_000, "updates before the measured ones")
 	f.Float64Var(&c.Rate, "rate", 0, "updates per second, of all publishers together (default no limit)")
 	f.BoolVar(&asJSON, "json", false, "print the result as JSON")
@@ -82,8 +88,11 @@ separate subtree and are deleted at the end.`,
 	}
 	command.Complete(cmd, "sync", "always", "interval=100ms", "never")
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
-		if cmd.Flags().Changed("sync") && c.Data == "" {
-			return fail(exitUsage, "--sync needs --data")
+		if cmd.Flags().Changed("sync") {
+			if c.Data == "" && c.Cluster == 0 {
+				return fail(exitUsage, "--sync needs --data or --cluster")
+			}
+			c.Sync = &sync
 		}
 		if cmd.Flags().Changed("rounds") && c.Rounds == 0 {
 			return fail(exitUsage, "--rounds 0: give 1 to 1000")
@@ -138,8 +147,8 @@ func (n *connection) benchServer(ctx context.Context, c *bench.Config) error {
 		}
 		return nil
 	}
-	if c.Data != "" || c.Pair {
-		return fail(exitUsage, "--data and --pair exclude --server: they are compared with a plain server that chp bench starts")
+	if c.Data != "" || c.Pair || c.Cluster != 0 {
+		return fail(exitUsage, "--data, --pair and --cluster exclude --server: they are compared with a plain server that chp bench starts")
 	}
 	n.timeout, n.given = c.Patience, func() bool { return false }
 	servers, err := n.servers()

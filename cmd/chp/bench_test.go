@@ -33,6 +33,10 @@ type benchResult struct {
 	DataRatio        *float64           `json:"data_ratio"`
 	Pair             *float64           `json:"pair_updates_per_second"`
 	PairRatio        *float64           `json:"pair_ratio"`
+	Nodes            int                `json:"cluster"`
+	ClusterSync      string             `json:"cluster_sync"`
+	Cluster          *float64           `json:"cluster_updates_per_second"`
+	ClusterRatio     *float64           `json:"cluster_ratio"`
 	Rounds           []map[string]any   `json:"rounds"`
 }
 
@@ -100,6 +104,33 @@ func TestBenchDataAndPair(t *testing.T) {
 	}
 }
 
+// A cluster runs beside the plain server, and its directories are removed.
+func TestBenchCluster(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := benchJSON(t, "--updates", "3000", "--warmup", "100", "--keys", "300", "--publishers", "2", "--replicas", "2", "--cluster", "3", "--data", dir, "--rounds", "1")
+	if r.Nodes != 3 || r.ClusterSync != "always" || r.Sync != "interval=100ms" || r.Pair != nil || r.Data == nil ||
+		r.Cluster == nil || *r.Cluster <= 0 || r.ClusterRatio == nil || *r.ClusterRatio <= 0 {
+		t.Errorf("%+v", r)
+	}
+	if round := r.Rounds[0]; round["cluster"] == nil || round["cluster_ratio"] == nil {
+		t.Errorf("%v", round)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+}
+
+func TestBenchClusterText(t *testing.T) {
+	t.Parallel()
+	out := must(t, "bench", "--updates", "500", "--warmup", "0", "--keys", "10", "--cluster", "5", "--sync", "never", "--rounds", "1")
+	for _, want := range []string{"5 nodes, --sync never", "cluster/s"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in:\n%s", want, out)
+		}
+	}
+}
+
 func TestBenchDataText(t *testing.T) {
 	t.Parallel()
 	out := must(t, "bench", "--updates", "500", "--warmup", "0", "--keys", "10", "--data", t.TempDir(), "--pair", "--rounds", "1")
@@ -126,7 +157,7 @@ func TestBenchUsage(t *testing.T) {
 	testenv.Must(t, os.WriteFile(file, nil, 0o600))
 	try(t, "bench", "--data", file+"s").expect(t, exitUsage, file+"s: ")
 	try(t, "bench", "--data", file).expect(t, exitUsage, "--data: "+file+" is not a directory")
-	try(t, "bench", "--sync", "always").expect(t, exitUsage, "--sync needs --data")
+	try(t, "bench", "--sync", "always").expect(t, exitUsage, "--sync needs --data or --cluster")
 	try(t, "bench", "--rounds", "0").expect(t, exitUsage, "--rounds 0: give 1 to 1000")
 }
 

@@ -1,5 +1,5 @@
 // Package ours has the pipelines of this module's server and client: in memory, with a
-// log, and as a pair.
+// log, as a pair, and as a cluster.
 package ours
 
 import (
@@ -18,7 +18,7 @@ import (
 	"clustermap/internal/bench/pipeline"
 )
 
-// Pipeline is a server in memory with default options, one that keeps a log, or a pair:
+// Pipeline is a server in memory with default options, one that keeps a log, a pair or a cluster:
 // the arguments of its servers, ServerArgs, say which. Each update is a call of Client.Set;
 // a replica is a client with a watch that reports every update.
 var Pipeline = pipeline.Pipeline{Name: "chp", Serve: serve, Publish: publish, Follow: follow}
@@ -28,6 +28,7 @@ type ServerArgs struct {
 	Data string `json:",omitempty"` // directory of its log
 	Sync string `json:",omitempty"` // when the log is flushed
 	Pair *Pair  `json:",omitempty"` // of one of two servers
+	Node *Node  `json:",omitempty"` // of a cluster, with its log in Data
 }
 
 func serve(p *link.Peer, ready func(servers ...string)) error {
@@ -42,6 +43,14 @@ func serve(p *link.Peer, ready func(servers ...string)) error {
 		if o.Sync, err = commit.ParsePolicy(args.Sync); err != nil {
 			return err
 		}
+	}
+	switch {
+	case args.Node != nil: // it opens the directory
+		if err := args.Node.configure(p.Context(), &o, args.Data); err != nil {
+			return err
+		}
+	case args.Data != "":
+		var err error
 		if o.Log, err = durable.Open(args.Data, durable.Options{}); err != nil {
 			return err
 		}
@@ -69,7 +78,9 @@ func serve(p *link.Peer, ready func(servers ...string)) error {
 			return err
 		}
 	}
-	alarm.on.Store(true)
+	// A cluster goes on when another node leads; what the replicas saw and the nodes have says whether
+	// that was sound.
+	alarm.on.Store(args.Node == nil)
 	ready(s.Endpoints().Snapshot)
 	return <-served
 }
@@ -78,14 +89,14 @@ func serve(p *link.Peer, ready func(servers ...string)) error {
 const readyInterval = 5 * time.Millisecond
 
 // isReady reports whether clients may connect. The active server of a pair is ready
-// when the other one follows it in sync.
+// when the other one follows it in sync, a node of a cluster when it follows a leader.
 func isReady(s *chp.Server) bool {
 	st := s.Status()
 	switch {
 	case st.Role == chp.RoleAlone:
 		return st.State == chp.ServerActive
 	case st.State == chp.ServerActive:
-		return st.InSync
+		return st.InSync || st.Role == chp.RoleNode
 	}
 	return st.State == chp.ServerPassive
 }

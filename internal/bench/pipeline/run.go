@@ -38,6 +38,9 @@ type Run struct {
 	// OnProgress is called with the number of updates that the slowest replica has
 	// received.
 	OnProgress func(uint64)
+	// Order, if not nil, returns the endpoints of servers that are ready in the order in which
+	// clients use them.
+	Order func(ctx context.Context, servers []string) ([]string, error)
 	// Check, if not nil, returns why the state of the servers is not valid in the end.
 	Check func(ctx context.Context, servers []string) error
 }
@@ -118,20 +121,33 @@ func (p *processes) clients() []*link.Child {
 	return append(append([]*link.Child{}, p.publishers...), p.replicas...)
 }
 
+// serve starts the servers, and learns their endpoints.
+func (p *processes) serve(ctx context.Context) error {
+	var servers []*link.Child
+	for i, args := range p.ServerArgs {
+		if err := p.peer(&servers, roleServer, i, link.Task{}, args); err != nil {
+			return err
+		}
+	}
+	if err := p.group.Await(ctx, link.Ready, servers...); err != nil {
+		return err
+	}
+	for _, s := range servers {
+		p.endpoints = append(p.endpoints, s.Event(link.Ready).Servers...)
+	}
+	if p.Order == nil {
+		return nil
+	}
+	var err error
+	p.endpoints, err = p.Order(ctx, p.endpoints)
+	return err
+}
+
 // start starts the processes, servers before the clients that connect to them.
 func (p *processes) start(ctx context.Context) error {
 	if len(p.endpoints) == 0 {
-		var servers []*link.Child
-		for i, args := range p.ServerArgs {
-			if err := p.peer(&servers, roleServer, i, link.Task{}, args); err != nil {
-				return err
-			}
-		}
-		if err := p.group.Await(ctx, link.Ready, servers...); err != nil {
+		if err := p.serve(ctx); err != nil {
 			return err
-		}
-		for _, s := range servers {
-			p.endpoints = append(p.endpoints, s.Event(link.Ready).Servers...)
 		}
 	}
 	client := link.Task{Servers: p.endpoints, Rate: p.Rate / float64(p.Publishers), Lanes: p.Spec.Publishers / p.Publishers}

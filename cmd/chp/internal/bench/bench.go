@@ -37,17 +37,8 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	for i := range rounds {
 		round := &Round{}
 		// The pipelines take turns, so that other load on the machine affects all of them.
-		for _, p := range []struct {
-			name string
-			skip bool
-			into **Measurement
-		}{
-			{"chp", false, &round.CHP},
-			{"baseline", !c.Baseline, &round.Baseline},
-			{"data", c.Data == "", &round.Data},
-			{"pair", !c.Pair, &round.Pair},
-		} {
-			if p.skip {
+		for _, name := range pipelines {
+			if !c.runs(name) {
 				continue
 			}
 			r := &pipeline.Run{
@@ -56,13 +47,14 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 				Patience: c.Patience, ProfileDir: c.ProfileDir,
 			}
 			if c.Progress != nil {
-				r.OnProgress = func(count uint64) { c.Progress(i+1, rounds, p.name, count) }
+				r.OnProgress = func(count uint64) { c.Progress(i+1, rounds, name, count) }
 			}
-			o, err := c.do(ctx, r, p.name)
+			o, err := c.do(ctx, r, name)
 			if err != nil {
-				return nil, fmt.Errorf("round %d, %s: %w", i+1, p.name, err)
+				return nil, fmt.Errorf("round %d, %s: %w", i+1, name, err)
 			}
-			*p.into = newMeasurement(&c, o, expected)
+			m, _ := round.of(name)
+			*m = newMeasurement(&c, o, expected)
 		}
 		result.add(round)
 	}
@@ -76,24 +68,36 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 // do completes the run of a pipeline, and runs it.
 func (c *Config) do(ctx context.Context, r *pipeline.Run, name string) (_ *pipeline.Outcome, err error) {
 	switch name {
-	case "chp": // a server in memory, or the one that exists
+	case plain: // a server in memory, or the one that exists
 		r.ServerArgs = []any{ours.ServerArgs{}}
 		if c.Server != "" {
 			r.Servers, r.ClientArgs = []string{c.Server}, ours.NewClientArgs(c.Security)
 		}
-	case "baseline":
+	case baseline:
 		r.Pipeline, r.Label, r.ServerArgs = bare.Pipeline.Name, "bare", []any{nil}
-	case "data": // a server with a log, in a directory that only this run uses
+	case pair:
+		r.Label = name
+		r.Check = func(ctx context.Context, servers []string) error { return ours.ComparePair(ctx, servers, c.Patience) }
+		if r.ServerArgs, err = ours.PairServers(c.Patience); err != nil {
+			return nil, err
+		}
+	case data, cluster: // with logs, in a directory that only this run uses
 		dir, err := os.MkdirTemp(c.Data, "chp-bench-")
 		if err != nil {
 			return nil, err
 		}
 		defer os.RemoveAll(dir) // its processes have ended by then
-		r.Label, r.ServerArgs = name, []any{ours.ServerArgs{Data: dir, Sync: c.Sync.String()}}
-	case "pair":
-		r.Label = name
-		r.Check = func(ctx context.Context, servers []string) error { return ours.ComparePair(ctx, servers, c.Patience) }
-		if r.ServerArgs, err = ours.PairServers(c.Patience); err != nil {
+		r.Label, r.ServerArgs = name, []any{ours.ServerArgs{Data: dir, Sync: c.sync(name).String()}}
+		if name == data {
+			break
+		}
+		r.Order = func(ctx context.Context, servers []string) ([]string, error) {
+			return ours.Leader(ctx, servers, c.Patience)
+		}
+		r.Check = func(ctx context.Context, servers []string) error {
+			return ours.CompareCluster(ctx, servers, c.Patience)
+		}
+		if r.ServerArgs, err = ours.ClusterServers(c.Cluster, dir, c.sync(name), 0); err != nil {
 			return nil, err
 		}
 	}

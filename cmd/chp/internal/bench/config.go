@@ -22,11 +22,12 @@ type Config struct {
 	Publishers int
 	Replicas   int
 	Rate       float64          // updates per second, of all publishers together; 0 means no limit
-	Rounds     int              // if 0, 1, or 3 with Baseline, Data or Pair
+	Rounds     int              // if 0, 1, or 3 with Baseline, Data, Pair or Cluster
 	Baseline   bool             // also run the bare pipeline
 	Data       string           // if not "", also run a server with a log in a new directory under this one
-	Sync       commit.Policy    // flush policy of that log
+	Sync       *commit.Policy   // flush policy of logs, if not nil; otherwise the server's and the cluster's default
 	Pair       bool             // also run a pair of servers
+	Cluster    int              // if not 0, also run a cluster of 3 or 5 nodes, with directories under Data, or temporary ones
 	Server     string           // an existing server; if "", each round starts one
 	Security   sockets.Security // with which clients connect to Server: none or CURVE
 	Patience   time.Duration
@@ -61,6 +62,8 @@ func (c *Config) Validate() error {
 		}
 	}
 	switch {
+	case c.Cluster != 0 && c.Cluster != 3 && c.Cluster != 5:
+		return fmt.Errorf("--cluster %d: give 3 or 5 nodes", c.Cluster)
 	case c.Keys < c.Publishers:
 		return fmt.Errorf("--keys %d: each of %d publishers needs one of its own", c.Keys, c.Publishers)
 	case c.Rate < 0:
@@ -73,18 +76,41 @@ func (c *Config) Validate() error {
 	return nil
 }
 
+// runs reports whether a pipeline is part of each round.
+func (c *Config) runs(name string) bool {
+	switch name {
+	case baseline:
+		return c.Baseline
+	case data:
+		return c.Data != ""
+	case pair:
+		return c.Pair
+	case cluster:
+		return c.Cluster != 0
+	}
+	return true
+}
+
 // compares returns a flag that selects another pipeline beside the plain server, or
 // "".
 func (c *Config) compares() string {
-	switch {
-	case c.Baseline:
-		return "--baseline"
-	case c.Data != "":
-		return "--data"
-	case c.Pair:
-		return "--pair"
+	for _, name := range pipelines[1:] {
+		if c.runs(name) {
+			return "--" + name
+		}
 	}
 	return ""
+}
+
+// sync returns the flush policy of a pipeline's logs.
+func (c *Config) sync(name string) commit.Policy {
+	switch {
+	case c.Sync != nil:
+		return *c.Sync
+	case name == cluster:
+		return commit.Always()
+	}
+	return commit.Policy{}
 }
 
 func (c *Config) rounds() int {

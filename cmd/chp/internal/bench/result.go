@@ -18,8 +18,8 @@ import (
 // and OutOfOrder are sums over all rounds. ContentEqual is true only if it is true in
 // every round.
 //
-// Ratio is the server's rate divided by that of the bare pipeline. DataRatio and
-// PairRatio are those of a server with a log, and of a pair, divided by the server's.
+// Ratio is the server's rate divided by that of the bare pipeline. DataRatio, PairRatio and
+// ClusterRatio are those of a server with a log, a pair and a cluster, divided by the server's.
 type Result struct {
 	Updates    int `json:"updates"` // per round
 	Warmup     int `json:"warmup"`
@@ -40,6 +40,11 @@ type Result struct {
 	PairUpdatesPerSecond *float64 `json:"pair_updates_per_second,omitempty"`
 	PairRatio            *float64 `json:"pair_ratio,omitempty"`
 
+	Cluster                 int      `json:"cluster,omitempty"`      // nodes
+	ClusterSync             string   `json:"cluster_sync,omitempty"` // flush policy of their logs
+	ClusterUpdatesPerSecond *float64 `json:"cluster_updates_per_second,omitempty"`
+	ClusterRatio            *float64 `json:"cluster_ratio,omitempty"`
+
 	Rounds []*Round `json:"rounds"`
 
 	Go   string `json:"go"`
@@ -57,6 +62,48 @@ type Round struct {
 
 	Pair      *Measurement `json:"pair,omitempty"`
 	PairRatio *float64     `json:"pair_ratio,omitempty"`
+
+	Cluster      *Measurement `json:"cluster,omitempty"`
+	ClusterRatio *float64     `json:"cluster_ratio,omitempty"`
+}
+
+// The pipelines that run in a round, in this order. All but the first are compared with it.
+const (
+	plain    = "chp"
+	baseline = "baseline"
+	data     = "data"
+	pair     = "pair"
+	cluster  = "cluster"
+)
+
+var pipelines = []string{plain, baseline, data, pair, cluster}
+
+// of returns where a round has the measurement of a pipeline, and its ratio, if it has one.
+func (r *Round) of(name string) (m **Measurement, ratio **float64) {
+	switch name {
+	case plain:
+		return &r.CHP, nil
+	case baseline:
+		return &r.Baseline, &r.Ratio
+	case data:
+		return &r.Data, &r.DataRatio
+	case pair:
+		return &r.Pair, &r.PairRatio
+	}
+	return &r.Cluster, &r.ClusterRatio
+}
+
+// of returns where the result has the rate and the ratio of a pipeline that is compared.
+func (r *Result) of(name string) (rate, ratio **float64) {
+	switch name {
+	case baseline:
+		return &r.BaselineUpdatesPerSecond, &r.Ratio
+	case data:
+		return &r.DataUpdatesPerSecond, &r.DataRatio
+	case pair:
+		return &r.PairUpdatesPerSecond, &r.PairRatio
+	}
+	return &r.ClusterUpdatesPerSecond, &r.ClusterRatio
 }
 
 // Measurement is one run of one pipeline. It has rates only if the run is sound.
@@ -96,7 +143,10 @@ func newResult(c *Config) *Result {
 		CPUs:       runtime.NumCPU(),
 	}
 	if c.Data != "" {
-		r.Sync = c.Sync.String()
+		r.Sync = c.sync(data).String()
+	}
+	if c.Cluster > 0 {
+		r.Cluster, r.ClusterSync = c.Cluster, c.sync(cluster).String()
 	}
 	return r
 }
@@ -141,9 +191,12 @@ func newMeasurement(c *Config, o *pipeline.Outcome, expected workload.Content) *
 }
 
 func (r *Result) add(round *Round) {
-	round.Ratio = ratio(round.CHP, round.Baseline)
-	round.DataRatio = ratio(round.Data, round.CHP)
-	round.PairRatio = ratio(round.Pair, round.CHP)
+	for _, name := range pipelines[1:] {
+		m, to := round.of(name)
+		if *to = ratio(*m, round.CHP); name == baseline {
+			*to = ratio(round.CHP, *m)
+		}
+	}
 	r.Rounds = append(r.Rounds, round)
 }
 
@@ -183,12 +236,11 @@ func (r *Result) conclude() {
 	total.Seconds = r.median(func(round *Round) *float64 { return round.CHP.Seconds })
 	total.UpdatesPerSecond = r.median(func(round *Round) *float64 { return round.CHP.rate() })
 	total.LatencyUS = r.medianLatency()
-	r.BaselineUpdatesPerSecond = r.median(func(round *Round) *float64 { return round.Baseline.rate() })
-	r.DataUpdatesPerSecond = r.median(func(round *Round) *float64 { return round.Data.rate() })
-	r.PairUpdatesPerSecond = r.median(func(round *Round) *float64 { return round.Pair.rate() })
-	r.Ratio = r.median(func(round *Round) *float64 { return round.Ratio })
-	r.DataRatio = r.median(func(round *Round) *float64 { return round.DataRatio })
-	r.PairRatio = r.median(func(round *Round) *float64 { return round.PairRatio })
+	for _, name := range pipelines[1:] {
+		rate, ratio := r.of(name)
+		*rate = r.median(func(round *Round) *float64 { m, _ := round.of(name); return (*m).rate() })
+		*ratio = r.median(func(round *Round) *float64 { _, to := round.of(name); return *to })
+	}
 }
 
 // medianLatency returns the median of each percentile over the rounds, or nil if no round
@@ -235,15 +287,9 @@ func (r *Result) median(of func(*Round) *float64) *float64 {
 func (r *Result) faults() error {
 	var list []error
 	for i, round := range r.Rounds {
-		for _, m := range []struct {
-			name string
-			*Measurement
-		}{{"chp", round.CHP}, {"baseline", round.Baseline}, {"data", round.Data}, {"pair", round.Pair}} {
-			if m.Measurement == nil {
-				continue
-			}
-			if m.fault != nil {
-				list = append(list, fmt.Errorf("round %d, %s: %w", i+1, m.name, m.fault))
+		for _, name := range pipelines {
+			if m, _ := round.of(name); *m != nil && (*m).fault != nil {
+				list = append(list, fmt.Errorf("round %d, %s: %w", i+1, name, (*m).fault))
 			}
 		}
 	}

@@ -159,11 +159,14 @@ func TestRatiosToThePlainServer(t *testing.T) {
 		return newMeasurement(config(), took(seconds, report(), report()), content)
 	}
 	r := newResult(config())
-	r.add(&Round{CHP: at(1), Data: at(2), Pair: at(4)})
-	r.add(&Round{CHP: at(1), Data: at(1), Pair: at(5)})
-	r.add(&Round{CHP: at(2), Data: at(8), Pair: at(10)})
+	r.add(&Round{CHP: at(1), Data: at(2), Pair: at(4), Cluster: at(5)})
+	r.add(&Round{CHP: at(1), Data: at(1), Pair: at(5), Cluster: at(2)})
+	r.add(&Round{CHP: at(2), Data: at(8), Pair: at(10), Cluster: at(20)})
 	r.conclude()
 	if *r.DataRatio != 0.5 || *r.PairRatio != 0.2 || r.Ratio != nil || *r.DataUpdatesPerSecond != 500 || *r.PairUpdatesPerSecond != 200 {
 		t.Errorf("data %v at %v, pair %v at %v", *r.DataRatio, *r.DataUpdatesPerSecond, *r.PairRatio, *r.PairUpdatesPerSecond)
+	}
+	if *r.ClusterRatio != 0.2 || *r.ClusterUpdatesPerSecond != 200 {
+		t.Errorf("cluster %v at %v", *r.ClusterRatio, *r.ClusterUpdatesPerSecond)
 	}
 }

@@ -20,22 +20,22 @@ func (r *Result) Print(w io.Writer) error {
 	if r.PairRatio != nil {
 		fmt.Fprintf(w, "pair: the same with two servers, where each update is published when both have it; its ratio is to updates/s\n")
 	}
+	if r.ClusterRatio != nil {
+		fmt.Fprintf(w, "cluster: the same with %d nodes, --sync %s, where each update is published when a majority has it; its ratio is to updates/s\n", r.Cluster, r.ClusterSync)
+	}
 	fmt.Fprintln(w)
 
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	columns := []string{"round", "updates/s", "p50 µs", "p99 µs"}
-	for _, b := range []struct {
-		name  string
-		ratio *float64
-	}{{"baseline", r.Ratio}, {"data", r.DataRatio}, {"pair", r.PairRatio}} {
-		if b.ratio != nil {
-			columns = append(columns, b.name+"/s", "ratio")
+	for _, name := range pipelines[1:] {
+		if _, ratio := r.of(name); *ratio != nil {
+			columns = append(columns, name+"/s", "ratio")
 		}
 	}
-	// beside appends the rates and ratios of the loops that ran beside the server.
-	beside := func(cells []string, figures ...*float64) []string {
-		for i := 0; i < len(figures); i += 2 {
-			if rate, ratio := figures[i], figures[i+1]; ratio != nil {
+	// beside appends the rates and ratios of what ran beside the server.
+	beside := func(cells []string, of func(name string) (rate, ratio *float64)) []string {
+		for _, name := range pipelines[1:] {
+			if rate, ratio := of(name); ratio != nil {
 				cells = append(cells, fmt.Sprintf("%.0f", *rate), fmt.Sprintf("%.2f", *ratio))
 			}
 		}
@@ -44,12 +44,16 @@ func (r *Result) Print(w io.Writer) error {
 	row := func(cells ...string) { fmt.Fprintln(table, strings.Join(cells, "\t")+"\t") }
 	row(columns...)
 	for i, round := range r.Rounds {
-		row(beside(round.CHP.cells(fmt.Sprint(i+1)), round.Baseline.rate(), round.Ratio,
-			round.Data.rate(), round.DataRatio, round.Pair.rate(), round.PairRatio)...)
+		row(beside(round.CHP.cells(fmt.Sprint(i+1)), func(name string) (rate, ratio *float64) {
+			m, to := round.of(name)
+			return (*m).rate(), *to
+		})...)
 	}
 	if len(r.Rounds) > 1 {
-		row(beside(r.cells("median"), r.BaselineUpdatesPerSecond, r.Ratio,
-			r.DataUpdatesPerSecond, r.DataRatio, r.PairUpdatesPerSecond, r.PairRatio)...)
+		row(beside(r.cells("median"), func(name string) (rate, ratio *float64) {
+			of, to := r.of(name)
+			return *of, *to
+		})...)
 	}
 	return table.Flush()
 }
