@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"clustermap/bench/peers/internal/libzmq"
+	"clustermap/bench/peers/internal/systems"
 	"clustermap/internal/bench/link"
 	"clustermap/internal/bench/pipeline"
 	"clustermap/internal/bench/workload"
@@ -16,7 +17,7 @@ import (
 // copying, and the server takes up to 1,000 updates before it polls again. The bytes are those
 // of chp. Queues hold 100,000 messages, and XPUB waits instead of dropping, so nothing is
 // lost.
-var cloneSystem = system{Pipeline: pipeline.Pipeline{Name: "libzmq", Serve: serveClone, Publish: publishClone, Follow: followClone}, share: 4}
+var cloneSystem = systems.System{Pipeline: pipeline.Pipeline{Name: "libzmq", Serve: serveClone, Publish: publishClone, Follow: followClone}, Share: 4}
 
 func serveClone(p *link.Peer, ready func(...string)) error {
 	failed := make(chan error, 1)

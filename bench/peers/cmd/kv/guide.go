@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"clustermap/bench/peers/internal/systems"
 	"clustermap/internal/bench/link"
 	"clustermap/internal/bench/pipeline"
 	"clustermap/internal/bench/worker"
@@ -21,7 +22,7 @@ import (
 // hash table. Publisher and replica are those of cloneSystem, and so are the length of the
 // queues and that nothing is dropped. The server is compiled when it starts, so only this
 // system needs CZMQ (Debian: libczmq-dev) and the command cc.
-var guideSystem = system{Pipeline: pipeline.Pipeline{Name: "guide", Serve: serveGuide, Publish: publishClone, Follow: followClone}, share: 16}
+var guideSystem = systems.System{Pipeline: pipeline.Pipeline{Name: "guide", Serve: serveGuide, Publish: publishClone, Follow: followClone}, Share: 16}
 
 //go:embed guide/server.c
 var guideServer string

@@ -48,6 +48,8 @@ import (
 	"strings"
 	"time"
 
+	"clustermap/bench/peers/internal/results"
+	"clustermap/bench/peers/internal/systems"
 	"clustermap/internal/bench/pipeline"
 	"clustermap/internal/bench/worker"
 	"clustermap/internal/bench/workload"
@@ -70,7 +72,7 @@ type config struct {
 	keys, updates, replicas, rounds int
 	rate                            float64
 	patience                        time.Duration
-	systems                         []*system
+	systems                         []*systems.System
 	file                            string
 }
 
@@ -82,7 +84,7 @@ func parse(args []string, stderr io.Writer) (*config, error) {
 	flags := flag.NewFlagSet("kv", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	var known []string
-	for _, s := range systems {
+	for _, s := range all {
 		known = append(known, s.Name)
 	}
 	flags.StringVar(&c.mode, "mode", modeRate, "what to measure: rate or latency")
@@ -128,7 +130,7 @@ func parse(args []string, stderr io.Writer) (*config, error) {
 			return nil, fmt.Errorf("there is no system %q; there are %s", name, strings.Join(known, ", "))
 		}
 	}
-	for _, s := range systems {
+	for _, s := range all {
 		if slices.Contains(wanted, s.Name) {
 			c.systems = append(c.systems, s)
 		}
@@ -141,19 +143,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r := &result{Machine: thisMachine(), Command: args, Date: time.Now().Format(time.RFC3339), Rounds: c.rounds}
+	r := &result{Machine: results.ThisMachine(), Command: args, Date: time.Now().Format(time.RFC3339), Rounds: c.rounds}
 	for _, s := range c.systems {
 		r.Cases = append(r.Cases, &entry{
-			System: s.Name, Mode: c.mode, Keys: c.keys, ValueBytes: valueSize, Updates: c.spec(s).Updates,
-			Replicas: c.replicas, Conflates: s.conflates, Offered: c.rate,
+			System: s.Name, Mode: c.mode, Keys: c.keys, ValueBytes: systems.ValueSize, Updates: c.spec(s).Updates,
+			Replicas: c.replicas, Conflates: s.Conflates, Offered: c.rate,
 		})
 	}
 	for round := range c.rounds {
-		for turn := range c.systems {
-			i := turn
-			if round%2 == 1 {
-				i = len(c.systems) - 1 - turn
-			}
+		for i := range results.Turns(round, len(c.systems)) {
 			e := r.Cases[i]
 			if e.Error != "" {
 				continue
@@ -174,7 +172,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	r.conclude()
 	err = r.print(stdout)
 	if c.file != "" {
-		err = errors.Join(err, r.write(c.file))
+		err = errors.Join(err, results.Write(c.file, r))
 	}
 	for _, e := range r.Cases {
 		// A system that is not installed is no failure.
@@ -186,59 +184,32 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // spec is the work of a system. At a given rate all get the same updates.
-func (c *config) spec(s *system) workload.Spec {
-	w := s.spec(c.keys, c.updates)
+func (c *config) spec(s *systems.System) workload.Spec {
+	w := s.Spec(c.keys, c.updates)
 	if c.mode == modeLatency {
 		w.Updates = c.updates
 	}
 	return w
 }
 
-// figure is the result of one measurement.
-type figure struct {
-	rate float64 // updates that the slowest replica saw, a second
-	seen float64 // share of the updates that it saw
-	sent float64 // updates that the publisher sent, a second
-
-	p50, p99, p999 time.Duration // of the worst replica
-}
-
 // measure starts the processes of a system and runs the workload through them once.
-func (c *config) measure(ctx context.Context, s *system) (f figure, err error) {
-	w := c.spec(s)
+func (c *config) measure(ctx context.Context, s *systems.System) (f systems.Figure, err error) {
 	run := &pipeline.Run{
-		Pipeline: s.Name, Spec: w, ServerArgs: []any{nil},
+		Pipeline: s.Name, Spec: c.spec(s), ServerArgs: []any{nil},
 		Publishers: 1, Replicas: c.replicas, Rate: c.rate, Patience: c.patience,
 	}
 	o, err := run.Do(ctx)
 	if err != nil {
 		return f, err
 	}
-	expected := w.Expected()
-	updates := float64(w.Updates)
-	f.sent = updates / o.Sent.Seconds()
-	for i := range o.Reports {
-		r := &o.Reports[i]
-		err = errors.Join(err, r.Fault(w, expected))
-		if rate := float64(r.Delivered) / time.Duration(r.Last-o.First).Seconds(); i == 0 || rate < f.rate {
-			f.rate, f.seen = rate, float64(r.Delivered)/updates
-		}
-		var latency workload.Histogram
-		latency.Merge(r.Latency)
-		at := func(share float64) time.Duration { return time.Duration(latency.Percentile(share)) }
-		f.p50, f.p99, f.p999 = max(f.p50, at(0.5)), max(f.p99, at(0.99)), max(f.p999, at(0.999))
-	}
-	if len(o.Reports) != c.replicas {
-		err = errors.Join(err, fmt.Errorf("%d of %d replicas reported", len(o.Reports), c.replicas))
-	}
-	return f, err
+	return systems.FigureOf(run, o)
 }
 
 // workers are the roles of the processes of a run.
 func workers() map[string]worker.Role {
-	var all []*pipeline.Pipeline
-	for _, s := range systems {
-		all = append(all, &s.Pipeline)
+	var lines []*pipeline.Pipeline
+	for _, s := range all {
+		lines = append(lines, &s.Pipeline)
 	}
-	return pipeline.Workers(all...)
+	return pipeline.Workers(lines...)
 }

@@ -45,7 +45,7 @@ func runKV(t *testing.T, args ...string) result {
 
 // Each system that is installed passes on every update.
 func TestSystems(t *testing.T) {
-	for _, s := range systems {
+	for _, s := range all {
 		t.Run(s.Name, func(t *testing.T) {
 			e := runKV(t, "--systems", s.Name, "--replicas", "2").Cases[0]
 			if e.Missing {

@@ -2,13 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 	"unsafe"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"clustermap/bench/peers/internal/systems"
 	"clustermap/internal/bench/link"
 	"clustermap/internal/bench/pipeline"
 )
@@ -19,8 +18,8 @@ import (
 // is ours. By default the server disconnects a subscriber that is 64 MiB behind, and the
 // client drops messages that exceed its queue: both limits are lifted, so nothing is
 // lost.
-var natsSystem = system{
-	share: 2,
+var natsSystem = systems.System{
+	Share: 2,
 	Pipeline: pipeline.Pipeline{
 		Name: "nats", Serve: serveNATS,
 		Publish: func(p *link.Peer) (pipeline.Publisher, error) { return publishNATS(p, natsSubject) },
@@ -32,8 +31,8 @@ var natsSystem = system{
 
 // natsKeysSystem is the same with a subject for each key, by which a subscriber can choose.
 // The server remembers the subscribers of 1,024 subjects, so a map of more keys is slower.
-var natsKeysSystem = system{
-	share: 2,
+var natsKeysSystem = systems.System{
+	Share: 2,
 	Pipeline: pipeline.Pipeline{
 		Name: "nats-subjects", Serve: serveNATS,
 		Publish: func(p *link.Peer) (pipeline.Publisher, error) { return publishNATS(p, "") },
@@ -43,31 +42,8 @@ var natsKeysSystem = system{
 
 const natsSubject = "bench"
 
-// natsPending is the limit of the server's queue for a subscriber, in bytes.
-const natsPending = 16 << 30
-
-func natsOptions() *server.Options {
-	return &server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true,
-		MaxPending: natsPending, WriteDeadline: time.Minute,
-	}
-}
-
-// startNATS starts a server that runs until it is shut down.
-func startNATS(o *server.Options) (*server.Server, error) {
-	s, err := server.NewServer(o)
-	if err != nil {
-		return nil, err
-	}
-	s.Start()
-	if !s.ReadyForConnections(time.Minute) {
-		return nil, errors.New("the server does not start")
-	}
-	return s, nil
-}
-
 func serveNATS(p *link.Peer, ready func(...string)) error {
-	s, err := startNATS(natsOptions())
+	s, err := systems.StartNATS(systems.NATSOptions())
 	if err != nil {
 		return err
 	}
@@ -77,15 +53,6 @@ func serveNATS(p *link.Peer, ready func(...string)) error {
 	return nil
 }
 
-// dialNATS connects. The connection is closed when ctx ends.
-func dialNATS(ctx context.Context, servers []string) (*nats.Conn, error) {
-	c, err := nats.Connect(servers[0], nats.NoReconnect())
-	if err == nil {
-		context.AfterFunc(ctx, c.Close)
-	}
-	return c, err
-}
-
 type natsPublisher struct {
 	c       *nats.Conn
 	subject string // of all keys, or "" for a subject each
@@ -93,7 +60,7 @@ type natsPublisher struct {
 }
 
 func publishNATS(p *link.Peer, subject string) (pipeline.Publisher, error) {
-	c, err := dialNATS(p.Context(), p.Servers)
+	c, err := systems.DialNATS(p.Context(), p.Servers, nats.NoReconnect())
 	return &natsPublisher{c: c, subject: subject}, err
 }
 
@@ -119,18 +86,18 @@ func flushNATS(ctx context.Context, c *nats.Conn) error {
 }
 
 type natsReplica struct {
-	held
+	systems.Held
 	subject string     // of all keys, if they have one
 	ended   bool       // of take: nothing more is wanted
 	done    chan error // when every update has arrived, or one was malformed
 }
 
 func followNATS(p *link.Peer, subject string, to *pipeline.Receiver) (pipeline.Replica, error) {
-	c, err := dialNATS(p.Context(), p.Servers)
+	c, err := systems.DialNATS(p.Context(), p.Servers, nats.NoReconnect())
 	if err != nil {
 		return nil, err
 	}
-	r := &natsReplica{held: newHeld(p, to), subject: subject, done: make(chan error, 1)}
+	r := &natsReplica{Held: systems.NewHeld(p, to), subject: subject, done: make(chan error, 1)}
 	s, err := c.Subscribe(subject, r.take)
 	if err != nil {
 		return nil, err
@@ -154,7 +121,7 @@ func (r *natsReplica) take(m *nats.Msg) {
 			return
 		}
 	}
-	if !r.apply(key, value) {
+	if !r.Apply(key, value) {
 		r.end(nil)
 	}
 }

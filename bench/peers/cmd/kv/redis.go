@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"clustermap/bench/peers/internal/systems"
 	"clustermap/internal/bench/bare"
 	"clustermap/internal/bench/link"
 	"clustermap/internal/bench/pipeline"
@@ -22,7 +23,7 @@ import (
 // default Redis disconnects a subscriber that is 32 MB behind: that limit is lifted, so
 // nothing is lost. A replica that joins late would have to fetch the map as well, which
 // this one does not.
-var redisSystem = system{Pipeline: pipeline.Pipeline{Name: "redis", Serve: serveRedis, Publish: publishRedis, Follow: followRedis}, share: 4}
+var redisSystem = systems.System{Pipeline: pipeline.Pipeline{Name: "redis", Serve: serveRedis, Publish: publishRedis, Follow: followRedis}, Share: 4}
 
 const redisChannel = "bench"
 
@@ -156,7 +157,7 @@ func (p *redisPublisher) Settle(context.Context) error {
 }
 
 type redisReplica struct {
-	held
+	systems.Held
 	c *resp
 }
 
@@ -169,7 +170,7 @@ func followRedis(p *link.Peer, r *pipeline.Receiver) (pipeline.Replica, error) {
 	if err := c.push(); err != nil {
 		return nil, err
 	}
-	return &redisReplica{newHeld(p, r), c}, c.skip()
+	return &redisReplica{systems.NewHeld(p, r), c}, c.skip()
 }
 
 // Run reads messages.
@@ -193,7 +194,7 @@ func (r *redisReplica) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !r.apply(key, value) {
+		if !r.Apply(key, value) {
 			return nil
 		}
 	}

@@ -1,18 +1,13 @@
 package main
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
-	"runtime"
-	"strings"
 	"text/tabwriter"
 	"time"
 
 	"clustermap/bench/peers/internal/results"
+	"clustermap/bench/peers/internal/systems"
 	"clustermap/internal/bench/figures"
 )
 
@@ -21,17 +16,17 @@ type result results.KV
 
 type entry = results.KVCase
 
-func add(e *entry, f figure) {
+func add(e *entry, f systems.Figure) {
 	if e.Conflates {
-		e.Seen = append(e.Seen, f.seen)
+		e.Seen = append(e.Seen, f.Seen)
 	}
 	if e.Mode == modeRate {
-		e.Rates = append(e.Rates, f.rate)
+		e.Rates = append(e.Rates, f.Rate)
 		return
 	}
 	us := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
-	e.Sent = append(e.Sent, f.sent)
-	e.P50, e.P99, e.P999 = append(e.P50, us(f.p50)), append(e.P99, us(f.p99)), append(e.P999, us(f.p999))
+	e.Sent = append(e.Sent, f.Sent)
+	e.P50, e.P99, e.P999 = append(e.P50, us(f.P50)), append(e.P99, us(f.P99)), append(e.P999, us(f.P999))
 }
 
 // fail drops the figures of all rounds: one unsound round casts doubt on the others.
@@ -110,20 +105,4 @@ func cells(s *figures.Summary, ranged bool) string {
 		return fmt.Sprintf("%.2f\t%.2f\t%.2f", s.Median, s.Min, s.Max)
 	}
 	return fmt.Sprintf("%.2f", s.Median)
-}
-
-// write writes the result to a file.
-func (r *result) write(file string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(text, '\n'), 0o666)
-}
-
-func thisMachine() results.Machine {
-	m := results.Machine{Processor: figures.Processor(), Cores: runtime.NumCPU(), Go: runtime.Version()}
-	release, _ := exec.Command("uname", "-sr").Output() // without it, the name of the system alone
-	m.System = cmp.Or(strings.TrimSpace(string(release)), runtime.GOOS) + " " + runtime.GOARCH
-	return m
 }

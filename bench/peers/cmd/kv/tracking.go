@@ -3,18 +3,19 @@ package main
 import (
 	"context"
 
+	"clustermap/bench/peers/internal/systems"
 	"clustermap/internal/bench/link"
 	"clustermap/internal/bench/pipeline"
 )
 
 // trackingSystem is Redis with its client-side caching: the publisher only sets, and a
 // replica is told which keys have changed (CLIENT TRACKING ON BCAST) and fetches them with
-// MGET, all that it has been told of at a time, at most 1,000. It conflates: a replica
+// MGET, all that it has been told of at a time, at most 1,000. It Conflates: a replica
 // sees the last value of each key, and of those before only some. Server, settings and
 // protocol are those of redisSystem.
-var trackingSystem = system{
+var trackingSystem = systems.System{
 	Pipeline: pipeline.Pipeline{Name: "redis-tracking", Serve: serveRedis, Publish: publishTracking, Follow: followTracking},
-	share:    4, conflates: true,
+	Share:    4, Conflates: true,
 }
 
 // trackingFetch is how many keys are fetched at a time.
@@ -23,7 +24,7 @@ const trackingFetch = 1000
 func publishTracking(p *link.Peer) (pipeline.Publisher, error) { return newRedisPublisher(p, false) }
 
 type trackingReplica struct {
-	held
+	systems.Held
 	c *resp
 
 	changed  []string            // keys to fetch, in the order of their first change
@@ -37,7 +38,7 @@ func followTracking(p *link.Peer, r *pipeline.Receiver) (pipeline.Replica, error
 		return nil, err
 	}
 	c.command("HELLO", "3")
-	c.command("CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", prefix)
+	c.command("CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", systems.Prefix)
 	if err := c.push(); err != nil {
 		return nil, err
 	}
@@ -46,7 +47,7 @@ func followTracking(p *link.Peer, r *pipeline.Receiver) (pipeline.Replica, error
 			return nil, err
 		}
 	}
-	return &trackingReplica{held: newHeld(p, r), c: c, waiting: map[string]struct{}{}}, nil
+	return &trackingReplica{Held: systems.NewHeld(p, r), c: c, waiting: map[string]struct{}{}}, nil
 }
 
 // Run fetches what has changed.
@@ -125,7 +126,7 @@ func (r *trackingReplica) fetched() (more bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if !r.apply([]byte(name), value) {
+		if !r.Apply([]byte(name), value) {
 			return false, nil
 		}
 	}
