@@ -130,6 +130,25 @@ func (g *Group) take(a arrival) error {
 	return nil
 }
 
+// Kill kills a child, as kill -9 does, and returns when it has ended. What the others have sent
+// meanwhile is dropped.
+func (g *Group) Kill(ctx context.Context, c *Child) error {
+	c.worker.Kill()
+	for {
+		select {
+		case a := <-g.events:
+			switch {
+			case a.err != nil && a.child == c:
+				return nil
+			case a.err != nil:
+				return a.err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // Event returns the latest event of the kind that c sent, after Await has seen
 // it.
 func (c *Child) Event(kind Kind) Event { return c.events[kind] }

@@ -129,6 +129,28 @@ func TestStallAndCancel(t *testing.T) {
 	}
 }
 
+// The others go on when a peer is killed.
+func TestKilledPeer(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	killed, other := start(t, g, "deaf"), start(t, g, "echo")
+	if err := g.Kill(t.Context(), killed); err != nil {
+		t.Fatal(err)
+	}
+	if killed.worker.Processor() < 0 { // panics for a process that was not awaited
+		t.Error("it has not been awaited")
+	}
+	if err := g.Tell(Go, other); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Await(t.Context(), Done, other); err != nil {
+		t.Error(err)
+	}
+	if err := g.Kill(t.Context(), other); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestStopEndsEveryPeer(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,6 +68,7 @@ type processes struct {
 	*Run
 	group                *link.Group
 	endpoints            []string
+	servers              []*link.Child
 	publishers, replicas []*link.Child
 }
 
@@ -96,6 +98,32 @@ func (r *Run) Do(ctx context.Context) (*Outcome, error) {
 	return o, p.clean(ctx)
 }
 
+// Servers are those of a run, for work that is no pipeline.
+type Servers struct {
+	Endpoints []string // in the order of Run.Order
+	of        *processes
+}
+
+// Serve starts the servers of the run, for the time of use.
+func (r *Run) Serve(ctx context.Context, use func(s *Servers) error) error {
+	p := &processes{Run: r, group: &link.Group{Patience: r.Patience}}
+	defer p.group.Stop()
+	if err := p.serve(ctx); err != nil {
+		return err
+	}
+	return use(&Servers{p.endpoints, p})
+}
+
+// Kill kills the server with an endpoint, as kill -9 does, and returns when it has ended.
+func (s *Servers) Kill(ctx context.Context, endpoint string) error {
+	for _, c := range s.of.servers {
+		if slices.Contains(c.Event(link.Ready).Servers, endpoint) {
+			return s.of.group.Kill(ctx, c)
+		}
+	}
+	return fmt.Errorf("no server is at %s", endpoint)
+}
+
 // measure runs the pipeline until every replica has reported.
 func (p *processes) measure(ctx context.Context) error {
 	if err := p.start(ctx); err != nil {
@@ -123,16 +151,15 @@ func (p *processes) clients() []*link.Child {
 
 // serve starts the servers, and learns their endpoints.
 func (p *processes) serve(ctx context.Context) error {
-	var servers []*link.Child
 	for i, args := range p.ServerArgs {
-		if err := p.peer(&servers, roleServer, i, link.Task{}, args); err != nil {
+		if err := p.peer(&p.servers, roleServer, i, link.Task{}, args); err != nil {
 			return err
 		}
 	}
-	if err := p.group.Await(ctx, link.Ready, servers...); err != nil {
+	if err := p.group.Await(ctx, link.Ready, p.servers...); err != nil {
 		return err
 	}
-	for _, s := range servers {
+	for _, s := range p.servers {
 		p.endpoints = append(p.endpoints, s.Event(link.Ready).Servers...)
 	}
 	if p.Order == nil {

@@ -119,6 +119,35 @@ type KVCase struct {
 	Median  *figures.Summary `json:"p50_us_summary,omitempty"`
 }
 
+// Cluster is the result of cmd/cluster.
+type Cluster struct {
+	Machine    Machine        `json:"machine"`
+	Command    []string       `json:"command"`
+	Date       string         `json:"date"` // RFC 3339, of the beginning
+	Rounds     int            `json:"rounds"`
+	Nodes      int            `json:"nodes"`
+	Keys       int            `json:"keys"` // of mode rate
+	ValueBytes int            `json:"value_bytes"`
+	Callers    int            `json:"callers"` // of modes puts and reads
+	Cases      []*ClusterCase `json:"cases"`
+}
+
+// ClusterCase is the figures of a system in a mode, one a round.
+type ClusterCase struct {
+	System  string           `json:"system"`
+	Mode    string           `json:"mode"`
+	Unit    string           `json:"unit"`
+	Updates int              `json:"updates,omitempty"` // of mode rate
+	All     Rounds           `json:"all,omitempty"`     // of mode put, what half of the puts take
+	Figure  *figures.Summary `json:"figure,omitempty"`
+	P99     Rounds           `json:"p99,omitempty"`    // of mode put
+	Failed  int              `json:"failed,omitempty"` // calls that failed, which do not count
+	Ratios  Rounds           `json:"ratios,omitempty"` // ours divided by the system's, round by round
+	Ratio   *figures.Summary `json:"ratio,omitempty"`
+	Error   string           `json:"error,omitempty"`   // why there are no figures
+	Missing bool             `json:"missing,omitempty"` // Error says why the system is not measured in this mode
+}
+
 // Rounds are figures, one a round.
 type Rounds []float64
 
