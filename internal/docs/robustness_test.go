@@ -70,7 +70,7 @@ func TestRobustness(t *testing.T) {
 	}
 
 	tests, sources := map[string]bool{}, ""
-	for _, folder := range []string{"chp/cluster", "chp/durable", "test/chaos"} {
+	for _, folder := range []string{"chp/cluster", "chp/durable", "chp/internal/member", "cmd/chp", "test/chaos"} {
 		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(folder), "*_test.go"))
 		if err != nil {
 			t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	"clustermap/chp/internal/wire"
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/timer"
 	"clustermap/internal/wake"
 	"clustermap/sockets"
 )
@@ -127,6 +128,9 @@ func (m *Member) Committed(all []raft.Entry) {
 		b, err := disk.Parse(&e.Entry, m.spans)
 		if err == nil && len(b.Spans) > 0 {
 			m.spans = b.Spans
+			if m.serves.Load() {
+				b.Heard = timer.Now() // the leader's wall clock may be wrong
+			}
 			err = m.o.Order.Foreign(&b, journal.Index(e.Index))
 		}
 		if err != nil {
@@ -222,7 +226,13 @@ func (m *Member) Image() (raft.Image, error) {
 // Restore replaces the map.
 func (m *Member) Restore(s raft.Snapshot) error {
 	to := m.o.Order.Empty()
-	r := disk.NewRestorer(to)
+	at := time.Duration(0)
+	select {
+	case <-m.attached: // it comes from the leader
+		at = timer.Now()
+	default: // it is of the disk
+	}
+	r := disk.NewRestorer(to, at)
 	if err := s.Entries(r.Entry); err != nil {
 		return err
 	}

@@ -57,10 +57,11 @@ type node struct {
 	local  order.Local // of its process
 	tasks  chan func()
 	told   raft.Status
-	own    []raft.Entry // proposals whose fate is open
-	given  int          // entries that are on their way to the owner
-	has    int          // that it has
-	arrive [4]time.Time // of the last note to each node
+	own    []raft.Entry  // proposals whose fate is open
+	given  int           // entries that are on their way to the owner
+	has    int           // that it has
+	arrive [4]time.Time  // of the last note to each node
+	behind time.Duration // the wall clock of its machine
 }
 
 // nobody gets what is published.
@@ -197,6 +198,7 @@ func (n *node) Propose(term uint64, e *commit.Entry) (uint64, error) {
 	own := *e
 	own.Records, own.Parts = slices.Concat(append([][]byte{e.Records}, e.Parts...)...), nil
 	own.Index, own.Epoch = uint64(len(w.log)+1), term
+	own.Time -= int64(n.behind)
 	w.log = append(w.log, own)
 	n.own = append(n.own, raft.Entry{Entry: own})
 	return own.Index, nil
@@ -298,19 +300,106 @@ func TestRelayAppliesOnce(t *testing.T) {
 	}
 }
 
-func relayRun(t *testing.T, seed uint64) {
-	w := newWorld(t, seed)
-	w.loss = []float64{0, 0.01, 0.2}[seed%3]
+// run runs the members until the test ends them.
+func (w *world) run() (ctx context.Context, end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	for _, n := range w.nodes {
 		running.Go(func() { n.apply(ctx) })
 		running.Go(func() { n.member.Run(ctx) })
 	}
-	defer func() {
+	return ctx, func() {
 		cancel()
 		running.Wait()
-	}()
+	}
+}
+
+// TestTimesToLiveOfAnyClock: a leader whose wall clock is wrong makes no time to live shorter at the other nodes, whether they get the
+// update or a map with it.
+func TestTimesToLiveOfAnyClock(t *testing.T) {
+	for _, behind := range []time.Duration{time.Hour, -time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 1)
+			ctx, end := w.run()
+			defer end()
+			commit := func() {
+				w.mu.Lock()
+				w.committed = len(w.log)
+				for _, n := range w.nodes {
+					n.give()
+				}
+				w.mu.Unlock()
+				time.Sleep(time.Second)
+			}
+			w.mu.Lock()
+			w.nodes[0].behind = behind
+			w.elect(1)
+			w.mu.Unlock()
+			commit() // of the term
+			commit() // of the identity of the map
+			for i, n := range w.nodes {
+				if !n.member.Serves() {
+					t.Fatalf("node %d does not serve", i+1)
+				}
+			}
+			const ttl = time.Minute
+			key := []byte("/short")
+			r := kvmsg.AppendRecord(nil, key, 0, nil, []byte("ttl=60\n"), []byte("1"))
+			spans, _ := kvmsg.SpansOf(r, nil)
+			if _, unfit, err := w.nodes[0].local.Apply(ctx, r, spans); err != nil || unfit > 0 {
+				t.Fatal(unfit, err)
+			}
+			began := time.Now()
+			commit()
+			left := func(n *node) (left time.Duration) {
+				n.order.Between(func(now *order.Moment) {
+					left = now.State.Deadlines.Remaining(now.State.Store.Newest(kvmsg.HashKey(key), key))
+				})
+				return left
+			}
+			atLeast := ttl - time.Since(began)
+			for i, n := range w.nodes {
+				if got := left(n); got < atLeast || got > ttl {
+					t.Errorf("a clock %v behind: at node %d %v are left, and it is to be %v to %v", behind, i+1, got, atLeast, ttl)
+				}
+			}
+			last := w.nodes[2]
+			image, err := w.nodes[0].member.Image()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer image.Release()
+			if err := last.member.Restore(&sentMap{image, behind}); err != nil {
+				t.Fatal(err)
+			}
+			if got := left(last); got < atLeast || got > ttl {
+				t.Errorf("a clock %v behind: in a map that was sent %v are left, and it is to be %v to %v", behind, got, atLeast, ttl)
+			}
+		})
+	}
+}
+
+// sentMap is a map that a node sends whose wall clock may be wrong.
+type sentMap struct {
+	raft.Image
+	behind time.Duration
+}
+
+func (s *sentMap) Entries(fn func(commit.Entry) error) error {
+	for e := range s.Image.Entries() {
+		e.Time -= int64(s.behind)
+		if err := fn(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func relayRun(t *testing.T, seed uint64) {
+	w := newWorld(t, seed)
+	w.loss = []float64{0, 0.01, 0.2}[seed%3]
+	ctx, end := w.run()
+	defer end()
 	random := func(n int) int {
 		w.mu.Lock()
 		defer w.mu.Unlock()

@@ -164,7 +164,7 @@ func (q *Sequencer) Own(index journal.Index) bool {
 	return true
 }
 
-// Foreign publishes a batch that another server has ordered.
+// Foreign publishes a batch that another server has ordered, or this one before it was started.
 func (q *Sequencer) Foreign(e *state.Entry, index journal.Index) error {
 	for _, span := range e.Spans {
 		if span.Tag&kvmsg.TagProperties != 0 && kvmsg.MoreOf(kvmsg.Record(e.Wire[span.Start:span.End]), span.Tag) > 0 {
@@ -179,7 +179,7 @@ func (q *Sequencer) Foreign(e *state.Entry, index journal.Index) error {
 	}
 	out := q.state.Apply(e)
 	q.order.follow(&e.Head)
-	q.arm(out, e.At)
+	q.arm(out, e.Since())
 	q.unique.addAll(&e.Head, e.Wire, e.Spans)
 	q.linked = index
 	q.send(out.Pieces, e.Spans, e.Grouped)

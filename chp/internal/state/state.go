@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"iter"
 	"math/rand/v2"
 	"sync/atomic"
@@ -58,9 +59,16 @@ type Entry struct {
 	// a log. Otherwise Apply gives them the sequences from first on.
 	Stamped bool
 
+	// Heard, if not 0, is when this server heard of an entry that another one has made, whose clock may be wrong: times to
+	// live count from then.
+	Heard time.Duration
+
 	Grouped bool // some of the updates belong to a transaction of several
 	Resend  bool // nobody else sends the updates again if they are lost: no client, and not the server that expires keys
 }
+
+// Since returns when the times to live of an entry begin.
+func (e *Entry) Since() time.Duration { return cmp.Or(e.Heard, e.At) }
 
 // Outcome is what an entry has changed.
 type Outcome struct {
@@ -81,7 +89,7 @@ func (s *State) Apply(e *Entry) Outcome {
 	s.note(&e.Head)
 	s.make(&e.Head, e.First, e.Wire, e.Spans)
 	s.pieces = s.Store.Apply(e.Wire, e.Spans, stamp, s.pieces[:0])
-	timed := s.Deadlines.Apply(e.Wire, e.Spans, stamp, e.At)
+	timed := s.Deadlines.Apply(e.Wire, e.Spans, stamp, e.Since())
 	timed = s.Leases.apply(e.Wire, e.Spans, stamp) || timed
 	s.remember(s.pieces, e.Spans, e.At)
 	s.advance(&e.Head)

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -66,8 +67,11 @@ func Open(o Options, to *state.State) (*Journal, Found, error) {
 // A Restorer fills a state from the entries of a checkpoint, such as Sections writes.
 type Restorer struct{ r replayer }
 
-// NewRestorer begins to fill an empty state.
-func NewRestorer(to *state.State) *Restorer { return &Restorer{replayer{to: to}} }
+// NewRestorer begins to fill an empty state. If the entries were sent by another server, at is when: they have what was left of
+// the times to live. If it is 0, these count by the wall clock.
+func NewRestorer(to *state.State, at time.Duration) *Restorer {
+	return &Restorer{replayer{to: to, heard: at}}
+}
 
 // Entry adds an entry.
 func (r *Restorer) Entry(e commit.Entry) error { return r.r.entry(e) }
@@ -106,6 +110,7 @@ type replayer struct {
 	bytes   uint64
 	entries uint
 	report  func(updates, bytes uint64)
+	heard   time.Duration  // of a Restorer
 	window  *retain.Window // or nil
 }
 
@@ -139,7 +144,7 @@ func (r *replayer) entry(e commit.Entry) error {
 	if e.Index != r.index {
 		r.reigned = false
 	}
-	at := when(&e)
+	at := cmp.Or(r.heard, when(&e))
 	if n := len(r.spans); r.reigned {
 		r.to.RestoreRecords(c.wire, r.spans, at)
 	} else if n > 0 {
