@@ -76,7 +76,7 @@ var (
 func New(o Options) *Member {
 	m := &Member{o: o, attached: make(chan struct{}), failed: make(chan struct{}), led: time.Now()}
 	m.relay = newRelay(m.tell, o.Order.Undecided)
-	m.orders = newOrders(o.Order, m.tell, m.Confirm, m.elected, o.Share)
+	m.orders = newOrders(m)
 	m.asks.init()
 	return m
 }

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -45,6 +46,7 @@ type world struct {
 	term      uint64
 	leader    uint64 // 0 while there is none
 	nodes     [3]*node
+	members   []raft.Member
 	loss      float64
 }
 
@@ -87,6 +89,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		n.local.Elsewhere = n.member
 		n.member.Attach(n)
 		w.nodes[i] = n
+		w.members = append(w.members, raft.Member{Node: n.id})
 	}
 	return w
 }
@@ -246,13 +249,18 @@ func (n *node) Status() raft.Status {
 	return n.status()
 }
 
+func (n *node) Members() []raft.Member {
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	return n.w.members
+}
+
 func (n *node) Room(context.Context) error                       { return nil }
 func (n *node) Save(context.Context) error                       { return nil }
 func (n *node) AddLearner(context.Context, uint64, string) error { return nil }
 func (n *node) Promote(context.Context, uint64) error            { return nil }
 func (n *node) Remove(context.Context, uint64) error             { return nil }
 func (n *node) Transfer(context.Context, uint64) error           { return nil }
-func (n *node) Members() []raft.Member                           { return nil }
 func (n *node) Failed() <-chan struct{}                          { return nil }
 func (n *node) Close() error                                     { return nil }
 
@@ -580,4 +588,38 @@ func check(t *testing.T, w *world, updates uint64) {
 			t.Errorf("%d updates of %s, want %d", n, key, updates)
 		}
 	}
+}
+
+// TestLeftNodesMakeRoom: however many nodes have relayed updates and left, the leader takes those of a new one; those of a node that
+// is no member it does not.
+func TestLeftNodesMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		_, end := w.run()
+		defer end()
+		leader := w.nodes[0].member
+		note := func(from uint64) {
+			leader.Note(from, appendSent(appendPlace(nil, noteItem, place{kind: kindUpdates, run: 1, stream: 1, number: 1}), &sent{}))
+			synctest.Wait()
+		}
+		known := func() []uint64 {
+			leader.orders.mu.Lock()
+			defer leader.orders.mu.Unlock()
+			return slices.Sorted(maps.Keys(leader.orders.nodes))
+		}
+		first := slices.Clone(w.members)
+		for id := uint64(100); id < 100+maxNodes+10; id++ {
+			w.mu.Lock()
+			w.members = append(first[:len(first):len(first)], raft.Member{Node: id})
+			w.mu.Unlock()
+			note(id)
+			if all := known(); !slices.Contains(all, id) || len(all) > len(first)+1 {
+				t.Fatalf("after node %d the leader knows %d nodes: %v", id, len(all), all)
+			}
+		}
+		note(7)
+		if all := known(); slices.Contains(all, 7) {
+			t.Errorf("the leader takes what a stranger relays: %v", all)
+		}
+	})
 }

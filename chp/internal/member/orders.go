@@ -3,9 +3,12 @@ package member
 import (
 	"context"
 	"encoding/binary"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
+	"clustermap/chp/internal/journal/raft"
 	"clustermap/chp/internal/order"
 	"clustermap/chp/internal/txn"
 	"clustermap/chp/internal/wire"
@@ -23,6 +26,7 @@ type orders struct {
 
 	elected func(term uint64) bool       // this node leads in a term, or is about to
 	share   func(by string) *order.Share // what somebody may add
+	members func() []raft.Member
 
 	arrived  chan struct{} // capacity 1
 	answered chan struct{} // capacity 1
@@ -60,8 +64,16 @@ type unsent struct {
 	when order.Written // kindLeases does not use it
 }
 
-func newOrders(q *order.Sequencer, tell func(uint64, []byte) bool, led func(context.Context, uint64) (bool, error), elected func(uint64) bool, share func(string) *order.Share) *orders {
-	return &orders{order: q, tell: tell, led: led, elected: elected, share: share, nodes: map[uint64]*relayed{}, arrived: make(chan struct{}, 1), answered: make(chan struct{}, 1)}
+func newOrders(m *Member) *orders {
+	members := func() []raft.Member {
+		select {
+		case <-m.attached:
+			return m.node.Members()
+		default:
+			return nil
+		}
+	}
+	return &orders{order: m.o.Order, tell: m.tell, led: m.Confirm, elected: m.elected, share: m.o.Share, members: members, nodes: map[uint64]*relayed{}, arrived: make(chan struct{}, 1), answered: make(chan struct{}, 1)}
 }
 
 // take takes an item that a node has relayed, if it is the next one.
@@ -74,11 +86,9 @@ func (o *orders) take(from uint64, p place, rest []byte) {
 	defer o.mu.Unlock()
 	n := o.nodes[from]
 	if n == nil {
-		if len(o.nodes) >= maxNodes {
+		if n = o.meet(from); n == nil {
 			return
 		}
-		n = new(relayed)
-		o.nodes[from] = n
 	}
 	if p.number == 1 && (p.run != n.run || p.stream > n.stream) {
 		n.run, n.stream, n.next, n.ended = p.run, p.stream, 1, false
@@ -90,6 +100,22 @@ func (o *orders) take(from uint64, p place, rest []byte) {
 	n.bytes += itemBytes + len(s.body)
 	o.queue.Push(relayedItem{from: from, place: p, sent: s})
 	wake.Signal(o.arrived)
+}
+
+// meet returns the place of a node from which nothing has come yet, or nil if it is no member. The places of those that have left are
+// free again. mu must be held.
+func (o *orders) meet(from uint64) *relayed {
+	all := o.members()
+	member := func(id uint64) bool {
+		return slices.ContainsFunc(all, func(m raft.Member) bool { return m.Node == id })
+	}
+	maps.DeleteFunc(o.nodes, func(id uint64, n *relayed) bool { return n.bytes == 0 && !member(id) })
+	if !member(from) || len(o.nodes) >= maxNodes {
+		return nil
+	}
+	n := new(relayed)
+	o.nodes[from] = n
+	return n
 }
 
 // runOrdering orders what has come, until the context ends.

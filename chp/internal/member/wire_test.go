@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/chp/internal/journal/raft"
 	"clustermap/chp/internal/ledger"
 	"clustermap/internal/kvmsg"
 )
@@ -54,7 +55,9 @@ func FuzzNotes(f *testing.F) {
 	f.Add(appendSent(appendPlace(nil, noteItem, place{kind: kindUpdates, number: 1}), &sent{by: "x", body: []byte("y")}))
 	f.Add(appendPlace(nil, noteAnswer, place{run: 1}))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m := New(Options{})
+		m := New(Options{Journal: new(raft.Journal)})
+		m.Note(1, b) // before it has a node
+		m.Attach(&node{w: &world{members: []raft.Member{{Node: 1}}}})
 		m.Note(1, b)
 		m.Note(1, b)
 	})
