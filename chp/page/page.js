@@ -131,7 +131,7 @@ function overview(metrics) {
   for (const m of c?.members ?? []) {
     if (m.node === c.node) continue;
     const role = m.node === c.leader ? "leader" : m.learner ? "learner" : "follower";
-    rows.push([[m.endpoint, "mono"], role, "", "", m.lag < 0 ? "" : number.format(m.lag), c.leader === c.node && !m.active ? "does not answer" : ""]);
+    rows.push([[m.endpoint, "mono"], role, m.node === c.leader ? String(c.term) : "", "", m.lag < 0 ? "" : number.format(m.lag), c.leader === c.node && !m.active ? "does not answer" : ""]);
   }
   fill("servers", rows, "");
   fill("refused", refused.map(([why, n]) => [why.replaceAll("_", " "), [number.format(n), "number"]]), "none");

@@ -98,6 +98,43 @@ func TestServersOfAPair(t *testing.T) {
 	other.eventually(`figure("Keys") === 1`)
 }
 
+// The page of a node shows the others, and who leads; that of the leader how far they are, and who does not answer.
+func TestNodesOfACluster(t *testing.T) {
+	t.Parallel()
+	var endpoints [3]string
+	var all []string
+	for i := range endpoints {
+		endpoints[i] = "tcp://" + loopback.Own() + ":5556"
+		all = append(all, fmt.Sprintf("%d=%s", i+1, endpoints[i]))
+	}
+	set := []string{"set", "--timeout", "2m", "/k", "v"}
+	var nodes [3]*server
+	var tabs [3]*tab
+	for i, e := range endpoints {
+		nodes[i] = serveAs(t, "--http", "127.0.0.1:0", "--data", t.TempDir(), "--node", fmt.Sprint(i+1), "--cluster", strings.Join(all, ","))
+		set = append(set, "--server", e)
+	}
+	program.Must(t, set...)
+	leader := -1
+	for i, n := range nodes {
+		tabs[i] = open(t, n.url)
+		tabs[i].eventually(`rows("servers").length === 3 && rows("servers").filter(r => r[1] === "leader" && Number(r[2]) > 0).length === 1`)
+		if tabs[i].is(`rows("servers")[0][1] === "leader"`) {
+			leader = i
+		}
+	}
+	if leader < 0 {
+		t.Fatal("no page says that its node leads")
+	}
+	one, other := (leader+1)%3, (leader+2)%3
+	tabs[leader].eventually(`rows("servers").slice(1).every(r => r[4] === "0" && r[5] === "")`)
+	tabs[one].eventually(`rows("servers")[0][1] === "follower" && rows("servers").some(r => r[0] === ` + quote(endpoints[leader]) + ` && r[1] === "leader" && r[4] === "")`)
+	nodes[other].Signal(syscall.SIGKILL)
+	nodes[other].Wait()
+	tabs[other].provokes("ERR_CONNECTION|ERR_EMPTY_RESPONSE")
+	tabs[leader].eventually(`rows("servers").some(r => r[0] === ` + quote(endpoints[other]) + ` && r[5] === "does not answer")`)
+}
+
 // A page that was open while the server restarted goes on: figures, keys as they change, and the changes.
 func TestPageComesBackWithTheServer(t *testing.T) {
 	t.Parallel()
