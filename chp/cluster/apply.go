@@ -122,7 +122,7 @@ func (a *applier) change(e *raftpb.Entry) {
 		next.Conf = *c.raw.ApplyConfChange(cc)
 		next.Index = e.Index
 		next.addresses(cc.Context)
-		next.prune()
+		next.prune(&c.members)
 		c.members = next
 		a.mu.Unlock()
 		err := a.disk.joined(&next)

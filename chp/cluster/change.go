@@ -73,6 +73,8 @@ func (m *members) after(all []Change) (members, error) {
 			return no(c, "is no node")
 		case c.Kind == ChangeAdd && (voter >= 0 || learner >= 0):
 			return no(c, "is a member")
+		case c.Kind == ChangeAdd && slices.Contains(n.Gone, c.Node):
+			return no(c, "was removed, and a number is not used again")
 		case c.Kind == ChangeAdd && (c.Address == "" || len(c.Address) > maxAddress):
 			return no(c, "has no valid address")
 		case c.Kind == ChangeAdd && len(n.all()) >= maxMembers:

@@ -61,6 +61,9 @@ const readTicks = 5
 // maxMembers bounds the members of a cluster, with learners.
 const maxMembers = 1024
 
+// maxGone bounds the nodes that were removed whose numbers are known.
+const maxGone = 4096
+
 // maxAddress bounds the address of a member, in bytes.
 const maxAddress = 256
 

@@ -15,6 +15,9 @@ type members struct {
 	Index     uint64            `json:"index"` // of the last change
 	Conf      raftpb.ConfState  `json:"conf"`
 	Addresses map[uint64]string `json:"addresses"`
+	// Gone has the last nodes that were removed. A number is not used again: a node that comes under it has forgotten for whom the
+	// one before has voted.
+	Gone []uint64 `json:"gone,omitempty"`
 }
 
 // A Member is a node of a cluster.
@@ -37,6 +40,7 @@ func (m *members) clone() members {
 	c.Conf.Learners = slices.Clone(m.Conf.Learners)
 	c.Conf.VotersOutgoing = slices.Clone(m.Conf.VotersOutgoing)
 	c.Conf.LearnersNext = slices.Clone(m.Conf.LearnersNext)
+	c.Gone = slices.Clone(m.Gone)
 	return c
 }
 
@@ -57,10 +61,16 @@ func (m *members) all() []uint64 {
 	return slices.Compact(ids)
 }
 
-// prune removes the addresses of those that are no members.
-func (m *members) prune() {
+// prune removes the addresses of those that are no members any more, and remembers them.
+func (m *members) prune(before *members) {
 	all := m.all()
 	maps.DeleteFunc(m.Addresses, func(id uint64, _ string) bool { return !slices.Contains(all, id) })
+	for _, id := range before.all() {
+		if !slices.Contains(all, id) {
+			m.Gone = append(m.Gone, id)
+		}
+	}
+	m.Gone = m.Gone[max(0, len(m.Gone)-maxGone):]
 }
 
 func (m *members) encode() []byte {

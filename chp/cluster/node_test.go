@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -266,6 +267,14 @@ func TestJoinBySnapshot(t *testing.T) {
 	rest := all[1:]
 	propose(t, rest, 2002)
 	same(t, rest, upTo(2002))
+	onlyOnce := func() {
+		t.Helper()
+		testenv.Eventually(t, "a number is used again", func() bool {
+			err := leader(t, rest).Change(t.Context(), Change{ChangeAdd, gone.id, "tcp://127.0.0.1:1"})
+			return errors.Is(err, ErrMember) && strings.Contains(err.Error(), "not used again")
+		})
+	}
+	onlyOnce()
 	joins.Close()
 	var missing *MajorityError
 	testenv.Eventually(t, "a change that leaves no majority is not refused", func() bool {
@@ -285,6 +294,14 @@ func TestJoinBySnapshot(t *testing.T) {
 	joins.start(t)
 	propose(t, rest, 2003)
 	same(t, rest, upTo(2003))
+	for _, n := range rest {
+		n.Close()
+	}
+	for _, n := range rest {
+		n.start(t)
+	}
+	propose(t, rest, 2004)
+	onlyOnce()
 }
 
 // TestForeignDirectory shows that the directory of another node or cluster is refused.

@@ -197,7 +197,8 @@ func (s *sim) members() {
 		x.member = true
 		x.start()
 		c = Change{ChangeAdd, x.id, fmt.Sprint("sim-", x.id)}
-	case x.gone:
+	case x.gone, contains(now.Gone, x.id):
+		x.gone = true
 		return
 	case contains(now.Conf.Learners, x.id):
 		c = Change{Kind: ChangePromote, Node: x.id}
