@@ -3,6 +3,7 @@ package cluster
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -88,4 +89,24 @@ func loaded(c *commit.Entry) raftpb.Entry {
 		e.Data = appendData(make([]byte, 0, headBytes+c.RecordBytes()), c)
 	}
 	return e
+}
+
+// EntryCheck returns a function that reports whether a node can replay an entry of its log. Those of its owner are left to another
+// function. The error is a [*commit.CorruptError].
+func EntryCheck(owner func(commit.Entry) error) func(commit.Entry) error {
+	return func(e commit.Entry) (err error) {
+		switch e.Kind {
+		default:
+			return owner(e)
+		case KindEmpty:
+		case KindChange:
+			err = new(raftpb.ConfChangeV2).Unmarshal(e.Records)
+		case KindMembers:
+			_, err = decodeMembers(e.Records)
+		}
+		if err != nil {
+			err = &commit.CorruptError{Reason: fmt.Errorf("entry %d: %w", e.Index, err)}
+		}
+		return err
+	}
 }

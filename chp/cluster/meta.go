@@ -186,14 +186,15 @@ func ParseID(s string) (id ID, err error) {
 	return ID(b), nil
 }
 
-// DirMember returns the cluster and the node that a directory belongs to, and false if it belongs to no node.
-func DirMember(dir string) (id ID, node uint64, ok bool, err error) {
+// DirMember returns the cluster and the node that a directory belongs to, and false if it belongs to no node. The address is that by which
+// the others reach the node, or "" if the directory does not have it yet.
+func DirMember(dir string) (id ID, node Member, ok bool, err error) {
 	m, err := (&metaFile{path: filepath.Join(dir, metaName)}).load()
 	if errors.Is(err, fs.ErrNotExist) {
-		return id, 0, false, nil
+		return id, node, false, nil
 	}
 	if err == nil {
 		id, err = ParseID(m.Cluster)
 	}
-	return id, m.Node, err == nil, err
+	return id, Member{Node: m.Node, Address: m.Members.Addresses[m.Node], Learner: !m.Members.voter(m.Node)}, err == nil, err
 }

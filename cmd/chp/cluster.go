@@ -130,25 +130,33 @@ func (n *connection) clusterOf(ctx context.Context) ([]chp.NodeMember, error) {
 	return nil, all.outcome()
 }
 
-// change makes a change at the leader of the cluster, which may become another one meanwhile.
+// change makes a change at the leader of the cluster, which may become another one meanwhile: then it is made there, unless it was made
+// already. A leader that removes itself does not know that.
 func (n *connection) change(ctx context.Context, c chp.ClusterChange) error {
 	ctx, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()
-	for {
-		leader, err := n.leader(ctx)
-		if err != nil && ctx.Err() == nil {
+	var refusal *chp.ClusterChangeError
+	var members []chp.NodeMember  // as far as they are known
+	for refused := uint64(0); ; { // the term of the one that refuses
+		leader, status, err := n.leader(ctx, members)
+		switch {
+		case err != nil && ctx.Err() == nil:
 			return err
-		}
-		if leader != "" {
+		case leader == "":
+		case refused > 0 && made(status, c):
+			return nil
+		case status.Term == refused:
+			return fail(exitRefused, "%s refuses: %s", leader, refusal.Reason)
+		default:
 			err = chp.ChangeCluster(ctx, leader, n.security, c)
-			var refusal *chp.ClusterChangeError
 			switch {
 			case err == nil:
 				return nil
-			case errors.As(err, &refusal):
-				return fail(exitRefused, "%s refuses: %s", leader, refusal.Reason)
+			case !errors.As(err, &refusal):
+				return fail(exitNoServer, "%s did not answer (%s); chp cluster status shows whether it was done", leader, n.whyUnanswered(leader, err))
 			}
-			return fail(exitNoServer, "%s did not answer (%s); chp cluster status shows whether it was done", leader, n.whyUnanswered(leader, err))
+			refused, members = status.Term, status.Members
+			continue
 		}
 		if !wake.Pause(ctx, leaderAgain) {
 			return fail(exitRefused, "no node leads: a majority of the cluster does not answer")
@@ -156,26 +164,40 @@ func (n *connection) change(ctx context.Context, c chp.ClusterChange) error {
 	}
 }
 
+// made reports whether a change is there in the eyes of the leader.
+func made(st *chp.NodeStatus, c chp.ClusterChange) bool {
+	is := map[uint64]chp.NodeMember{}
+	for _, m := range st.Members {
+		is[m.Node] = m
+	}
+	_, removes := is[c.Remove]
+	promoted, promotes := is[c.Promote]
+	return is[c.Add].Endpoint == c.Endpoint && !removes && (c.Promote == 0 || promotes && !promoted.Learner) && (c.Transfer == 0 || c.Transfer == st.Leader)
+}
+
 // leaderAgain is the pause before a command asks again who leads.
 const leaderAgain = 100 * time.Millisecond
 
-// leader returns the endpoint of the leader, or "" if none leads now.
-func (n *connection) leader(ctx context.Context) (string, error) {
+// leader returns the endpoint and the status of the leader, or "" if none leads now. It asks the members that are known if the servers
+// do not answer: they may have been removed.
+func (n *connection) leader(ctx context.Context, known []chp.NodeMember) (string, *chp.NodeStatus, error) {
 	members, err := n.clusterOf(ctx)
-	if err != nil {
-		return "", err
+	if err != nil && len(known) > 0 && ctx.Err() == nil {
+		members = known
+	} else if err != nil {
+		return "", nil, err
 	}
 	var endpoints []string
 	for _, m := range members {
 		endpoints = append(endpoints, m.Endpoint)
 	}
-	leader, term := "", uint64(0)
+	leader, best := "", new(chp.NodeStatus)
 	for i, r := range n.soon().ask(ctx, endpoints) {
-		if c := r.status.Cluster; r.why == "" && c != nil && c.Leader == c.Node && c.Term > term {
-			leader, term = endpoints[i], c.Term
+		if c := r.status.Cluster; r.why == "" && c != nil && c.Leader == c.Node && c.Term > best.Term {
+			leader, best = endpoints[i], c
 		}
 	}
-	return leader, nil
+	return leader, best, nil
 }
 
 // nodeCommand returns a command with the number of a node.

@@ -276,13 +276,22 @@ func TestClusterGrows(t *testing.T) {
 	must(t, "set", "/without", "3", "--server", endpoints[1], "--server", endpoints[2], "--timeout", "1m")
 	nodes[0] = first()
 	testenv.Eventually(t, "the node does not come back", func() bool { return try(t, "get", "/without", "--server", endpoints[0]).code == exitDone })
-	must(t, "cluster", "remove", id(2), "--server", endpoints[0])
+	must(t, "cluster", "transfer", id(2), "--server", endpoints[0])
+	removed := id(2)
+	must(t, "cluster", "remove", removed, "--server", endpoints[2]) // which leads, and ends
+	try(t, "cluster", "add", removed, endpoints[2], "--server", endpoints[0]).expect(t, exitRefused, "a number is not used again")
 	if code, said := nodes[2].wait(), nodes[2].stderr.String(); code != exitRefused || !strings.Contains(said, "was removed from its cluster") {
 		t.Errorf("the node that was removed has ended with %d: %s", code, said)
 	}
 	if out := must(t, "cluster", "status", "--server", endpoints[0]); strings.Contains(out, endpoints[2]) || strings.Count(out, "\n") != 3 {
 		t.Errorf("after the removal: %s", out)
 	}
+	// Who has voted, and comes with an empty directory, may vote again.
+	nodes[1].signal(os.Kill)
+	nodes[1].wait()
+	lost := t.TempDir()
+	try(t, "serve", "--host", hosts[1], "--data", lost, "--join", endpoints[0]).expect(t, exitRefused, "remove that node before another one joins there (chp cluster remove "+id(1)+")")
+	join(1)
 	// Two of two would be needed, and one would be left that answers.
 	nodes[1].signal(os.Kill)
 	nodes[1].wait()
@@ -415,6 +424,18 @@ func TestClusterMistakes(t *testing.T) {
 	must(t, append([]string{"set", "/k", "v", "--timeout", "1m"}, c.servers()...)...)
 	c.kill(0)
 	try(t, append([]string{"serve", "--data", c.dirs[0], "--node", "2"}, c.args...)...).expect(t, exitRefused, "is the directory of node 1, not of node 2")
+	try(t, "serve", "--data", c.dirs[0], "--node", "1", "--cluster", nodes).expect(t, exitRefused, "its cluster knows it at "+c.endpoints[0])
+	// Its directory is one as others are.
+	if out := must(t, "fsck", c.dirs[0]); !strings.HasPrefix(out, "node 1 of cluster ") || !strings.HasSuffix(out, "sound\n") {
+		t.Errorf("fsck: %s", out)
+	}
+	member := filepath.Join(c.dirs[0], "member")
+	b, err := os.ReadFile(member)
+	testenv.Must(t, err)
+	testenv.Must(t, os.WriteFile(member, make([]byte, len(b)), 0o600))
+	if got := try(t, "fsck", c.dirs[0]); got.code != exitRefused || !strings.Contains(got.out, "no valid slot") {
+		t.Errorf("fsck of a damaged member file: %+v", got)
+	}
 }
 
 // TestLostDirectory: a node whose directory is empty does not start under a number that has run before, and joins
@@ -434,7 +455,7 @@ func TestLostDirectory(t *testing.T) {
 	host, port, err := net.SplitHostPort(lost)
 	testenv.Must(t, err)
 	join := []string{"serve", "--data", t.TempDir(), "--host", host, "--port", port, "--join", c.endpoints[1]}
-	try(t, join...).expect(t, exitRefused, "node 1 has run before")
+	try(t, join...).expect(t, exitRefused, "chp cluster remove 1")
 	must(t, "cluster", "remove", "1", "--server", c.endpoints[1], "--timeout", "1m")
 	p := start(t, join...)
 	p.ready()

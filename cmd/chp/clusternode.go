@@ -165,19 +165,31 @@ func (c *clusterFlags) founds(ctx context.Context, f *serveFlags, security socke
 	case nodes[c.node] == "":
 		return nil, fail(exitUsage, "--node %d is not in --cluster", c.node)
 	}
-	id, node, ok, err := cluster.DirMember(f.data)
+	id, is, ok, err := cluster.DirMember(f.data)
 	switch {
 	case err != nil:
 		return nil, f.dataError(err)
-	case ok && node != c.node:
-		return nil, fail(exitRefused, "--data %s: it is the directory of node %d, not of node %d", f.data, node, c.node)
-	case !ok:
+	case ok && is.Node != c.node:
+		return nil, fail(exitRefused, "--data %s: it is the directory of node %d, not of node %d", f.data, is.Node, c.node)
+	case ok:
+		if err := known(&is, nodes[c.node]); err != nil {
+			return nil, err
+		}
+	default:
 		id = clusternode.ID(nodes)
 		if err := neverRan(ctx, f, c.node, nodes, clusternode.Connecting(security)); err != nil {
 			return nil, err
 		}
 	}
 	return &membership{id: id, node: c.node, own: nodes[c.node], peers: nodes}, nil
+}
+
+// known returns an error if the other nodes know a node by another endpoint: there they look for it.
+func known(is *cluster.Member, own string) error {
+	if is.Address == "" || is.Address == own {
+		return nil
+	}
+	return fail(exitRefused, "node %d is to be at %s, and its cluster knows it at %s: a node that moves has to be removed (chp cluster remove %d), and to join again with a new directory", is.Node, own, is.Address, is.Node)
 }
 
 // joins returns the membership of a node that joins a cluster, or has done so before. It asks the cluster to add it.
@@ -195,15 +207,20 @@ func (c *clusterFlags) joins(ctx context.Context, f *serveFlags, security socket
 	if _, err := clusternode.Address(m.own); err != nil {
 		return nil, fail(exitUsage, "%s", plain(err))
 	}
-	id, node, ok, err := cluster.DirMember(f.data)
+	id, is, ok, err := cluster.DirMember(f.data)
+	if err == nil && ok {
+		err = known(&is, m.own)
+	} else if err != nil {
+		err = f.dataError(err)
+	}
 	if err != nil {
-		return nil, f.dataError(err)
+		return nil, err
 	}
 	ask, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
 	use := clusternode.Connecting(security)
 	if ok { // it goes on with what it knows; who has moved meanwhile, it may learn
-		m.id, m.node, m.peers = id, node, map[uint64]string{}
+		m.id, m.node, m.peers = id, is.Node, map[uint64]string{}
 		if st, err := chp.ServerStatus(ask, c.join, use); err == nil && st.Cluster != nil {
 			m.meet(st.Cluster)
 		}
@@ -255,10 +272,14 @@ func (c *clusterFlags) add(ctx context.Context, f *serveFlags, m *membership, us
 			return fail(exitRefused, "--join %s: %s", c.join, plain(err))
 		}
 		leader := m.meet(st.Cluster)
-		for n, endpoint := range m.peers {
-			if endpoint == m.own {
-				m.node = n
-				return neverRan(ctx, f, n, m.peers, use)
+		for _, n := range st.Cluster.Members {
+			switch {
+			case n.Endpoint != m.own:
+			case !n.Learner: // what it has acknowledged, and for whom it has voted, must not be forgotten
+				return fail(exitRefused, "--data %s is not the directory of node %d, which is at %s and has a vote: remove that node before another one joins there (chp cluster remove %d)", f.data, n.Node, m.own, n.Node)
+			default: // it was added before
+				m.node = n.Node
+				return neverRan(ctx, f, n.Node, m.peers, use)
 			}
 		}
 		if m.node == 0 {

@@ -37,7 +37,7 @@ func (f *serveFlags) openData(ctx context.Context, synced func(time.Duration)) (
 		return nil, fail(exitRefused, "--data %s: it is a file, and the data of a server is in a directory", f.data)
 	}
 	if _, node, ok, _ := cluster.DirMember(f.data); ok {
-		return nil, fail(exitRefused, "--data %s: it is the directory of node %d of a cluster; start it with --cluster or --join, or restore a backup of it (chp backup, chp restore)", f.data, node)
+		return nil, fail(exitRefused, "--data %s: it is the directory of node %d of a cluster; start it with --cluster or --join, or restore a backup of it (chp backup, chp restore)", f.data, node.Node)
 	}
 	log, err := durable.Open(f.data, durable.Options{})
 	if err != nil {

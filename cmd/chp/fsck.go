@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"clustermap/chp"
+	"clustermap/chp/cluster"
 	"clustermap/chp/commit"
 	"clustermap/chp/durable"
 	"clustermap/internal/command"
@@ -48,15 +50,29 @@ usage error.`,
 		if err != nil {
 			return fail(exitRefused, "%w", err)
 		}
-		check, size := checkLog, int64(-1)
+		check, size, entry := checkLog, int64(-1), chp.EntryCheck()
+		var cl cluster.ID
+		var node cluster.Member
+		var member bool
+		var broken error
 		if !info.IsDir() {
 			check, size = checkBackup, info.Size()
+		} else if cl, node, member, broken = cluster.DirMember(path); member || broken != nil {
+			entry = cluster.EntryCheck(entry)
 		}
 		bar := newProgress(cmd, "checking", size)
-		result, text, defect, err := check(path, bar.reading(chp.EntryCheck()))
+		result, text, defect, err := check(path, bar.reading(entry))
 		bar.finish()
-		if err != nil {
+		switch {
+		case err != nil:
 			return fail(exitRefused, "%s", logText(err))
+		case broken != nil && defect == nil:
+			defect = broken
+			result.Sound, result.Defect = false, defectOf(broken)
+			text = strings.TrimSuffix(text, "sound\n") + fmt.Sprintf("defect: %v\n", broken)
+		case member:
+			result.Node, result.Cluster = node.Node, cl.String()
+			text = fmt.Sprintf("node %d of cluster %s\n", node.Node, cl) + text
 		}
 		out := cmd.OutOrStdout()
 		if asJSON {
@@ -81,6 +97,8 @@ type checked struct {
 	Path       string             `json:"path"`
 	Kind       string             `json:"kind"` // log or backup
 	Sound      bool               `json:"sound"`
+	Node       uint64             `json:"node,omitempty"`
+	Cluster    string             `json:"cluster,omitempty"`
 	Identity   string             `json:"identity,omitempty"`
 	Format     uint32             `json:"format,omitempty"`
 	Epoch      uint64             `json:"epoch,string"`
