@@ -232,7 +232,7 @@ cluster promote. ENDPOINT is the first of its ports, tcp://HOST:PORT, as clients
 the other nodes reach it. NODE is a number that no node has had. Then the node is
 started with chp serve --join, which can also do both.`,
 		2, func(node uint64, args []string) (chp.ClusterChange, string, error) {
-			if _, err := clusternode.Address(args[0]); err != nil {
+			if _, err := clusternode.Address(args[0], clusternode.Offset); err != nil {
 				return chp.ClusterChange{}, "", fail(exitUsage, "%s", plain(err))
 			}
 			return chp.ClusterChange{Add: node, Endpoint: args[0]}, fmt.Sprintf("node %d is added, without a vote", node), nil

@@ -41,6 +41,7 @@ type clusterFlags struct {
 	join     string
 	learner  bool
 	election time.Duration
+	offset   int
 
 	joined    func(ctx context.Context, server *chp.Server) // asks for a vote; nil if that is not wanted
 	synced    func(time.Duration)                           // gets how long each flush of the log took, or nil
@@ -60,11 +61,12 @@ func (c *clusterFlags) register(flags *pflag.FlagSet) {
 	flags.Uint64Var(&c.node, "node", 0, "which node of --cluster this server is")
 	flags.StringVar(&c.join, "join", "", "any node's `endpoint` of a cluster to join, as the node at --host and --port, or --advertise")
 	flags.BoolVar(&c.learner, "learner", false, "with --join, take no part in votes: only serve clients")
+	flags.IntVar(&c.offset, "node-offset", clusternode.Offset, "how far above a node's first port the one is on which the nodes talk to each other, the same at all nodes")
 	flags.DurationVar(&c.election, "election-timeout", cluster.DefaultElectionTimeout, "how long a node of a cluster that hears no leader waits until it looks for another; longer for slow disks")
 }
 
 // parseNodes parses the value of --cluster.
-func parseNodes(text string) (map[uint64]string, error) {
+func parseNodes(text string, offset int) (map[uint64]string, error) {
 	all := map[uint64]string{}
 	for _, one := range strings.Split(text, ",") {
 		id, endpoint, ok := strings.Cut(strings.TrimSpace(one), "=")
@@ -72,7 +74,7 @@ func parseNodes(text string) (map[uint64]string, error) {
 		if !ok || err != nil || n == 0 {
 			return nil, fail(exitUsage, "--cluster: %q must have the form NODE=tcp://HOST:PORT", one)
 		}
-		if _, err := clusternode.Address(endpoint); err != nil {
+		if _, err := clusternode.Address(endpoint, offset); err != nil {
 			return nil, fail(exitUsage, "--cluster: node %d: %s", n, plain(err))
 		}
 		if all[n] != "" {
@@ -97,7 +99,7 @@ func (c *clusterFlags) options(ctx context.Context, cmd *cobra.Command, f *serve
 	changed := cmd.Flags().Changed
 	switch {
 	case c.nodes == "" && c.join == "":
-		for _, name := range []string{"node", "election-timeout", "learner"} {
+		for _, name := range []string{"node", "election-timeout", "learner", "node-offset"} {
 			if changed(name) {
 				return nil, fail(exitUsage, "--%s is for a node of a cluster: add --cluster or --join", name)
 			}
@@ -117,6 +119,8 @@ func (c *clusterFlags) options(ctx context.Context, cmd *cobra.Command, f *serve
 		return nil, fail(exitUsage, "--endpoint is not for a node of a cluster")
 	case f.access.name != "" && !security.CurveServer:
 		return nil, fail(exitUsage, "--access at a node of a cluster needs --curve-key: else anybody may be a node")
+	case c.offset < clusternode.Offset || c.offset >= maxPort:
+		return nil, fail(exitUsage, "--node-offset %d: must be %d or more, since clients use the ports below, and less than %d", c.offset, clusternode.Offset, maxPort)
 	case c.election <= 0:
 		return nil, fail(exitUsage, "--election-timeout %v: must be positive", c.election)
 	}
@@ -143,12 +147,12 @@ func (c *clusterFlags) options(ctx context.Context, cmd *cobra.Command, f *serve
 	if !changed("sync") {
 		policy = commit.Always()
 	}
-	listen, err := clusternode.Address("tcp://" + net.JoinHostPort(f.Host, strconv.Itoa(f.Port)))
+	listen, err := clusternode.Address("tcp://"+net.JoinHostPort(f.Host, strconv.Itoa(f.Port)), c.offset)
 	if err != nil {
 		return nil, fail(exitUsage, "%s", plain(err))
 	}
 	return clusternode.New(ctx, clusternode.Options{
-		Dir: f.data, Node: m.node, Cluster: m.id, Peers: m.peers, Join: m.join, Listen: listen,
+		Dir: f.data, Node: m.node, Cluster: m.id, Peers: m.peers, Join: m.join, Listen: listen, Offset: c.offset,
 		ElectionTimeout: c.election, Policy: policy, Security: security, Logger: log, Synced: c.synced,
 		Opened: func(t *cluster.SocketTransport) { c.transport = t },
 	}), nil
@@ -156,7 +160,7 @@ func (c *clusterFlags) options(ctx context.Context, cmd *cobra.Command, f *serve
 
 // founds returns the membership of one of the first nodes of a cluster.
 func (c *clusterFlags) founds(ctx context.Context, f *serveFlags, security sockets.Security) (*membership, error) {
-	nodes, err := parseNodes(c.nodes)
+	nodes, err := parseNodes(c.nodes, c.offset)
 	switch {
 	case err != nil:
 		return nil, err
@@ -204,7 +208,7 @@ func (c *clusterFlags) joins(ctx context.Context, f *serveFlags, security socket
 		}
 		m.own = "tcp://" + net.JoinHostPort(f.Host, strconv.Itoa(f.Port))
 	}
-	if _, err := clusternode.Address(m.own); err != nil {
+	if _, err := clusternode.Address(m.own, c.offset); err != nil {
 		return nil, fail(exitUsage, "%s", plain(err))
 	}
 	id, is, ok, err := cluster.DirMember(f.data)

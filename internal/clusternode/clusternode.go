@@ -3,6 +3,7 @@
 package clusternode
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -24,7 +25,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// Offset is the distance of the port on which nodes talk to each other from the first one.
+// Offset is the distance of the port on which nodes talk to each other from the first one, unless Options says otherwise.
 const Offset = 3
 
 // Options are the settings of a node.
@@ -35,6 +36,7 @@ type Options struct {
 	Peers   map[uint64]string // the first endpoints of nodes, as clients have them, with this one
 	Join    bool              // it waits to be added to a cluster
 	Listen  string            // the endpoint for other nodes
+	Offset  int               // of the port for other nodes from the first one, the same at all nodes; if 0, Offset
 
 	// ElectionTimeout, if not 0, is how long a node that hears no leader waits at least.
 	ElectionTimeout time.Duration
@@ -65,7 +67,7 @@ func open(ctx context.Context, o *Options, to chp.ClusterOwner) (chp.ClusterNode
 	}
 	n, err := cluster.Open(cluster.Options{
 		Dir: o.Dir, Node: o.Node, Cluster: o.Cluster, Peers: o.Peers, Join: o.Join, ElectionTimeout: o.ElectionTimeout, Policy: o.Policy, Synced: o.Synced,
-		Owner: owner{to, new([]chp.ClusterEntry)}, Note: to.Note, Transport: transport{t}, Logger: o.Logger,
+		Owner: owner{to, new([]chp.ClusterEntry)}, Note: to.Note, Transport: transport{t, cmp.Or(o.Offset, Offset)}, Logger: o.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -115,7 +117,7 @@ func ID(nodes map[uint64]string) cluster.ID {
 }
 
 // Address returns the endpoint on which a node talks to others, given its first one.
-func Address(endpoint string) (string, error) {
+func Address(endpoint string, offset int) (string, error) {
 	e, err := link.Parse(endpoint, false)
 	if err != nil {
 		return "", err
@@ -128,19 +130,22 @@ func Address(endpoint string) (string, error) {
 		return "", err
 	}
 	n, err := strconv.Atoi(port)
-	if err != nil || n < 1 || n > maxPort {
-		return "", fmt.Errorf("%s: the port must be 1 to %d, with three more above it", endpoint, maxPort)
+	if most := maxPort - offset; err != nil || n < 1 || n > most {
+		return "", fmt.Errorf("%s: the port must be 1 to %d: the other nodes use the one %d above it", endpoint, most, offset)
 	}
-	return "tcp://" + net.JoinHostPort(host, strconv.Itoa(n+Offset)), nil
+	return "tcp://" + net.JoinHostPort(host, strconv.Itoa(n+offset)), nil
 }
 
 // transport connects nodes, whose addresses are those for clients.
-type transport struct{ *cluster.SocketTransport }
+type transport struct {
+	*cluster.SocketTransport
+	offset int
+}
 
 func (t transport) Peers(to map[uint64]string) {
 	all := map[uint64]string{}
 	for n, endpoint := range to {
-		if a, err := Address(endpoint); err == nil {
+		if a, err := Address(endpoint, t.offset); err == nil {
 			all[n] = a
 		}
 	}

@@ -55,7 +55,7 @@ func ClusterServers(n int, dir string, sync commit.Policy, election time.Duratio
 
 // configure makes the server of the options a node with its log in the directory of the arguments.
 func (n *Node) configure(ctx context.Context, o *chp.ServerOptions, dir string) error {
-	listen, err := clusternode.Address(n.Nodes[n.Number])
+	listen, err := clusternode.Address(n.Nodes[n.Number], clusternode.Offset)
 	if err != nil {
 		return err
 	}
