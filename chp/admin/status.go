@@ -17,11 +17,17 @@ type StatusJSON struct {
 	Peer     *string `json:"peer"`
 	InSync   *bool   `json:"in_sync"`
 	Lag      *int64  `json:"lag"`
+
+	// Of a node of a cluster State is what it is there: leader, follower, candidate or learner. The leader's Lag is 0; another node does
+	// not know its own, see chp.NodeMember.
+	State string  `json:"state"`
+	Node  *uint64 `json:"node"`
+	Term  *uint64 `json:"term"`
 }
 
 // JSON returns a status in that form.
 func JSON(st chp.Status) StatusJSON {
-	j := StatusJSON{Status: st, Sequence: st.Sequence}
+	j := StatusJSON{Status: st, Sequence: st.Sequence, State: string(st.State)}
 	if st.Version != "" {
 		j.Version = &st.Version
 	}
@@ -29,6 +35,12 @@ func JSON(st chp.Status) StatusJSON {
 		j.Peer = &st.Peer
 		if st.State == chp.ServerActive {
 			j.InSync, j.Lag = &st.InSync, &st.Lag
+		}
+	}
+	if c := st.Cluster; c != nil {
+		j.State, j.Node, j.Term = c.State, &c.Node, &c.Term
+		if c.Leader == c.Node {
+			j.Lag = new(int64)
 		}
 	}
 	return j

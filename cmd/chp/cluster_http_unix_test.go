@@ -16,7 +16,7 @@ import (
 // operators work with any node.
 func TestClusterOverHTTP(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, "--http", "127.0.0.1:0", "--http-write")
+	c := startCluster(t, "--http", "127.0.0.1:0", "--http-write", "--node-offset", "7")
 	leader := c.leader()
 	follower := (leader + 1) % 3
 	url := c.nodes[follower].web()
@@ -74,6 +74,22 @@ func TestClusterOverHTTP(t *testing.T) {
 		if code, body, _ := ask("GET", path, ""); code != 200 {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
+	}
+	states := map[string]int{}
+	for line := range strings.Lines(must(t, append([]string{"status", "--json"}, c.servers()...)...)) {
+		var n struct {
+			Node, Term      uint64
+			State, Sequence string
+			Lag             *int64
+		}
+		testenv.Must(t, json.Unmarshal([]byte(line), &n))
+		states[n.State]++
+		if n.Node < 1 || n.Node > 3 || n.Term == 0 || len(n.Sequence) < 2 || n.Lag == nil || *n.Lag < 0 {
+			t.Errorf("the status of a node: %s", line)
+		}
+	}
+	if states["leader"] != 1 || states["follower"] != 2 {
+		t.Errorf("states %v", states)
 	}
 	at := []string{"--server", c.endpoints[follower]}
 	for _, args := range [][]string{{"clients"}, {"hot", "--interval", "10ms"}, {"status"}, {"wait"}} {

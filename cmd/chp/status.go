@@ -39,7 +39,8 @@ for each, in the order of the flags:
   in sync   yes if the peer has all published updates, and updates are
             published only when it has them
   lag       updates that the peer does not have yet; -1 while it does not follow
-            or is sent the whole map
+            or is sent the whole map; of a node of a cluster, batches of updates
+            that it does not have, as the leader says if it was asked, too
   refused   number of messages that the server has refused since it started, most
             of them invalid updates, and the most frequent reasons
   bad asks  number of snapshot requests that it has refused: malformed ones, or too
@@ -53,7 +54,7 @@ that is not active, because only the active one knows them; and version for a se
 of an earlier version, which does not say it.
 
 With --json there is an object for each server, on a line: endpoint, version, role,
-state, takes_over, epoch, sequence (a string), keys, clients, peer, peer_error, in_sync, lag,
+state, node and term of a cluster, takes_over, epoch, sequence (a string), keys, clients, peer, peer_error, in_sync, lag,
 memory_bytes, map_bytes, snapshot_bytes (sent), encoded_bytes (encoded for them;
 clients share snapshots), refused (an object with the number for each reason, such as
 value_too_large), bad_asks and uptime_seconds, or endpoint and error for a server that did not

@@ -25,7 +25,7 @@ type statusFailure struct {
 func (all replies) printJSON(w io.Writer) error {
 	out := json.NewEncoder(w)
 	for _, r := range all {
-		var line any = admin.JSON(r.status)
+		var line any = all.line(&r)
 		if r.why != "" {
 			line = statusFailure{r.server, r.why}
 		}
@@ -36,19 +36,36 @@ func (all replies) printJSON(w io.Writer) error {
 	return nil
 }
 
+// line returns the status of a server. How far a node of a cluster is behind, its leader says.
+func (all replies) line(r *reply) admin.StatusJSON {
+	line := admin.JSON(r.status)
+	for i := range all {
+		leader := all[i].status.Cluster
+		if line.Node == nil || leader == nil || leader.Leader != leader.Node || leader.ID != r.status.Cluster.ID || leader.Term != *line.Term {
+			continue
+		}
+		for _, m := range leader.Members {
+			if m.Node == *line.Node {
+				line.Lag = &m.Lag
+			}
+		}
+	}
+	return line
+}
+
 // statusRows are the names of the rows of printText, in the order of cells.
 var statusRows = []string{"server", "role", "state", "epoch", "sequence", "keys", "clients", "peer", "in sync", "lag", "refused", "bad asks", "memory", "uptime", "version"}
 
 // column returns the cells of a server. It has chosen the text of some: see package visible.
-func (r *reply) column() []string {
-	cells := r.cells()
+func (all replies) column(r *reply) []string {
+	cells := all.cells(r)
 	for i, cell := range cells {
 		cells[i] = visible.String(cell)
 	}
 	return cells
 }
 
-func (r *reply) cells() []string {
+func (all replies) cells(r *reply) []string {
 	if r.why != "" {
 		state := "no answer"
 		if r.denied {
@@ -60,7 +77,7 @@ func (r *reply) cells() []string {
 		}
 		return column
 	}
-	line := admin.JSON(r.status)
+	line := all.line(r)
 	peer, inSync, lag, made := "-", "-", "-", "-"
 	if line.Version != nil {
 		made = *line.Version
@@ -151,7 +168,7 @@ func (all replies) printText(w, stderr io.Writer) error {
 		var columns [][]string
 		var widths []int
 		for total := statusLabel; len(rest) > 0; rest = rest[1:] {
-			column, width := rest[0].column(), 0
+			column, width := all.column(&rest[0]), 0
 			for _, cell := range column {
 				width = max(width, utf8.RuneCountInString(cell))
 			}
