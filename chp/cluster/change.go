@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -228,7 +229,15 @@ func (c *core) list() []Member {
 		c.raw.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) { match[id] = pr.Match })
 	}
 	for _, id := range c.members.all() {
-		all = append(all, Member{Node: id, Address: c.members.Addresses[id], Learner: !c.members.voter(id), Active: leads && c.active(id), Match: match[id]})
+		silence := time.Duration(-1)
+		if id == c.id {
+			silence = 0
+		} else if at, ok := c.heard[id]; ok {
+			silence = time.Duration(c.now-at) * (c.limits.ElectionTimeout / electionTicks)
+		}
+		all = append(all, Member{
+			Node: id, Address: c.members.Addresses[id], Learner: !c.members.voter(id), Active: leads && c.active(id), Silence: silence, Match: match[id],
+		})
 	}
 	return all
 }

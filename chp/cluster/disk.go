@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -32,9 +33,10 @@ type disk struct {
 	always bool                // responses wait for a flush
 	synced func(time.Duration) // gets how long a flush took, or nil
 
-	mu    sync.Mutex
+	mu    sync.Mutex // held while the meta is stored
 	meta  meta
 	store metaStore
+	known atomic.Pointer[[]uint64] // meta.Heard, for who must not wait for the disk
 
 	changes []uint64       // indexes of the changes of members in the log that are not known to be committed
 	entries []commit.Entry // scratch
@@ -83,9 +85,8 @@ func (d *disk) heard(id uint64) error {
 
 // hasHeard reports whether a node has sent something at any time.
 func (d *disk) hasHeard(id uint64) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return id == d.meta.Node || slices.Contains(d.meta.Heard, id)
+	known := d.known.Load()
+	return known != nil && slices.Contains(*known, id)
 }
 
 // save stores the meta. The caller holds d.mu.
@@ -94,6 +95,8 @@ func (d *disk) save(m *meta) error {
 		return fmt.Errorf("%w: member file: %w", ErrFailed, err)
 	}
 	d.meta = *m
+	heard := m.Heard
+	d.known.Store(&heard)
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 )
@@ -27,6 +28,8 @@ type Member struct {
 	Learner bool // has no vote
 	Active  bool // has answered of late; known by the leader alone
 	Heard   bool // it has run: the node that was asked has had a message of it, now or in an earlier run
+	// Silence is how long ago the node that was asked had the last message of it, or -1 if it had none in this run.
+	Silence time.Duration
 	// Match is up to which index it is known to have the log on its disk; known by the leader
 	// alone.
 	Match uint64

@@ -484,7 +484,7 @@ func (n *Node) Status() (s Status) {
 func (n *Node) Members() (all []Member) {
 	n.do(func(c *core) { all = c.list() })
 	for i := range all {
-		all[i].Heard = n.disk.hasHeard(all[i].Node)
+		all[i].Heard = all[i].Node == n.options.Node || n.disk.hasHeard(all[i].Node)
 	}
 	return all
 }

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -272,6 +273,24 @@ func (m *Member) Run(ctx context.Context) {
 	wg.Wait()
 }
 
+// missing says which members a node does not hear, and since when.
+func missing(all []raft.Member, id uint64) string {
+	var who []string
+	for _, o := range all {
+		switch name := fmt.Sprintf("node %d at %s", o.Node, o.Address); {
+		case o.Node == id || o.Silence >= 0 && o.Silence < leaderless/2:
+		case o.Silence < 0:
+			who = append(who, name+" since the start of this one")
+		default:
+			who = append(who, fmt.Sprintf("%s for %v", name, o.Silence.Round(100*time.Millisecond)))
+		}
+	}
+	if len(who) == 0 {
+		return "none: the nodes hear each other, and elect no leader"
+	}
+	return strings.Join(who, ", ")
+}
+
 // look makes clients find another node while this one hears no leader.
 func (m *Member) look(ctx context.Context) {
 	t := time.NewTicker(lookEvery)
@@ -300,7 +319,7 @@ func (m *Member) look(ctx context.Context) {
 		if hears != before {
 			m.o.Order.Serve(hears)
 			if !hears {
-				m.o.Log.Warn("this node hears no leader: no majority of the cluster can be reached", "for", leaderless)
+				m.o.Log.Warn("this node hears no leader: no majority of the cluster can be reached", "for", leaderless, "missing", missing(m.node.Members(), id))
 				m.o.Dismiss(errLeaderless, false)
 			}
 		}

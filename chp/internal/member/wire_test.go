@@ -62,3 +62,17 @@ func FuzzNotes(f *testing.F) {
 		m.Note(1, b)
 	})
 }
+
+// TestMissingNodes: who hears no leader says which nodes it does not hear either, and since when.
+func TestMissingNodes(t *testing.T) {
+	t.Parallel()
+	all := []raft.Member{{Node: 1, Address: "a"}, {Node: 2, Address: "b"}, {Node: 3, Address: "c", Silence: -1}, {Node: 4, Address: "d", Silence: 12 * time.Second}}
+	for n, want := range map[int]string{
+		4: "node 3 at c since the start of this one, node 4 at d for 12s",
+		2: "none: the nodes hear each other, and elect no leader",
+	} {
+		if got := missing(all[:n], 1); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package raft
 import (
 	"context"
 	"iter"
+	"time"
 
 	"clustermap/chp/commit"
 )
@@ -101,8 +102,10 @@ type Status struct {
 type Member struct {
 	Node    uint64
 	Address string
-	Learner bool   // it has no vote
-	Active  bool   // it has answered of late; only the leader knows
-	Heard   bool   // it has run: the node that was asked has heard of it at some time
+	Learner bool // it has no vote
+	Active  bool // it has answered of late; only the leader knows
+	Heard   bool // it has run: the node that was asked has heard of it at some time
+	// Silence is how long ago that was, or -1 if it was in no message of this run.
+	Silence time.Duration
 	Match   uint64 // up to which index of the log it is known to have all; only the leader knows
 }
