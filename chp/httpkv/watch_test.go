@@ -306,8 +306,7 @@ func TestStreamsAreLimited(t *testing.T) {
 
 // Who asks for much and does not read it is dropped, and holds little of the server's memory until then: of the
 // map, of streams, of a large value.
-func TestSlowReadersAreDropped(t *testing.T) {
-	t.Parallel()
+func TestSlowReadersAreDropped(t *testing.T) { // alone: it looks at the heap of the process
 	s := served(t, chp.ServerOptions{WatchQueue: 1 << 20})
 	value := bytes.Repeat([]byte{'x'}, 1<<20)
 	for i := range 48 {
