@@ -22,6 +22,7 @@ type Registration struct {
 	opts   []SetOption // without a time to live
 	ttl    time.Duration
 	every  time.Duration // between two looks at the key, or two refreshes
+	last   time.Duration // for the deletion at the end; if 0, goodbye
 	cancel context.CancelFunc
 	ended  chan struct{}
 	renew  chan struct{} // capacity 1; there is a new value
@@ -333,7 +334,7 @@ func (l *Registration) delete() {
 	if stays || c.State() != StateActive {
 		return
 	}
-	ctx, cancel := context.WithTimeout(c.follower.Context(), goodbye)
+	ctx, cancel := context.WithTimeout(c.follower.Context(), cmp.Or(l.last, goodbye))
 	defer cancel()
 	if lease != nil {
 		l.deleteWith(ctx, lease)
