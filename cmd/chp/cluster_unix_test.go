@@ -426,6 +426,7 @@ func TestClusterMistakes(t *testing.T) {
 	must(t, append([]string{"set", "/k", "v", "--timeout", "1m"}, c.servers()...)...)
 	c.kill(0)
 	try(t, append([]string{"serve", "--data", c.dirs[0], "--node", "2"}, c.args...)...).expect(t, exitRefused, "is the directory of node 1, not of node 2")
+	try(t, "serve", "--data", c.dirs[0], "--node", "1", "--cluster", nodes).expect(t, exitRefused, "its cluster knows it at "+c.endpoints[0]+": to move a node, remove it")
 	try(t, "serve", "--data", c.dirs[0], "--node", "1", "--cluster", nodes).expect(t, exitRefused, "its cluster knows it at "+c.endpoints[0])
 	// Its directory is one as others are.
 	if out := must(t, "fsck", c.dirs[0]); !strings.HasPrefix(out, "node 1 of cluster ") || !strings.HasSuffix(out, "sound\n") {

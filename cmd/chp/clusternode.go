@@ -193,7 +193,7 @@ func known(is *cluster.Member, own string) error {
 	if is.Address == "" || is.Address == own {
 		return nil
 	}
-	return fail(exitRefused, "node %d is to be at %s, and its cluster knows it at %s: a node that moves has to be removed (chp cluster remove %d), and to join again with a new directory", is.Node, own, is.Address, is.Node)
+	return fail(exitRefused, "node %d starts at %s, but its cluster knows it at %s: to move a node, remove it (chp cluster remove %d) and let it join again with a new directory", is.Node, own, is.Address, is.Node)
 }
 
 // joins returns the membership of a node that joins a cluster, or has done so before. It asks the cluster to add it.

@@ -368,7 +368,7 @@ func TestTimesToLiveOfAnyClock(t *testing.T) {
 			atLeast := ttl - time.Since(began)
 			for i, n := range w.nodes {
 				if got := left(n); got < atLeast || got > ttl {
-					t.Errorf("a clock %v behind: at node %d %v are left, and it is to be %v to %v", behind, i+1, got, atLeast, ttl)
+					t.Errorf("a clock %v behind: at node %d %v are left, want %v to %v", behind, i+1, got, atLeast, ttl)
 				}
 			}
 			last := w.nodes[2]
@@ -381,7 +381,7 @@ func TestTimesToLiveOfAnyClock(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := left(last); got < atLeast || got > ttl {
-				t.Errorf("a clock %v behind: in a map that was sent %v are left, and it is to be %v to %v", behind, got, atLeast, ttl)
+				t.Errorf("a clock %v behind: in a map that was sent %v are left, want %v to %v", behind, got, atLeast, ttl)
 			}
 		})
 	}
